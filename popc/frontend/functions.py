@@ -1,0 +1,131 @@
+"""Function bodies: those of the model, and those by which ONNX defines some of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from popc.frontend.tensors import onnx_type_of
+from popc.frontend.values import SequenceValue, Value
+from popc.ir import Tensor
+
+__all__ = ["FunctionBody", "FunctionTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionBody:
+    """A function to import in place of a node."""
+
+    proto: onnx.FunctionProto
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Formal parameter names."""
+        return list(self.proto.input)
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Result names."""
+        return list(self.proto.output)
+
+    @property
+    def opsets(self) -> dict[str, int]:
+        """Opset versions that the body's nodes are written in."""
+        return {
+            "" if item.domain == "ai.onnx" else item.domain: item.version
+            for item in self.proto.opset_import
+        }
+
+    def nodes(self, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """The body's nodes, with references to the function's attributes resolved for ``call``."""
+        given = {attribute.name: attribute for attribute in self.proto.attribute_proto}
+        given.update({attribute.name: attribute for attribute in call.attribute})
+        for node in self.proto.node:
+            yield _resolve(node, given) if _has_references(node) else node
+
+
+class FunctionTable:
+    """Finds the body of a function by the node that calls it."""
+
+    def __init__(self, functions: Iterable[onnx.FunctionProto]) -> None:
+        self._local = {
+            (function.domain, function.name, function.overload): FunctionBody(function)
+            for function in functions
+        }
+
+    def local(self, domain: str, name: str, overload: str) -> FunctionBody | None:
+        """A function that the model defines."""
+        return self._local.get((domain, name, overload))
+
+    def standard(
+        self, node: onnx.NodeProto, domain: str, version: int, inputs: Sequence[Value | None]
+    ) -> FunctionBody | None:
+        """The body by which ONNX defines an operator, if it does."""
+        try:
+            schema = onnx.defs.get_schema(node.op_type, version, domain)
+        except onnx.defs.SchemaError:
+            return None
+        if schema.has_context_dependent_function:
+            body = _context_dependent(schema, node, version, inputs)
+            return None if body is None else FunctionBody(body)
+        if schema.has_function:
+            return FunctionBody(schema.function_body)
+        return None
+
+
+def _context_dependent(
+    schema: onnx.defs.OpSchema,
+    node: onnx.NodeProto,
+    version: int,
+    inputs: Sequence[Value | None],
+) -> onnx.FunctionProto | None:
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    if not versions:
+        versions = list(schema.context_dependent_function_opset_versions)
+    types = [_type_proto(value).SerializeToString() for value in inputs]
+    body = schema.get_context_dependent_function_with_opset_version(
+        max(versions), node.SerializeToString(), types
+    )
+    function = onnx.FunctionProto()
+    function.ParseFromString(body)
+    return function
+
+
+def _type_proto(value: Value | None) -> onnx.TypeProto:
+    if isinstance(value, Tensor):
+        number = onnx_type_of(value.type.dtype)
+        return onnx.helper.make_tensor_type_proto(number, value.type.shape)
+    if isinstance(value, SequenceValue) and value.items:
+        return onnx.helper.make_sequence_type_proto(_type_proto(value.items[0]))
+    return onnx.TypeProto()
+
+
+def _has_references(node: onnx.NodeProto) -> bool:
+    return any(
+        attribute.ref_attr_name
+        or (attribute.type == onnx.AttributeProto.GRAPH)
+        or (attribute.type == onnx.AttributeProto.GRAPHS)
+        for attribute in node.attribute
+    )
+
+
+def _resolve(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """A copy of ``node`` whose attribute references have the caller's values (or are dropped)."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            resolved = copy.attribute.add()
+            resolved.CopyFrom(attribute)
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                inner = [_resolve(item, given) for item in attribute.g.node]
+                del resolved.g.node[:]
+                resolved.g.node.extend(inner)
+        elif attribute.ref_attr_name in given:
+            resolved = copy.attribute.add()
+            resolved.CopyFrom(given[attribute.ref_attr_name])
+            resolved.name = attribute.name
+    return copy

@@ -1,0 +1,266 @@
+"""Walks the nodes of an ONNX graph and builds the IR, resolving shapes on the way.
+
+Why build and resolve at once?  Every shape is static, so the importer can interpret: each node's
+output types are known as soon as it is built, shape arithmetic on constants collapses to constants
+immediately, and a later node that needs the value of an operand (a shape, an axis, a condition)
+simply asks for it.  No separate shape inference or constant propagation is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import onnx
+
+from popc.frontend.attributes import decode_attributes
+from popc.frontend.functions import FunctionBody, FunctionTable
+from popc.frontend.node import Node
+from popc.frontend.problems import DataDependent, Problems
+from popc.frontend.rules import RULES
+from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
+from popc.ops.build import can_evaluate, evaluate
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels.prepare import to_bfloat16
+
+__all__ = ["GraphImporter", "ImportContext", "Scope"]
+
+# Constant results up to this many bytes are computed while importing (shape arithmetic); larger
+# ones are left to the constant folding pass, which weighs archive size against load time.
+_FOLD_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class ImportContext:
+    """What holds for a whole model: functions, problems, data folder, values computed so far."""
+
+    functions: FunctionTable
+    base_dir: str = ""
+    problems: Problems = field(default_factory=Problems)
+    known: dict[Tensor, Array | None] = field(default_factory=dict["Tensor", "Array | None"])
+
+
+class Scope:
+    """ONNX value names of one graph (or function body) and the scope around it."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self.values: dict[str, Value] = {}
+
+
+class GraphImporter:
+    """Imports nodes into one `Graph`.
+
+    A nested importer (for a branch or loop body) has a ``parent``; what its nodes read from the
+    parent's scope becomes a capture: a graph input of the body, and an operand of the op.
+    """
+
+    def __init__(
+        self,
+        context: ImportContext,
+        graph: Graph,
+        opsets: Mapping[str, int],
+        parent: GraphImporter | None = None,
+    ) -> None:
+        self.context = context
+        self.graph = graph
+        self.opsets = opsets
+        self.parent = parent
+        self.scope = Scope()
+        # (tensor of the parent's graph, input of this graph), in order of first use
+        self.captures: dict[Tensor, Tensor] = {}
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def lookup(self, name: str) -> Value:
+        """The value of an ONNX name, captured from the enclosing graph if need be.
+
+        Raises:
+            ModelError: nothing of that name has been defined.
+        """
+        if name in self.scope.values:
+            return self.scope.values[name]
+        if self.parent is None:
+            raise ModelError(f"value {name!r} is read but never defined")
+        value = self.capture(self.parent.lookup(name))
+        self.scope.values[name] = value
+        return value
+
+    def define(self, name: str, value: Value) -> None:
+        """Give ``value`` an ONNX name in this scope."""
+        if name:
+            self.scope.values[name] = value
+
+    def capture(self, value: Value) -> Value:
+        """``value`` of the parent graph, as seen from this graph."""
+        if isinstance(value, Tensor):
+            return self._capture_tensor(value)
+        if isinstance(value, SequenceValue):
+            return SequenceValue(tuple(self.capture(item) for item in value.items), value.dtype)
+        if isinstance(value, OptionalValue) and value.value is not None:
+            return OptionalValue(self.capture(value.value))
+        return value
+
+    def _capture_tensor(self, tensor: Tensor) -> Tensor:
+        if tensor in self.captures:
+            return self.captures[tensor]
+        known = self.known_value(tensor) if self._is_cheap(tensor) else tensor.data
+        if known is not None:
+            inner = self.graph.add_constant(tensor.name, tensor.type, known)
+        else:
+            inner = self.graph.add_input(tensor.name, tensor.type)
+        self.captures[tensor] = inner
+        return inner
+
+    @staticmethod
+    def _is_cheap(tensor: Tensor) -> bool:
+        return tensor.type.nbytes <= _FOLD_BYTES
+
+    @property
+    def runtime_captures(self) -> list[Tensor]:
+        """Tensors of the parent graph that the body needs as operands, in order of its inputs."""
+        return [
+            outer for outer, inner in self.captures.items() if inner.kind is TensorKind.INPUT
+        ]
+
+    # -- constants -------------------------------------------------------------------------------
+
+    def constant(self, array: Array, dtype: DType, name: str = "constant") -> Tensor:
+        """A constant of ``dtype``; bfloat16 is given as float32 values."""
+        if dtype is DType.BFLOAT16 and array.dtype != dtype.storage:
+            data = to_bfloat16(array.astype(np.float32)).reshape(array.shape)
+        else:
+            data = np.asarray(array, dtype.storage)
+        return self.graph.add_constant(name, TensorType(dtype, data.shape), data)
+
+    def known_value(self, tensor: Tensor) -> Array | None:
+        """The value of ``tensor`` if it follows from constants alone, computed at most once."""
+        if tensor.data is not None:
+            return tensor.data
+        known = self.context.known
+        if tensor not in known:
+            known[tensor] = None
+            for op in self._constant_producers(tensor):
+                values = [None if t is None else self._computed(t) for t in op.inputs]
+                for output, value in zip(op.outputs, evaluate(op, values), strict=True):
+                    known[output] = value
+        return known[tensor]
+
+    def _computed(self, tensor: Tensor) -> Array | None:
+        return tensor.data if tensor.data is not None else self.context.known[tensor]
+
+    def _constant_producers(self, tensor: Tensor) -> list[Op]:
+        """Ops to evaluate for ``tensor``, producers first; empty if it depends on run-time values."""
+        order: list[Op] = []
+        seen: set[Op] = set()
+        stack: list[tuple[Tensor, bool]] = [(tensor, False)]
+        while stack:
+            current, done = stack.pop()
+            op = current.producer
+            if current.data is not None or (op is not None and op in seen and not done):
+                continue
+            if self.context.known.get(current) is not None:
+                continue
+            if op is None or not can_evaluate(op):
+                return []
+            if done:
+                order.append(op)
+                continue
+            seen.add(op)
+            stack.append((current, True))
+            stack.extend((t, False) for t in op.present_inputs)
+        return order
+
+    def fold_if_small(self, op: Op) -> list[Tensor]:
+        """``op``'s outputs; replaced by constants if all operands are known and results small."""
+        small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
+        if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
+            return list(op.outputs)
+        values = evaluate(op, [None if t is None else t.data for t in op.inputs])
+        types = [(t.name, t.type) for t in op.outputs]
+        self.graph.remove_op(op)
+        return [
+            self.graph.add_constant(name, type_, value)
+            for (name, type_), value in zip(types, values, strict=True)
+        ]
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def import_nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Import ``nodes`` in order; problems are collected, not raised."""
+        for proto in nodes:
+            self._import_node(proto)
+
+    def _import_node(self, proto: onnx.NodeProto) -> None:
+        name = node_name(proto)
+        try:
+            inputs = [self.lookup(item) if item else None for item in proto.input]
+            if any(isinstance(value, Unknown) for value in inputs):
+                results: Sequence[Value | None] = [Unknown()] * len(proto.output)
+            else:
+                results = self.apply(proto, name, inputs)
+        except DataDependent as problem:
+            self.context.problems.data_dependent[problem.what].append(name)
+            results = [Unknown()] * len(proto.output)
+        except ModelError as error:
+            self.context.problems.invalid[error.message].append(name)
+            results = [Unknown()] * len(proto.output)
+        for output, value in zip(proto.output, results, strict=False):
+            if value is not None:
+                self._name_result(output, value)
+
+    def apply(
+        self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
+    ) -> Sequence[Value | None]:
+        """The results of one node on given operands: by import rule, or by expanding its body."""
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        version = self.opsets.get(domain, 1)
+        attributes = decode_attributes(proto, domain, version, self.context.base_dir)
+        local = self.context.functions.local(domain, proto.op_type, proto.overload)
+        if local is not None:
+            return self.expand(local, inputs, proto)
+        rule = RULES.get((domain, proto.op_type))
+        if rule is None:
+            body = self.context.functions.standard(proto, domain, version, inputs)
+            if body is None:
+                what = f"{domain or 'ai.onnx'}.{proto.op_type} (opset {version})"
+                self.context.problems.unsupported[what].append(name)
+                return [Unknown()] * len(proto.output)
+            return self.expand(body, inputs, proto)
+        node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
+        result = rule(node)
+        if isinstance(result, (Tensor, SequenceValue, OptionalValue, Unknown)):
+            return [result]
+        return list(result)
+
+    def expand(
+        self, body: FunctionBody, inputs: Sequence[Value | None], proto: onnx.NodeProto
+    ) -> list[Value | None]:
+        """Import a function body in place of the node that calls it."""
+        outer_scope, outer_opsets = self.scope, self.opsets
+        self.scope, self.opsets = Scope(), {**outer_opsets, **body.opsets}
+        try:
+            for name, value in zip(body.inputs, inputs, strict=False):
+                if value is not None:
+                    self.define(name, value)
+            self.import_nodes(body.nodes(proto))
+            return [self.scope.values.get(name) for name in body.outputs]
+        finally:
+            self.scope, self.opsets = outer_scope, outer_opsets
+
+    def _name_result(self, name: str, value: Value) -> None:
+        self.define(name, value)
+        if isinstance(value, Tensor) and value.producer is not None and name:
+            self.graph.rename(value, name)
+
+
+def node_name(proto: onnx.NodeProto) -> str:
+    """What to call a node: its name, or its op type and first named output."""
+    if proto.name:
+        return proto.name
+    outputs = [name for name in proto.output if name]
+    return f"{proto.op_type}({outputs[0] if outputs else ''})"

@@ -1,0 +1,214 @@
+"""One ONNX node as an import rule sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from popc.frontend.problems import DataDependent
+from popc.frontend.values import OptionalValue, SequenceValue, Value
+from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
+from popc.ops.build import build
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array, DType
+
+if TYPE_CHECKING:
+    from popc.frontend.importer import GraphImporter
+
+__all__ = ["ImportRule", "Node", "OnnxAttribute", "RuleResult"]
+
+# Decoded ONNX attributes: tensors come as (type, data), graphs as their protobuf message.
+OnnxAttribute: TypeAlias = object
+RuleResult: TypeAlias = "Value | Sequence[Value | None]"
+
+
+class Node:
+    """The operands, attributes and opset of a node, and the means to emit IR ops for it.
+
+    Attributes:
+        op_type: ONNX operator name.
+        domain: "" for ai.onnx.
+        version: The opset version of ``domain`` that the model (or function body) imports.
+        name: What to call this node in messages.
+        inputs: Operands; ``None`` where an optional operand is absent.
+        output_names: ONNX names of the outputs; "" where an output is not wanted.
+        importer: The import in progress, for rules with subgraphs.
+    """
+
+    def __init__(  # noqa: PLR0913 - a record of the node
+        self,
+        importer: GraphImporter,
+        op_type: str,
+        domain: str,
+        version: int,
+        name: str,
+        inputs: Sequence[Value | None],
+        output_names: Sequence[str],
+        attributes: Mapping[str, OnnxAttribute],
+    ) -> None:
+        self.importer = importer
+        self.op_type = op_type
+        self.domain = domain
+        self.version = version
+        self.name = name
+        self.inputs = list(inputs)
+        self.output_names = list(output_names)
+        self.attributes = attributes
+
+    # -- operands --------------------------------------------------------------------------------
+
+    def value(self, index: int) -> Value:
+        """A required operand of any kind."""
+        value = self.optional_value(index)
+        if value is None:
+            raise ModelError(f"input {index} is required but missing")
+        return value
+
+    def optional_value(self, index: int) -> Value | None:
+        """An operand of any kind, ``None`` if absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def input(self, index: int) -> Tensor:
+        """A required tensor operand."""
+        value = self.value(index)
+        if isinstance(value, OptionalValue) and value.value is not None:
+            value = value.value
+        if not isinstance(value, Tensor):
+            raise ModelError(f"input {index} must be a tensor")
+        return value
+
+    def optional(self, index: int) -> Tensor | None:
+        """A tensor operand, ``None`` if absent."""
+        return None if self.optional_value(index) is None else self.input(index)
+
+    def sequence(self, index: int) -> SequenceValue:
+        """A required sequence operand."""
+        value = self.value(index)
+        if not isinstance(value, SequenceValue):
+            raise ModelError(f"input {index} must be a sequence")
+        return value
+
+    def tensors(self) -> list[Tensor]:
+        """All operands, which must be tensors (for variadic ops)."""
+        return [self.input(index) for index in range(len(self.inputs))]
+
+    def known(self, index: int) -> Array | None:
+        """The value of a tensor operand if it is known at compile time, else ``None``.
+
+        Constant subexpressions are computed on demand, whatever their size.
+        """
+        tensor = self.optional(index)
+        return None if tensor is None else self.importer.known_value(tensor)
+
+    def require_known(self, index: int, what: str) -> Array:
+        """The value of an operand that must be known at compile time.
+
+        Raises:
+            DataDependent: it is not; ``what`` names what depends on it ("the output shape").
+        """
+        value = self.known(index)
+        if value is None:
+            raise DataDependent(f"{self.op_type}: {what} depends on a run-time value")
+        return value
+
+    def wants_output(self, index: int) -> bool:
+        """Whether the model names output ``index``."""
+        return index < len(self.output_names) and self.output_names[index] != ""
+
+    # -- attributes (schema defaults are filled in for ai.onnx) ------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is present (or has a default in the operator's schema)."""
+        return name in self.attributes
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer attribute."""
+        value = self._attribute(name, default)
+        if not isinstance(value, int):
+            raise ModelError(f"attribute {name!r} must be an integer")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A float attribute."""
+        value = self._attribute(name, default)
+        if not isinstance(value, (int, float)):
+            raise ModelError(f"attribute {name!r} must be a number")
+        return float(value)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string attribute."""
+        value = self._attribute(name, default)
+        if not isinstance(value, str):
+            raise ModelError(f"attribute {name!r} must be a string")
+        return value
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """A list-of-integers attribute."""
+        value = self._attribute(name, None if default is None else tuple(default))
+        if not isinstance(value, tuple):
+            raise ModelError(f"attribute {name!r} must be a list of integers")
+        return tuple(int(item) for item in value)
+
+    def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
+        """A list-of-floats attribute."""
+        value = self._attribute(name, None if default is None else tuple(default))
+        if not isinstance(value, tuple):
+            raise ModelError(f"attribute {name!r} must be a list of numbers")
+        return tuple(float(item) for item in value)
+
+    def texts(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
+        """A list-of-strings attribute."""
+        value = self._attribute(name, None if default is None else tuple(default))
+        if not isinstance(value, tuple):
+            raise ModelError(f"attribute {name!r} must be a list of strings")
+        return tuple(str(item) for item in value)
+
+    def tensor(self, name: str) -> tuple[TensorType, Array]:
+        """A tensor attribute: its type and its data."""
+        value = self._attribute(name, None)
+        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], TensorType)):
+            raise ModelError(f"attribute {name!r} must be a tensor")
+        return value[0], value[1]
+
+    def _attribute(self, name: str, default: OnnxAttribute | None) -> OnnxAttribute:
+        value = self.attributes.get(name, default)
+        if value is None:
+            raise ModelError(f"attribute {name!r} is required but missing")
+        return value
+
+    # -- emitting --------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        attributes: AttributeMap | None = None,
+    ) -> Tensor:
+        """Add an IR op and return its first output (a constant, if it could be folded cheaply)."""
+        return self.emit_all(op_type, inputs, attributes)[0]
+
+    def emit_all(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        attributes: AttributeMap | None = None,
+    ) -> list[Tensor]:
+        """Add an IR op and return all its outputs."""
+        graph = self.importer.graph
+        settings = OpSettings(origin=self.name)
+        op = build(graph, op_type, inputs, attributes, settings=settings)
+        return self.importer.fold_if_small(op)
+
+    def constant(self, values: npt.ArrayLike, dtype: DType | None = None) -> Tensor:
+        """A constant from a numpy array or Python values.
+
+        ``dtype`` is needed for bfloat16, whose values are given as float32.
+        """
+        array = np.asarray(values)
+        return self.importer.constant(array, dtype or DType.of(array.dtype))
+
+
+ImportRule: TypeAlias = Callable[[Node], RuleResult]

@@ -1,0 +1,11 @@
+"""Constants, ranges, identity matrices, windows: tensors made from attributes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.frontend.rules.common import default_domain
+
+__all__ = ["RULES"]
+
+RULES: Final = default_domain({})

@@ -1,0 +1,34 @@
+"""What an ONNX value name can stand for while a model is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from popc.ir import Tensor
+from popc_runtime.format import DType
+
+__all__ = ["OptionalValue", "SequenceValue", "Unknown", "Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceValue:
+    """A sequence whose length is known at compile time.  ``dtype`` is that of its elements."""
+
+    items: tuple[Value, ...]
+    dtype: DType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalValue:
+    """An optional that holds ``value``, or nothing."""
+
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The result of a node that has been reported as a problem; its users stay silent."""
+
+
+Value: TypeAlias = "Tensor | SequenceValue | OptionalValue | Unknown"

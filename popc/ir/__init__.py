@@ -1,0 +1,15 @@
+"""The intermediate representation: graphs of ops over typed tensors.  It knows no op by name."""
+
+from popc.ir.graph import Graph, Op, OpSettings, Tensor, TensorKind
+from popc.ir.types import AttributeMap, Shape, TensorType
+
+__all__ = [
+    "AttributeMap",
+    "Graph",
+    "Op",
+    "OpSettings",
+    "Shape",
+    "Tensor",
+    "TensorKind",
+    "TensorType",
+]

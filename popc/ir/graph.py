@@ -1,0 +1,287 @@
+"""The graph: tensors, ops and the edits that keep their links consistent.
+
+Why are links changed only through `Graph`?  A tensor knows its producer and its users, an op its
+operands, a graph its names.  Every edit touches several of these; doing it in one place is what
+lets passes be short and the verifier stay quiet.
+
+Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
+an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
+of the body.  Constants are not captured: each graph holds its own, sharing the data array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from popc.ir.types import AttributeMap, TensorType
+from popc_runtime.format import Array
+
+__all__ = ["Graph", "Op", "OpSettings", "Tensor", "TensorKind"]
+
+
+class TensorKind(StrEnum):
+    """Where a tensor's value comes from."""
+
+    ACTIVATION = "activation"  # the output of an op
+    INPUT = "input"  # an input of the graph
+    CONSTANT = "constant"  # data known at compile time
+    VARIABLE = "variable"  # weights that a training program updates
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """A value.  ``data`` is set for constants and variables (stored per `DType.storage`)."""
+
+    name: str
+    type: TensorType
+    kind: TensorKind
+    data: Array | None = None
+    producer: Op | None = None
+    # op -> number of operand positions that read this tensor, in order of first use
+    uses: dict[Op, int] = field(default_factory=dict["Op", int])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is known at compile time."""
+        return self.kind is TensorKind.CONSTANT
+
+    @property
+    def users(self) -> tuple[Op, ...]:
+        """Ops that read this tensor, each once, in order of first use."""
+        return tuple(self.uses)
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(slots=True)
+class OpSettings:
+    """What is known about an op beside its arithmetic.  Passes that replace an op carry it over."""
+
+    origin: str = ""  # ONNX node (or pass) that the op comes from
+    schedule_priority: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation.  ``inputs`` and ``outputs`` are changed only through `Graph`."""
+
+    op_type: str
+    inputs: list[Tensor | None]
+    outputs: list[Tensor]
+    attributes: AttributeMap
+    settings: OpSettings
+    subgraphs: dict[str, Graph]
+
+    @property
+    def output(self) -> Tensor:
+        """The first output."""
+        return self.outputs[0]
+
+    def operand(self, index: int) -> Tensor:
+        """A required input; asking for an absent one is a bug."""
+        tensor = self.inputs[index]
+        assert tensor is not None, f"{self.op_type} has no operand {index}"
+        return tensor
+
+    def optional(self, index: int) -> Tensor | None:
+        """An input that may be absent or beyond the end."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    @property
+    def present_inputs(self) -> list[Tensor]:
+        """The inputs that are not absent, in order."""
+        return [tensor for tensor in self.inputs if tensor is not None]
+
+    def __repr__(self) -> str:
+        return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
+
+
+class Graph:
+    """A set of ops over tensors with inputs and outputs.
+
+    ``output_names`` are the public names of the outputs; they stay when a pass replaces the tensor
+    behind an output.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self.output_names: list[str] = []
+        self._ops: dict[Op, None] = {}
+        self._tensors: dict[str, Tensor] = {}
+        self._name_counts: dict[str, int] = {}
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """All ops in order of insertion, which need not be topological."""
+        return tuple(self._ops)
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """All tensors by name."""
+        return self._tensors
+
+    @property
+    def constants(self) -> list[Tensor]:
+        """The constants in order of insertion."""
+        return [tensor for tensor in self._tensors.values() if tensor.is_constant]
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __contains__(self, op: Op) -> bool:
+        return op in self._ops
+
+    def topological(self) -> list[Op]:
+        """All ops, producers before users; among ready ops, in order of insertion.
+
+        Raises:
+            ValueError: the graph has a cycle.
+        """
+        waiting = {op: sum(t.producer is not None for t in op.present_inputs) for op in self._ops}
+        order = [op for op, count in waiting.items() if count == 0]
+        for op in order:  # grows while it is walked
+            for tensor in op.outputs:
+                for user, reads in tensor.uses.items():
+                    waiting[user] -= reads
+                    if waiting[user] == 0:
+                        order.append(user)
+        if len(order) != len(self._ops):
+            raise ValueError(f"graph {self.name!r} has a cycle")
+        return order
+
+    def walk(self) -> Iterator[Graph]:
+        """This graph and every graph nested in its ops, outer first."""
+        yield self
+        for op in self._ops:
+            for subgraph in op.subgraphs.values():
+                yield from subgraph.walk()
+
+    # -- adding ----------------------------------------------------------------------------------
+
+    def fresh_name(self, base: str) -> str:
+        """``base`` if it is free, else ``base`` with the lowest free number appended."""
+        if base and base not in self._tensors:
+            return base
+        count = self._name_counts.get(base, 0)
+        while (name := f"{base}_{count + 1}") in self._tensors:
+            count += 1
+        self._name_counts[base] = count + 1
+        return name
+
+    def _add_tensor(self, tensor: Tensor) -> Tensor:
+        assert tensor.name not in self._tensors, f"tensor {tensor.name!r} exists"
+        self._tensors[tensor.name] = tensor
+        return tensor
+
+    def add_input(self, name: str, type_: TensorType) -> Tensor:
+        """Append a graph input."""
+        tensor = self._add_tensor(Tensor(self.fresh_name(name), type_, TensorKind.INPUT))
+        self.inputs.append(tensor)
+        return tensor
+
+    def add_output(self, name: str, tensor: Tensor) -> None:
+        """Append a graph output under its public name."""
+        self.outputs.append(tensor)
+        self.output_names.append(name)
+
+    def add_constant(self, name: str, type_: TensorType, data: Array) -> Tensor:
+        """Add a constant; ``data`` must have the storage dtype and the shape of ``type_``."""
+        assert data.shape == type_.shape and data.dtype == type_.dtype.storage, (name, type_)
+        return self._add_tensor(Tensor(self.fresh_name(name), type_, TensorKind.CONSTANT, data))
+
+    def add_op(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor | None],
+        output_types: Iterable[TensorType],
+        attributes: AttributeMap | None = None,
+        *,
+        output_names: Sequence[str] = (),
+        settings: OpSettings | None = None,
+        subgraphs: dict[str, Graph] | None = None,
+    ) -> Op:
+        """Add an op and its output tensors.  Names default to the op type, made unique.
+
+        Output types are the caller's responsibility: `popc.ops.build` infers them.
+        """
+        op = Op(op_type, [], [], attributes or {}, settings or OpSettings(), subgraphs or {})
+        names = list(output_names)
+        for index, type_ in enumerate(output_types):
+            base = names[index] if index < len(names) else op_type
+            name = self.fresh_name(base)
+            tensor = Tensor(name, type_, TensorKind.ACTIVATION, producer=op)
+            op.outputs.append(self._add_tensor(tensor))
+        self._ops[op] = None
+        for operand in inputs:
+            self.append_input(op, operand)
+        return op
+
+    # -- editing ---------------------------------------------------------------------------------
+
+    def append_input(self, op: Op, tensor: Tensor | None) -> None:
+        """Add an operand at the end of ``op``'s inputs."""
+        op.inputs.append(tensor)
+        if tensor is not None:
+            tensor.uses[op] = tensor.uses.get(op, 0) + 1
+
+    def set_input(self, op: Op, index: int, tensor: Tensor | None) -> None:
+        """Replace one operand."""
+        _drop_use(op.inputs[index], op)
+        op.inputs[index] = tensor
+        if tensor is not None:
+            tensor.uses[op] = tensor.uses.get(op, 0) + 1
+
+    def replace_uses(self, old: Tensor, new: Tensor) -> None:
+        """Make every user of ``old``, and every graph output, read ``new`` instead."""
+        for op in old.users:
+            for index, tensor in enumerate(op.inputs):
+                if tensor is old:
+                    self.set_input(op, index, new)
+        self.outputs = [new if tensor is old else tensor for tensor in self.outputs]
+
+    def remove_op(self, op: Op) -> None:
+        """Remove an op whose outputs nobody reads, and its output tensors."""
+        for tensor in op.outputs:
+            assert not tensor.uses, f"{tensor!r} is still used"
+            del self._tensors[tensor.name]
+        for operand in op.inputs:
+            _drop_use(operand, op)
+        op.inputs.clear()
+        del self._ops[op]
+
+    def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
+        """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``."""
+        for old, new in zip(op.outputs, outputs, strict=True):
+            self.replace_uses(old, new)
+        self.remove_op(op)
+
+    def remove_tensor(self, tensor: Tensor) -> None:
+        """Remove a constant or variable that nobody reads."""
+        assert not tensor.uses and tensor.producer is None, f"{tensor!r} is still used"
+        del self._tensors[tensor.name]
+
+    def rename(self, tensor: Tensor, name: str) -> None:
+        """Give ``tensor`` another name (made unique if it is taken)."""
+        if tensor.name != name:
+            del self._tensors[tensor.name]
+            tensor.name = self.fresh_name(name)
+            self._tensors[tensor.name] = tensor
+
+    def is_output(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` is an output of the graph."""
+        return any(tensor is output for output in self.outputs)
+
+
+def _drop_use(tensor: Tensor | None, op: Op) -> None:
+    if tensor is None:
+        return
+    tensor.uses[op] -= 1
+    if tensor.uses[op] == 0:
+        del tensor.uses[op]

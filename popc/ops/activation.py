@@ -1,0 +1,11 @@
+"""Activation functions and other unary maps that are more than one ufunc."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ops.spec import OpSpec
+
+__all__ = ["OPS"]
+
+OPS: Final[dict[str, OpSpec]] = {}

@@ -1,0 +1,11 @@
+"""Scaled dot-product attention and rotary embedding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ops.spec import OpSpec
+
+__all__ = ["OPS"]
+
+OPS: Final[dict[str, OpSpec]] = {}

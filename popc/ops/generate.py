@@ -1,0 +1,11 @@
+"""Constants, ranges, identity matrices, windows: tensors made from attributes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ops.spec import OpSpec
+
+__all__ = ["OPS"]
+
+OPS: Final[dict[str, OpSpec]] = {}

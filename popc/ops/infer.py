@@ -1,0 +1,99 @@
+"""Type rules that several families share, and the checks they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popc.ir import Shape, TensorType
+from popc.ops.spec import InferRule, OperandTypes
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Attributes, DType
+
+__all__ = [
+    "attribute_dtype",
+    "broadcast_result",
+    "broadcast_shapes",
+    "integer",
+    "integers",
+    "normal_axis",
+    "operand",
+    "same_as_first",
+    "text",
+]
+
+
+def operand(inputs: OperandTypes, index: int) -> TensorType:
+    """The type of a required input."""
+    type_ = inputs[index] if index < len(inputs) else None
+    if type_ is None:
+        raise ModelError(f"input {index} is required but missing")
+    return type_
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+    """The multidirectional (numpy) broadcast of ``shapes``."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for index, dim in enumerate(shape, start=rank - len(shape)):
+            if result[index] == 1:
+                result[index] = dim
+            elif dim not in (1, result[index]):
+                listed = " and ".join(str(list(shape)) for shape in shapes)
+                raise ModelError(f"shapes {listed} do not broadcast together")
+    return tuple(result)
+
+
+def broadcast_result(dtype: DType | None = None) -> InferRule:
+    """One output of the broadcast shape, with ``dtype`` or else that of input 0."""
+
+    def infer(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+        del attributes
+        shape = broadcast_shapes([type_.shape for type_ in inputs if type_ is not None])
+        return (TensorType(dtype or operand(inputs, 0).dtype, shape),)
+
+    return infer
+
+
+def same_as_first(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """One output of the type of input 0."""
+    del attributes
+    return (operand(inputs, 0),)
+
+
+def attribute_dtype(attributes: Attributes, name: str) -> DType:
+    """A dtype held in a string attribute under its `DType` value."""
+    return DType(text(attributes, name))
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """``axis`` counted from the front; ONNX allows -rank <= axis < rank."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"axis {axis} is out of range for rank {rank}")
+    return axis % rank if rank else 0
+
+
+def integer(attributes: Attributes, name: str, default: int | None = None) -> int:
+    """An integer attribute."""
+    value = attributes.get(name, default)
+    if not isinstance(value, int):
+        raise ModelError(f"attribute {name!r} must be an integer, not {value!r}")
+    return value
+
+
+def text(attributes: Attributes, name: str) -> str:
+    """A string attribute."""
+    value = attributes.get(name)
+    if not isinstance(value, str):
+        raise ModelError(f"attribute {name!r} must be a string, not {value!r}")
+    return value
+
+
+def integers(
+    attributes: Attributes, name: str, default: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """A list-of-integers attribute."""
+    value = attributes.get(name, default)
+    if not isinstance(value, tuple):
+        raise ModelError(f"attribute {name!r} must be a list of integers, not {value!r}")
+    return tuple(int(item) for item in value)

@@ -1,0 +1,11 @@
+"""Vectorisers of token sequences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ops.spec import OpSpec
+
+__all__ = ["OPS"]
+
+OPS: Final[dict[str, OpSpec]] = {}

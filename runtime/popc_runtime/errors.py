@@ -1,0 +1,182 @@
+"""Every error that popc and its runtime raise on purpose, as one tree.
+
+    PopcError                        code, message, subject, hint, details
+    ├── UsageError                   a wrong argument to a command or a function
+    ├── OptionError                  an unknown, ill-typed or conflicting option
+    ├── ModelError                   the ONNX model is not valid or cannot be compiled
+    │   ├── UnsupportedOpError       operators that popc does not know
+    │   └── DataDependentShapeError  shapes that only run-time values could tell
+    ├── DoesNotFitError              the program needs more than the target has
+    ├── ArchiveError                 the file is not an archive that can be loaded
+    │   ├── CorruptArchiveError      damaged, truncated or hostile content
+    │   └── IncompatibleArchiveError written for another format version
+    ├── InputMismatchError           run-time inputs differ from what was compiled
+    ├── DeviceError                  the emulated device failed while running
+    │   └── StreamError              a stream had nothing to give or no room to take
+    │       ├── StreamUnderrunError
+    │       └── StreamTimeoutError
+    └── ResourceError                the file system or the memory of the host failed
+
+The tree lives in the runtime because the runtime must not import the compiler; the compiler raises
+the model and option branches.  ``exit_code`` is what the command line returns for the class.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ArchiveError",
+    "CorruptArchiveError",
+    "DataDependentShapeError",
+    "DeviceError",
+    "DoesNotFitError",
+    "IncompatibleArchiveError",
+    "InputMismatchError",
+    "ModelError",
+    "OptionError",
+    "PopcError",
+    "ResourceError",
+    "StreamError",
+    "StreamTimeoutError",
+    "StreamUnderrunError",
+    "UnsupportedOpError",
+    "UsageError",
+]
+
+
+class PopcError(Exception):
+    """Base of every error raised on purpose.
+
+    Attributes:
+        message: What is wrong, one sentence, no trailing advice.
+        subject: Where: the op, tensor, option, stream or file concerned ("" if none).
+        hint: What to do about it ("" if nothing can be advised).
+        details: Further lines, one per problem, when several are reported at once.
+    """
+
+    code: ClassVar[str] = "popc.error"
+    exit_code: ClassVar[int] = 70
+
+    def __init__(
+        self, message: str, *, subject: str = "", hint: str = "", details: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.subject = subject
+        self.hint = hint
+        self.details = details
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  {line}" for line in self.details)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword-only state do not survive pickling (run_async, pools) by default.
+        return (_rebuild, (type(self), self.message, self.subject, self.hint, self.details))
+
+
+def _rebuild(
+    cls: type[PopcError], message: str, subject: str, hint: str, details: tuple[str, ...]
+) -> PopcError:
+    return cls(message, subject=subject, hint=hint, details=details)
+
+
+class UsageError(PopcError):
+    """A wrong argument to a command or a function."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class OptionError(PopcError):
+    """An unknown, ill-typed or conflicting option; ``details`` lists every problem."""
+
+    code = "option"
+    exit_code = 2
+
+
+class ModelError(PopcError):
+    """The ONNX model is not valid or cannot be compiled."""
+
+    code = "model"
+    exit_code = 3
+
+
+class UnsupportedOpError(ModelError):
+    """The model uses operators that popc does not know; ``details`` lists all of them."""
+
+    code = "model.unsupported-op"
+
+
+class DataDependentShapeError(ModelError):
+    """Shapes depend on run-time values; ``details`` lists every such op."""
+
+    code = "model.data-dependent-shape"
+
+
+class DoesNotFitError(PopcError):
+    """The program needs more memory or tiles than the target has."""
+
+    code = "does-not-fit"
+    exit_code = 4
+
+
+class ArchiveError(PopcError):
+    """The file is not an archive that this runtime can load."""
+
+    code = "archive"
+    exit_code = 5
+
+
+class CorruptArchiveError(ArchiveError):
+    """Damaged, truncated or hostile content."""
+
+    code = "archive.corrupt"
+
+
+class IncompatibleArchiveError(ArchiveError):
+    """The archive was written for another format version."""
+
+    code = "archive.incompatible"
+
+
+class InputMismatchError(PopcError):
+    """Run-time inputs differ in name, dtype or shape from what was compiled."""
+
+    code = "run.input-mismatch"
+    exit_code = 6
+
+
+class DeviceError(PopcError):
+    """The emulated device failed while running a program."""
+
+    code = "run.device"
+    exit_code = 6
+
+
+class StreamError(DeviceError):
+    """A stream had nothing to give or no room to take."""
+
+    code = "run.stream"
+
+
+class StreamUnderrunError(StreamError):
+    """The source of an input stream ended before the step did."""
+
+    code = "run.stream-underrun"
+
+
+class StreamTimeoutError(StreamError):
+    """A stream waited longer than its time-out."""
+
+    code = "run.stream-timeout"
+
+
+class ResourceError(PopcError):
+    """The file system or the memory of the host failed."""
+
+    code = "resource"
+    exit_code = 7

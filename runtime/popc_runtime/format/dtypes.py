@@ -1,0 +1,81 @@
+"""Element types of tensors, and how numpy stores them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "DType"]
+
+# An array of any element type: kernels choose by the DType of the slot, not by static typing.
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class DType(StrEnum):
+    """Element type of a tensor, by its ONNX name in lower case.
+
+    numpy has no bfloat16, and the runtime depends on nothing that adds one: a bfloat16 tensor is
+    stored as the uint16 array of its bit patterns.  Every other type is stored as itself.
+    """
+
+    BOOL = "bool"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The numpy dtype that holds the elements."""
+        return _STORAGE[self]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return _STORAGE[self].itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether this is a floating-point type."""
+        return self in _FLOATS
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether this is a signed integer type."""
+        return self.value.startswith("int")
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether this is an unsigned integer type."""
+        return self.value.startswith("uint")
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether this is a signed or unsigned integer type (bool is neither)."""
+        return self.is_signed or self.is_unsigned
+
+    @classmethod
+    def of(cls, dtype: npt.DTypeLike) -> DType:
+        """The DType that numpy's ``dtype`` stands for (ml_dtypes' bfloat16 included, by name).
+
+        Raises:
+            ValueError: numpy's ``dtype`` has no counterpart (complex, object, datetime, ...).
+        """
+        return cls(np.dtype(dtype).name)
+
+
+_FLOATS: Final = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
+_STORAGE: Final = {
+    dtype: np.dtype(np.uint16 if dtype is DType.BFLOAT16 else dtype.value) for dtype in DType
+}

@@ -1,0 +1,114 @@
+"""The executable program: slots, instructions and the blocks that order them.
+
+An archive holds one `ProgramImage`: the slots (typed views into memory
+regions) and the named programs.  It is plain data; `popc_runtime.device` turns it into calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+from popc_runtime.format.dtypes import DType
+
+__all__ = [
+    "Attribute",
+    "Attributes",
+    "Block",
+    "CallBlock",
+    "IfBlock",
+    "Instruction",
+    "Item",
+    "ProgramImage",
+    "Region",
+    "RepeatBlock",
+    "Slot",
+]
+
+Attribute: TypeAlias = "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
+Attributes: TypeAlias = Mapping[str, Attribute]
+Block: TypeAlias = "tuple[Item, ...]"
+
+
+class Region(IntEnum):
+    """Which memory a slot lies in."""
+
+    ARENA = 0  # scratch of one run: activations
+    CONSTANT = 1  # the weights blob of the archive: read-only
+    STATE = 2  # lives from load to unload: values computed at load time, variables
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A typed, possibly strided view into a region.
+
+    ``offset`` is in bytes.  ``strides`` are in bytes too; ``None`` means C-contiguous.
+    """
+
+    region: Region
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One operation on slots.  An absent optional operand has slot number -1."""
+
+    opcode: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attributes: Attributes = field(default_factory=dict[str, Attribute])
+    name: str = ""  # the ONNX node (or pass) it comes from, for profiles and errors
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatBlock:
+    """Run ``body`` until ``count`` iterations are done or the condition is false.
+
+    ``count`` is the static number of iterations (-1: none), ``count_slot`` an int64 scalar that
+    gives it at run time (-1: none; both -1: unbounded).  ``condition_slot`` is a bool scalar that
+    is read before each iteration (-1: always true).  ``counter_slot`` is an int64 scalar that
+    receives the iteration number before each iteration (-1: not wanted).
+    """
+
+    body: Block
+    count: int = -1
+    count_slot: int = -1
+    condition_slot: int = -1
+    counter_slot: int = -1
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IfBlock:
+    """Run ``then_body`` if the bool scalar in ``condition_slot`` is true, else ``else_body``."""
+
+    condition_slot: int
+    then_body: Block
+    else_body: Block
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallBlock:
+    """Run another program of the image."""
+
+    program: str
+
+
+Item: TypeAlias = "Instruction | RepeatBlock | IfBlock | CallBlock"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramImage:
+    """Everything that runs: slots, programs by name, and the bytes that each region needs."""
+
+    slots: tuple[Slot, ...]
+    programs: Mapping[str, Block]
+    arena_bytes: int
+    constant_bytes: int
+    state_bytes: int

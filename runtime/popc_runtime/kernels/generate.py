@@ -1,0 +1,11 @@
+"""Constants, ranges, identity matrices, windows: tensors made from attributes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc_runtime.kernels.binding import Kernel
+
+__all__ = ["KERNELS"]
+
+KERNELS: Final[dict[str, Kernel]] = {}

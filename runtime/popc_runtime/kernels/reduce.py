@@ -1,0 +1,11 @@
+"""Reductions, scans along an axis and arg-reductions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc_runtime.kernels.binding import Kernel
+
+__all__ = ["KERNELS"]
+
+KERNELS: Final[dict[str, Kernel]] = {}
