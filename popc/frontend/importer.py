@@ -8,18 +8,18 @@ simply asks for it.  No separate shape inference or constant propagation is need
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 import onnx
 
 from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
-from popc.frontend.node import Node
-from popc.frontend.problems import DataDependent, Problems
-from popc.frontend.rules import RULES
+from popc.frontend.node import ImportRule, Node
+from popc.frontend.problems import AlreadyReported, DataDependent, Problems
+from popc.frontend.tensors import decode_tensor
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
 from popc.ops.build import can_evaluate, evaluate
@@ -27,7 +27,7 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.prepare import to_bfloat16
 
-__all__ = ["GraphImporter", "ImportContext", "Scope"]
+__all__ = ["Body", "GraphImporter", "ImportContext", "Scope"]
 
 # Constant results up to this many bytes are computed while importing (shape arithmetic); larger
 # ones are left to the constant folding pass, which weighs archive size against load time.
@@ -36,8 +36,9 @@ _FOLD_BYTES: Final = 4096
 
 @dataclass(slots=True)
 class ImportContext:
-    """What holds for a whole model: functions, problems, data folder, values computed so far."""
+    """What holds for a whole model: rules, functions, data folder, problems, known values."""
 
+    rules: Mapping[tuple[str, str], ImportRule]
     functions: FunctionTable
     base_dir: str = ""
     problems: Problems = field(default_factory=Problems)
@@ -45,11 +46,35 @@ class ImportContext:
 
 
 class Scope:
-    """ONNX value names of one graph (or function body) and the scope around it."""
+    """ONNX value names of one graph (or function body) and the scope around it.
+
+    A graph imported in place sees the names around it (``parent``); a function body does not.
+    """
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         self.values: dict[str, Value] = {}
+
+    def find(self, name: str) -> Value | None:
+        """The value of ``name`` in this scope or the ones around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A subgraph imported on its own: its importer (graph and captures) and its results."""
+
+    importer: GraphImporter
+    results: list[Value | None]
+
+
+# Gives the values of an ONNX graph's formal inputs, from the importer and inputs of its IR graph.
+ArgumentMaker: TypeAlias = "Callable[[GraphImporter, Sequence[Tensor]], Sequence[Value]]"
 
 
 class GraphImporter:
@@ -82,8 +107,9 @@ class GraphImporter:
         Raises:
             ModelError: nothing of that name has been defined.
         """
-        if name in self.scope.values:
-            return self.scope.values[name]
+        found = self.scope.find(name)
+        if found is not None:
+            return found
         if self.parent is None:
             raise ModelError(f"value {name!r} is read but never defined")
         value = self.capture(self.parent.lookup(name))
@@ -203,6 +229,8 @@ class GraphImporter:
                 results: Sequence[Value | None] = [Unknown()] * len(proto.output)
             else:
                 results = self.apply(proto, name, inputs)
+        except AlreadyReported:
+            results = [Unknown()] * len(proto.output)
         except DataDependent as problem:
             self.context.problems.data_dependent[problem.what].append(name)
             results = [Unknown()] * len(proto.output)
@@ -223,7 +251,7 @@ class GraphImporter:
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
             return self.expand(local, inputs, proto)
-        rule = RULES.get((domain, proto.op_type))
+        rule = self.context.rules.get((domain, proto.op_type))
         if rule is None:
             body = self.context.functions.standard(proto, domain, version, inputs)
             if body is None:
@@ -251,6 +279,53 @@ class GraphImporter:
             return [self.scope.values.get(name) for name in body.outputs]
         finally:
             self.scope, self.opsets = outer_scope, outer_opsets
+
+    def inline(
+        self, proto: onnx.GraphProto, arguments: Sequence[Value]
+    ) -> list[Value | None]:
+        """Import ``proto``'s nodes in place, its formal inputs standing for ``arguments``."""
+        outer_scope = self.scope
+        self.scope = Scope(outer_scope)
+        try:
+            for initializer in proto.initializer:
+                type_, data = decode_tensor(initializer, self.context.base_dir)
+                constant = self.graph.add_constant(initializer.name, type_, data)
+                self.define(initializer.name, constant)
+            for info, value in zip(proto.input, arguments, strict=False):
+                self.define(info.name, value)
+            self.import_nodes(proto.node)
+            return [self.lookup(info.name) for info in proto.output]
+        finally:
+            self.scope = outer_scope
+
+    def import_body(
+        self,
+        proto: onnx.GraphProto,
+        input_types: Sequence[TensorType],
+        make_arguments: ArgumentMaker | None = None,
+        *,
+        isolated: bool = False,
+    ) -> Body:
+        """Import ``proto`` as a graph of its own, with inputs of the given types.
+
+        With ``isolated``, problems inside the body are raised instead of collected, so that the
+        caller can try another way.
+
+        Raises:
+            ModelError: only if ``isolated``: what kept the body from being imported.
+        """
+        problems = Problems() if isolated else self.context.problems
+        graph = Graph(proto.name or "body")
+        inner = GraphImporter(replace(self.context, problems=problems), graph, self.opsets, self)
+        formal = [info.name for info in proto.input]
+        for index, type_ in enumerate(input_types):
+            graph.add_input(formal[index] if index < len(formal) else "iteration", type_)
+        inputs = tuple(graph.inputs)
+        arguments = make_arguments(inner, inputs) if make_arguments else inputs
+        results = inner.inline(proto, arguments)
+        if isolated:
+            problems.raise_if_any()
+        return Body(inner, results)
 
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)

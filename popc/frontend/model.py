@@ -10,6 +10,7 @@ import onnx
 
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext
+from popc.frontend.rules import RULES
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.ir import Graph, Tensor, TensorType
@@ -54,7 +55,7 @@ def import_model(
         "" if item.domain == "ai.onnx" else item.domain: item.version
         for item in model.opset_import
     }
-    context = ImportContext(FunctionTable(model.functions), base_dir)
+    context = ImportContext(RULES, FunctionTable(model.functions), base_dir)
     importer = GraphImporter(context, Graph(model.graph.name or "main"), opsets)
     _define_initializers(importer, model.graph, base_dir)
     _define_inputs(importer, model.graph, bindings)

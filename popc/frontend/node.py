@@ -58,6 +58,19 @@ class Node:
         self.output_names = list(output_names)
         self.attributes = attributes
 
+    def within(self, importer: GraphImporter) -> Node:
+        """This node, emitting into the graph of another importer (a body of the node)."""
+        return Node(
+            importer,
+            self.op_type,
+            self.domain,
+            self.version,
+            self.name,
+            (),
+            (),
+            self.attributes,
+        )
+
     # -- operands --------------------------------------------------------------------------------
 
     def value(self, index: int) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from popc_runtime.errors import DataDependentShapeError, ModelError, UnsupportedOpError
 
-__all__ = ["DataDependent", "Problems"]
+__all__ = ["AlreadyReported", "DataDependent", "Problems"]
 
 _NAMES_SHOWN = 3
 
@@ -18,6 +18,10 @@ class DataDependent(Exception):  # noqa: N818 - control flow inside the frontend
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+class AlreadyReported(Exception):  # noqa: N818 - control flow inside the frontend, as above
+    """Raised by an import rule whose subgraph contains a problem that has been recorded."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """The intermediate representation: graphs of ops over typed tensors.  It knows no op by name."""
 
 from popc.ir.graph import Graph, Op, OpSettings, Tensor, TensorKind
+from popc.ir.printer import format_graph
 from popc.ir.types import AttributeMap, Shape, TensorType
+from popc.ir.verify import verify
 
 __all__ = [
     "AttributeMap",
@@ -12,4 +14,6 @@ __all__ = [
     "Tensor",
     "TensorKind",
     "TensorType",
+    "format_graph",
+    "verify",
 ]

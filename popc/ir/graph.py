@@ -90,6 +90,12 @@ class Op:
         """An input that may be absent or beyond the end."""
         return self.inputs[index] if index < len(self.inputs) else None
 
+    def append_input(self, tensor: Tensor | None) -> None:
+        """Add an operand at the end; if it is a capture, the subgraphs need an input for it."""
+        self.inputs.append(tensor)
+        if tensor is not None:
+            tensor.uses[self] = tensor.uses.get(self, 0) + 1
+
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
@@ -220,16 +226,10 @@ class Graph:
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
         for operand in inputs:
-            self.append_input(op, operand)
+            op.append_input(operand)
         return op
 
     # -- editing ---------------------------------------------------------------------------------
-
-    def append_input(self, op: Op, tensor: Tensor | None) -> None:
-        """Add an operand at the end of ``op``'s inputs."""
-        op.inputs.append(tensor)
-        if tensor is not None:
-            tensor.uses[op] = tensor.uses.get(op, 0) + 1
 
     def set_input(self, op: Op, index: int, tensor: Tensor | None) -> None:
         """Replace one operand."""
@@ -262,6 +262,12 @@ class Graph:
             self.replace_uses(old, new)
         self.remove_op(op)
 
+    def remove_input(self, tensor: Tensor) -> None:
+        """Remove a graph input that nobody reads."""
+        assert not tensor.uses, f"{tensor!r} is still used"
+        self.inputs.remove(tensor)
+        del self._tensors[tensor.name]
+
     def remove_tensor(self, tensor: Tensor) -> None:
         """Remove a constant or variable that nobody reads."""
         assert not tensor.uses and tensor.producer is None, f"{tensor!r} is still used"
@@ -273,6 +279,15 @@ class Graph:
             del self._tensors[tensor.name]
             tensor.name = self.fresh_name(name)
             self._tensors[tensor.name] = tensor
+
+    def split_off(self, name: str) -> Graph:
+        """Move everything into a new graph, leaving this one empty."""
+        other = Graph(name)
+        for attribute in ("inputs", "outputs", "output_names", "_ops", "_tensors", "_name_counts"):
+            ours, theirs = getattr(self, attribute), getattr(other, attribute)
+            setattr(self, attribute, theirs)
+            setattr(other, attribute, ours)
+        return other
 
     def is_output(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` is an output of the graph."""

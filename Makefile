@@ -1,0 +1,62 @@
+# Every target brings its own environment: `make test` on a fresh clone is all it takes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+JOBS ?= 2
+
+.PHONY: help setup demo test test-all conformance bench lint format wheels clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.ready: pyproject.toml runtime/pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install -e ./runtime -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.ready
+	$(PIP) install --group test
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	$(PIP) install --group lint
+	touch $@
+
+setup: $(VENV)/.ready  ## install popc and popc-runtime into .venv
+
+demo: $(VENV)/.ready  ## compile a trained model and run it on a real input
+	$(BIN)/python samples/demo.py
+
+test: $(VENV)/.test  ## run every test that is not marked slow
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow'
+
+test-all: $(VENV)/.test  ## run every test
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
+	$(BIN)/python -m tests.conformance.report
+
+bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.lint  ## style, types, layers, budgets
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy tests benchmarks samples tools
+	$(BIN)/lint-imports
+	$(BIN)/python tools/budgets.py
+
+format: $(VENV)/.lint  ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheels: $(VENV)/.test  ## build both wheels into dist/
+	$(BIN)/python -m build --wheel --outdir dist ./runtime
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

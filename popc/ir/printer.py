@@ -1,0 +1,59 @@
+"""The text form of a graph: stable, sorted by program order, no addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popc.ir.graph import Graph, Op, Tensor
+from popc_runtime.format import Attribute
+
+__all__ = ["format_graph"]
+
+_SHOWN_ITEMS = 8
+
+
+def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
+    """One line per op, in ``order`` or else topologically; subgraphs indented below their op."""
+    return "\n".join(_graph_lines(graph, order)) + "\n"
+
+
+def _graph_lines(graph: Graph, order: Sequence[Op] | None) -> list[str]:
+    inputs = ", ".join(f"%{tensor.name}: {tensor.type}" for tensor in graph.inputs)
+    lines = [f"graph {graph.name}({inputs}) {{"]
+    for op in order if order is not None else graph.topological():
+        lines.append(f"  {_op_line(op)}")
+        for name, subgraph in op.subgraphs.items():
+            nested = _graph_lines(subgraph, None)
+            lines.append(f"    {name} = {nested[0]}")
+            lines.extend(f"    {line}" for line in nested[1:])
+    results = ", ".join(
+        name if tensor.name == name else f"{name} = {_operand(tensor)}"
+        for name, tensor in zip(graph.output_names, graph.outputs, strict=True)
+    )
+    lines.append(f"  return {results}" if results else "  return")
+    lines.append("}")
+    return lines
+
+
+def _op_line(op: Op) -> str:
+    outputs = ", ".join(f"%{tensor.name}: {tensor.type}" for tensor in op.outputs)
+    operands = ", ".join(_operand(tensor) for tensor in op.inputs)
+    attributes = "".join(f" {key}={_value(item)}" for key, item in sorted(op.attributes.items()))
+    return f"{outputs}{' = ' if outputs else ''}{op.op_type}({operands}){attributes}"
+
+
+def _operand(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "-"
+    if tensor.is_constant and tensor.data is not None and tensor.type.size == 1:
+        return f"{tensor.type.dtype}({tensor.data.reshape(()).item()})"
+    return f"@{tensor.name}" if tensor.is_constant else f"%{tensor.name}"
+
+
+def _value(value: Attribute) -> str:
+    if not isinstance(value, tuple):
+        return repr(value)
+    items = [repr(item) for item in value[:_SHOWN_ITEMS]]
+    if len(value) > _SHOWN_ITEMS:
+        items.append(f"... {len(value) - _SHOWN_ITEMS} more")
+    return f"[{', '.join(items)}]"

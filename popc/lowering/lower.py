@@ -1,0 +1,160 @@
+"""Ops to instructions.  Lowering decides nothing: order and memory are given.
+
+Most ops become the instruction of the same name.  The exceptions are in `_RULES`: control flow
+becomes blocks, with the copies that carry values into, around and out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from popc.ir import Graph, Op, Tensor
+from popc.lowering.slots import SlotTable
+from popc.memory import MemoryPlan
+from popc.schedule import Schedule
+from popc_runtime.format import (
+    Block,
+    IfBlock,
+    Instruction,
+    Item,
+    ProgramImage,
+    RepeatBlock,
+)
+
+__all__ = ["lower"]
+
+_LOAD: Final = "weights_from_host"
+_MAIN: Final = "main"
+
+
+def lower(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> ProgramImage:
+    """The program image of ``graph``: ``weights_from_host`` (if needed) and ``main``."""
+    lowering = _Lowering(schedule, plan)
+    programs: dict[str, Block] = {}
+    load = lowering.block(schedule.load)
+    if load:
+        programs[_LOAD] = load
+    programs[_MAIN] = lowering.block(schedule.orders[graph])
+    return ProgramImage(
+        slots=lowering.slots.slots,
+        programs=programs,
+        arena_bytes=plan.arena_bytes,
+        constant_bytes=plan.constant_bytes,
+        state_bytes=plan.state_bytes,
+    )
+
+
+class _Lowering:
+    """Walks the schedule; holds the slot table."""
+
+    def __init__(self, schedule: Schedule, plan: MemoryPlan) -> None:
+        self.schedule = schedule
+        self.plan = plan
+        self.slots = SlotTable(plan)
+
+    def block(self, ops: Iterable[Op]) -> Block:
+        """The items of ``ops`` in order."""
+        items: list[Item] = []
+        for op in ops:
+            if op not in self.plan.views:
+                items.extend(_RULES.get(op.op_type, _instruction)(self, op))
+        return tuple(items)
+
+    def copy(self, source: Tensor, target: Tensor, name: str) -> list[Item]:
+        """A Copy instruction, unless both tensors are the same memory."""
+        if self.plan.placements[source] == self.plan.placements[target]:
+            return []
+        return [Instruction("Copy", (self.slots.of(source),), (self.slots.of(target),), {}, name)]
+
+
+def _instruction(lowering: _Lowering, op: Op) -> list[Item]:
+    return [
+        Instruction(
+            op.op_type,
+            tuple(lowering.slots.of(tensor) for tensor in op.inputs),
+            tuple(lowering.slots.of(tensor) for tensor in op.outputs),
+            op.attributes,
+            op.settings.origin,
+        )
+    ]
+
+
+def _copy(lowering: _Lowering, op: Op) -> list[Item]:
+    return lowering.copy(op.operand(0), op.output, op.settings.origin)
+
+
+def _if(lowering: _Lowering, op: Op) -> list[Item]:
+    bodies = [
+        _branch(lowering, op, op.subgraphs[name]) for name in ("then_branch", "else_branch")
+    ]
+    return [IfBlock(lowering.slots.of(op.operand(0)), *bodies, op.settings.origin)]
+
+
+def _branch(lowering: _Lowering, op: Op, branch: Graph) -> Block:
+    items = list(lowering.block(lowering.schedule.orders[branch]))
+    for result, output in zip(branch.outputs, op.outputs, strict=True):
+        items.extend(lowering.copy(result, output, op.settings.origin))
+    return tuple(items)
+
+
+def _loop(lowering: _Lowering, op: Op) -> list[Item]:
+    body = op.subgraphs["body"]
+    states = int(str(op.attributes["states"]))
+    conditional = bool(op.attributes["conditional"])
+    iteration, condition = body.inputs[0], body.inputs[1]
+    origin = op.settings.origin
+    before: list[Item] = []
+    initial_condition = op.optional(1)
+    if conditional and initial_condition is not None:
+        before.extend(lowering.copy(initial_condition, condition, origin))
+    elif conditional:
+        before.append(_fill_true(lowering, condition, origin))
+    formal_states = body.inputs[2 : 2 + states]
+    for initial, formal in zip(op.inputs[2 : 2 + states], formal_states, strict=True):
+        assert initial is not None
+        before.extend(lowering.copy(initial, formal, origin))
+    count = int(str(op.attributes["trip_count"]))
+    repeat = RepeatBlock(
+        body=_loop_body(lowering, op, body, formal_states, conditional=conditional),
+        count=count,
+        count_slot=lowering.slots.of(op.optional(0)) if count < 0 else -1,
+        condition_slot=lowering.slots.of(condition) if conditional else -1,
+        counter_slot=lowering.slots.of(iteration) if _needs_counter(op, body, states) else -1,
+        name=origin,
+    )
+    return [*before, repeat]
+
+
+def _fill_true(lowering: _Lowering, condition: Tensor, origin: str) -> Item:
+    target = lowering.slots.of(condition)
+    return Instruction("Fill", (), (target,), {"value": 1}, origin)
+
+
+def _needs_counter(op: Op, body: Graph, states: int) -> bool:
+    return bool(body.inputs[0].uses) or len(op.outputs) > states
+
+
+def _loop_body(
+    lowering: _Lowering, op: Op, body: Graph, formal_states: list[Tensor], *, conditional: bool
+) -> Block:
+    """The body, then what carries its results: stacked results, states, the condition."""
+    origin = op.settings.origin
+    states = len(formal_states)
+    items = list(lowering.block(lowering.schedule.orders[body]))
+    carried, scans = body.outputs[1 : 1 + states], body.outputs[1 + states :]
+    counter = lowering.slots.of(body.inputs[0]) if scans else -1
+    for scan, stacked in zip(scans, op.outputs[states:], strict=True):
+        operands = (lowering.slots.of(scan), counter)
+        items.append(
+            Instruction("StackStore", operands, (lowering.slots.of(stacked),), {}, origin)
+        )
+    for value, formal in zip(carried, formal_states, strict=True):
+        items.extend(lowering.copy(value, formal, origin))
+    if conditional:
+        items.extend(lowering.copy(body.outputs[0], body.inputs[1], origin))
+    return tuple(items)
+
+
+_Rule: TypeAlias = Callable[[_Lowering, Op], list[Item]]
+_RULES: Final[dict[str, _Rule]] = {"Copy": _copy, "If": _if, "Loop": _loop}

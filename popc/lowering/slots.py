@@ -1,0 +1,36 @@
+"""The slot table: tensors at their placements, numbered on first use."""
+
+from __future__ import annotations
+
+from popc.ir import Tensor
+from popc.memory import MemoryPlan
+from popc_runtime.format import Slot
+
+__all__ = ["SlotTable"]
+
+
+class SlotTable:
+    """Numbers the distinct slots of a program."""
+
+    def __init__(self, plan: MemoryPlan) -> None:
+        self._plan = plan
+        self._numbers: dict[Slot, int] = {}
+
+    def of(self, tensor: Tensor | None) -> int:
+        """The slot number of ``tensor``; -1 for an absent operand."""
+        if tensor is None:
+            return -1
+        placement = self._plan.placements[tensor]
+        slot = Slot(
+            placement.region,
+            placement.offset,
+            tensor.type.dtype,
+            tensor.type.shape,
+            placement.strides,
+        )
+        return self._numbers.setdefault(slot, len(self._numbers))
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """All slots by number."""
+        return tuple(self._numbers)

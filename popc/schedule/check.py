@@ -1,0 +1,80 @@
+"""An independent, naive check of schedules: no cleverness shared with what builds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popc.ir import Graph, Op, TensorKind
+from popc.ops import OPS
+from popc.schedule.constraints import stream_of
+from popc.schedule.schedule import Schedule
+
+__all__ = ["check_schedule"]
+
+
+def check_schedule(graph: Graph, schedule: Schedule) -> list[str]:
+    """What is wrong with ``schedule``, one sentence per problem; empty if it is legal."""
+    problems: list[str] = []
+    graphs = list(graph.walk())
+    if set(schedule.orders) != set(graphs):
+        problems.append("the scheduled graphs are not those that the graph holds")
+    for nested in graphs:
+        order = list(schedule.orders.get(nested, ()))
+        if nested is graph:
+            order = [*schedule.load, *order]
+        problems += _check_complete(nested, order)
+        problems += _check_data(nested, order)
+        problems += _check_streams(nested, order)
+    expected = {op for op in graph.ops if not _varies(op, {})}
+    if expected != set(schedule.load):
+        names = sorted(map(repr, expected ^ set(schedule.load)))
+        problems.append(f"at load time and on every run are mixed up: {', '.join(names)}")
+    return problems
+
+
+def _check_complete(graph: Graph, order: Sequence[Op]) -> list[str]:
+    if len(order) == len(set(order)) and set(order) == set(graph.ops):
+        return []
+    return [f"{graph.name}: the order does not hold every op once"]
+
+
+def _check_data(graph: Graph, order: Sequence[Op]) -> list[str]:
+    problems: list[str] = []
+    done: set[Op] = set()
+    for op in order:
+        problems += [
+            f"{graph.name}: {op!r} runs before {tensor.producer!r}"
+            for tensor in op.present_inputs
+            if tensor.producer is not None and tensor.producer not in done
+        ]
+        done.add(op)
+    return problems
+
+
+def _check_streams(graph: Graph, order: Sequence[Op]) -> list[str]:
+    problems: list[str] = []
+    for name in sorted({stream_of(op) or "" for op in graph.ops} - {""}):
+        inserted = [op for op in graph.ops if stream_of(op) == name]
+        if inserted != [op for op in order if stream_of(op) == name]:
+            problems.append(f"{graph.name}: I/O on stream {name!r} is out of order")
+    return problems
+
+
+def _varies(op: Op, known: dict[Op, bool]) -> bool:
+    """Whether the results of ``op`` may differ from run to run."""
+    if op not in known:
+        known[op] = True  # should the graph have a cycle
+        known[op] = _is_volatile(op) or any(
+            tensor.kind in (TensorKind.INPUT, TensorKind.VARIABLE)
+            or (tensor.producer is not None and _varies(tensor.producer, known))
+            for tensor in op.present_inputs
+        )
+    return known[op]
+
+
+def _is_volatile(op: Op) -> bool:
+    inner = [nested for graph in op.subgraphs.values() for nested in graph.ops]
+    if op.subgraphs:
+        return any(map(_is_volatile, inner))
+    spec = OPS.get(op.op_type)
+    return spec is None or spec.random or spec.side_effect

@@ -1,0 +1,33 @@
+"""Which ops run once when a program is loaded instead of on every run."""
+
+from __future__ import annotations
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops import OPS
+
+__all__ = ["find_load_ops"]
+
+
+def find_load_ops(graph: Graph) -> tuple[Op, ...]:
+    """Ops of the top graph whose results follow from constants alone, producers first.
+
+    Inputs, variables, random numbers, I/O and ops that the op table does not know are what makes a
+    result differ from run to run; an op nested in a subgraph spoils the op that holds it.
+    """
+    found: dict[Op, None] = {}
+
+    def is_final(tensor: Tensor) -> bool:
+        return tensor.is_constant or tensor.producer in found
+
+    for op in graph.topological():
+        if _repeats_itself(op) and all(map(is_final, op.present_inputs)):
+            found[op] = None
+    return tuple(found)
+
+
+def _repeats_itself(op: Op) -> bool:
+    """Whether equal operands give equal results, and computing them has no other effect."""
+    if op.subgraphs:
+        return all(_repeats_itself(inner) for graph in op.subgraphs.values() for inner in graph.ops)
+    spec = OPS.get(op.op_type)
+    return spec is not None and not spec.random and not spec.side_effect

@@ -1,0 +1,83 @@
+"""What a pass is: a named edit of a graph with a contract that is checked around it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph, Op, verify
+
+__all__ = ["Pass", "PassReport", "RewritePass", "run_to_fixed_point"]
+
+_MAX_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one run of a pass did."""
+
+    name: str
+    changes: int
+
+
+class Pass(ABC):
+    """An edit of the whole program: ``run`` sees the top graph.
+
+    Valid graph in, valid graph out.  A subclass is a frozen dataclass whose fields are the pass's
+    parameters; its docstring shows the IR before and after.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def run(self, graph: Graph) -> int:
+        """Edit ``graph``; the number of changes made (0: nothing)."""
+
+    def __call__(self, graph: Graph, *, check: bool = False) -> PassReport:
+        """Run, and with ``check`` verify the graph afterwards (a failure names the pass)."""
+        changes = self.run(graph)
+        if check:
+            problems = verify(graph)
+            if problems:
+                raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
+        return PassReport(self.name, changes)
+
+
+class RewritePass(Pass):
+    """A local edit that is tried on every op of every graph, nested ones first.
+
+    Subclasses implement `rewrite`, which may edit the graph around ``op``.
+    """
+
+    @abstractmethod
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Edit around ``op`` if it matches; whether anything changed."""
+
+    def run(self, graph: Graph) -> int:
+        """Apply `rewrite` once to every op, in topological order."""
+        changes = 0
+        for nested in reversed(list(graph.walk())):
+            for op in nested.topological():
+                if op in nested:  # an earlier rewrite may have removed it
+                    changes += self.rewrite(nested, op)
+        return changes
+
+
+def run_to_fixed_point(
+    passes: Sequence[Pass], graph: Graph, *, check: bool = False
+) -> list[PassReport]:
+    """Run ``passes`` in order, again and again until a whole round changes nothing.
+
+    Raises:
+        AssertionError: they do not settle; names the passes that still change something.
+    """
+    reports: list[PassReport] = []
+    for _ in range(_MAX_ROUNDS):
+        current = [one(graph, check=check) for one in passes]
+        reports.extend(current)
+        if not any(report.changes for report in current):
+            return reports
+    restless = ", ".join(report.name for report in current if report.changes)
+    raise AssertionError(f"passes do not settle after {_MAX_ROUNDS} rounds: {restless}")

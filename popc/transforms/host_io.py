@@ -1,0 +1,69 @@
+"""Make host transfers explicit: the graph's inputs become HostLoad ops, its outputs HostStore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph, OpSettings
+from popc.ops.build import build
+from popc.options import Anchor
+from popc.transforms.base import Pass
+
+__all__ = ["HostIo"]
+
+
+@dataclass(frozen=True)
+class HostIo(Pass):
+    """Each input and output of the top graph becomes a transfer on a stream of the same name.
+
+    Before::
+
+        graph main(%x: float32[4]) {
+          %y: float32[4] = Relu(%x)
+          return y
+        }
+
+    After::
+
+        graph main() {
+          %x: float32[4] = HostLoad() dtype='float32' shape=[4] stream='x'
+          %y: float32[4] = Relu(%x)
+          HostStore(%y) period=1 return_type='all' stream='y'
+          return
+        }
+
+    ``anchors`` gives the return type of each output by name.
+    """
+
+    name: ClassVar[str] = "host_io"
+    anchors: Mapping[str, Anchor]
+
+    def run(self, graph: Graph) -> int:
+        """Replace inputs and outputs; the number of transfers."""
+        changes = len(graph.inputs) + len(graph.outputs)
+        for tensor in graph.inputs:
+            attributes = {
+                "stream": tensor.name,
+                "dtype": tensor.type.dtype.value,
+                "shape": tensor.type.shape,
+            }
+            settings = OpSettings(origin=tensor.name)
+            load = build(graph, "HostLoad", [], dict(attributes), settings=settings)
+            graph.replace_uses(tensor, load.output)
+            name = tensor.name
+            graph.remove_input(tensor)
+            graph.rename(load.output, name)
+        for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
+            anchor = self.anchors[name]
+            build(
+                graph,
+                "HostStore",
+                [tensor],
+                {"stream": name, "return_type": anchor.type.value, "period": anchor.period},
+                settings=OpSettings(origin=name),
+            )
+        graph.outputs.clear()
+        graph.output_names.clear()
+        return changes

@@ -1,0 +1,15 @@
+"""The emulated device: memory regions and the engine that runs programs on them."""
+
+from popc_runtime.device.engine import Engine, InstructionTime
+from popc_runtime.device.memory import Memory, aligned_empty
+from popc_runtime.device.ports import InputPort, OutputPort, Ports
+
+__all__ = [
+    "Engine",
+    "InputPort",
+    "InstructionTime",
+    "Memory",
+    "OutputPort",
+    "Ports",
+    "aligned_empty",
+]

@@ -1,0 +1,282 @@
+"""The numpy engine: binds a program image to memory once, then walks ready calls.
+
+Binding order matters.  The load program (``weights_from_host``) is bound and run first, so that
+when the other programs are bound, the values it computed are final and kernels may pack them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import length_hint
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.device.memory import Memory
+from popc_runtime.device.ports import Ports
+from popc_runtime.errors import DeviceError, IncompatibleArchiveError, PopcError
+from popc_runtime.format import (
+    Array,
+    Block,
+    DType,
+    IfBlock,
+    Instruction,
+    ProgramImage,
+    Region,
+    RepeatBlock,
+    Slot,
+)
+from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
+
+__all__ = ["LOAD_PROGRAM", "Engine", "InstructionTime", "missing_opcodes"]
+
+LOAD_PROGRAM: Final = "weights_from_host"
+_IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionTime:
+    """Time spent in one instruction during one run, in seconds."""
+
+    name: str
+    opcode: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One ready call and the instruction it belongs to."""
+
+    call: Call
+    name: str
+    opcode: str
+
+
+def instructions_of(block: Block) -> list[Instruction]:
+    """All instructions of a block and the blocks nested in it, in order."""
+    found: list[Instruction] = []
+    for item in block:
+        if isinstance(item, Instruction):
+            found.append(item)
+        elif isinstance(item, RepeatBlock):
+            found.extend(instructions_of(item.body))
+        elif isinstance(item, IfBlock):
+            found.extend(instructions_of(item.then_body))
+            found.extend(instructions_of(item.else_body))
+    return found
+
+
+def missing_opcodes(image: ProgramImage) -> tuple[str, ...]:
+    """Opcodes that this runtime has no kernel for, sorted."""
+    used = {item.opcode for block in image.programs.values() for item in instructions_of(block)}
+    return tuple(sorted(used - KERNELS.keys() - _IO_OPCODES))
+
+
+class Engine:
+    """Runs the programs of one image.  Not thread-safe: it owns one arena.
+
+    Raises (constructor):
+        IncompatibleArchiveError: the image needs instructions that this runtime lacks.
+        DeviceError: the load program failed.
+    """
+
+    def __init__(
+        self, image: ProgramImage, constants: Array, ports: Ports, *, seed: int = 0
+    ) -> None:
+        missing = missing_opcodes(image)
+        if missing:
+            raise IncompatibleArchiveError(
+                f"the archive uses instructions that this runtime does not have: "
+                f"{', '.join(missing)}",
+                hint="install the popc-runtime version that the archive was compiled with, or newer",
+            )
+        self.random = RandomState(seed)
+        self._image = image
+        self._memory = Memory(image, constants)
+        self._ports = ports
+        self._scratch = Scratch()
+        self._mutable_state = _mutable_state(image)
+        self._bound: dict[str, tuple[_Step, ...]] = {}
+        self._walks: dict[str, Callable[[], None]] = {}
+        if LOAD_PROGRAM in image.programs:
+            self.run(LOAD_PROGRAM)
+        for name in image.programs:
+            self._walk_of(name)
+
+    def run(self, program: str) -> None:
+        """Run one program to its end.
+
+        Raises:
+            DeviceError: an instruction failed; names it.
+        """
+        with np.errstate(all="ignore"):  # IEEE results are the ONNX results
+            self._walk_of(program)()
+
+    def profile(self, program: str) -> list[InstructionTime]:
+        """Run one program and time each instruction; a block counts as one."""
+        times: list[InstructionTime] = []
+        with np.errstate(all="ignore"):
+            for step in self._steps_of(program):
+                start = perf_counter()
+                _walk((step,))
+                elapsed = perf_counter() - start
+                times.append(InstructionTime(step.name, step.opcode, elapsed))
+        return times
+
+    # -- binding ---------------------------------------------------------------------------------
+
+    def _steps_of(self, program: str) -> tuple[_Step, ...]:
+        if program not in self._bound:
+            self._bound[program] = self._bind_block(self._image.programs[program])
+        return self._bound[program]
+
+    def _walk_of(self, program: str) -> Callable[[], None]:
+        if program not in self._walks:
+            self._walks[program] = _walker(self._steps_of(program))
+        return self._walks[program]
+
+    def _bind_block(self, block: Block) -> tuple[_Step, ...]:
+        steps: list[_Step] = []
+        for item in block:
+            if isinstance(item, Instruction):
+                steps.extend(self._bind_instruction(item))
+            elif isinstance(item, RepeatBlock):
+                steps.append(_Step(self._bind_repeat(item), item.name, "Repeat"))
+            elif isinstance(item, IfBlock):
+                steps.append(_Step(self._bind_if(item), item.name, "If"))
+            else:
+                steps.extend(self._steps_of(item.program))
+        return tuple(steps)
+
+    def _bind_instruction(self, item: Instruction) -> list[_Step]:
+        try:
+            calls = self._calls(item)
+        except PopcError:
+            raise
+        except Exception as error:
+            # Validation keeps slots in bounds; what is left is operands that do not fit the opcode.
+            raise DeviceError(
+                f"instruction {item.opcode} ({item.name}) cannot be bound: {error}",
+                subject=item.name,
+            ) from error
+        return [_Step(call, item.name, item.opcode) for call in calls]
+
+    def _calls(self, item: Instruction) -> tuple[Call, ...]:
+        if item.opcode == "HostLoad":
+            source = self._ports.inputs[str(item.attributes["stream"])]
+            return (partial(source.load, self._memory.view(item.outputs[0])),)
+        if item.opcode == "HostStore":
+            sink = self._ports.outputs[str(item.attributes["stream"])]
+            return (partial(sink.store, self._memory.view(item.inputs[0])),)
+        self._scratch.reset()
+        binding = Binding(
+            inputs=self._memory.operands(item.inputs),
+            outputs=self._memory.operands(item.outputs),
+            input_dtypes=self._dtypes(item.inputs),
+            output_dtypes=self._dtypes(item.outputs),
+            attributes=item.attributes,
+            constant=tuple(index >= 0 and self._is_final(index) for index in item.inputs),
+            scratch=self._scratch,
+            random=self.random,
+        )
+        return prepare(KERNELS[item.opcode], binding)
+
+    def _dtypes(self, indices: Sequence[int]) -> tuple[DType | None, ...]:
+        slots = self._image.slots
+        return tuple(None if index < 0 else slots[index].dtype for index in indices)
+
+    def _is_final(self, index: int) -> bool:
+        """Whether the slot's contents no longer change once the load program has run."""
+        slot = self._image.slots[index]
+        if slot.region is Region.CONSTANT:
+            return True
+        loaded = LOAD_PROGRAM in self._bound and slot.region is Region.STATE
+        low, high = _extent(slot)
+        return loaded and not any(low < end and start < high for start, end in self._mutable_state)
+
+    def _bind_repeat(self, block: RepeatBlock) -> Call:
+        walk = _walker(self._bind_block(block.body))
+        condition = self._scalar(block.condition_slot)
+        counter = self._scalar(block.counter_slot)
+        limit = self._scalar(block.count_slot)
+
+        def repeat() -> None:
+            count = int(limit[()]) if limit is not None else block.count
+            iteration = 0
+            while (count < 0 or iteration < count) and (condition is None or condition[()]):
+                if counter is not None:
+                    counter[()] = iteration
+                walk()
+                iteration += 1
+
+        return repeat
+
+    def _bind_if(self, block: IfBlock) -> Call:
+        condition = self._memory.view(block.condition_slot).reshape(())
+        then_walk = _walker(self._bind_block(block.then_body))
+        else_walk = _walker(self._bind_block(block.else_body))
+
+        def branch() -> None:
+            if condition[()]:
+                then_walk()
+            else:
+                else_walk()
+
+        return branch
+
+    def _scalar(self, slot: int) -> Array | None:
+        return None if slot < 0 else self._memory.view(slot).reshape(())
+
+
+def _walker(steps: Sequence[_Step]) -> Callable[[], None]:
+    """A function that makes the calls of ``steps`` one after another."""
+    calls = tuple(step.call for step in steps)
+
+    def walk() -> None:
+        remaining = iter(calls)
+        try:
+            for call in remaining:
+                call()
+        except PopcError:
+            raise
+        except Exception as error:
+            # The iterator knows how far it came; counting in the loop would cost every call.
+            step = steps[len(calls) - length_hint(remaining) - 1]
+            raise DeviceError(
+                f"{step.opcode} ({step.name}) failed: {error}", subject=step.name
+            ) from error
+
+    return walk
+
+
+def _walk(steps: Sequence[_Step]) -> None:
+    _walker(steps)()
+
+
+def _extent(slot: Slot) -> tuple[int, int]:
+    """First byte and end of the bytes that a slot can touch."""
+    strides = slot.strides
+    if strides is None:
+        size = slot.dtype.itemsize
+        for dim in slot.shape:
+            size *= dim
+        return slot.offset, slot.offset + size
+    spans = [(dim - 1) * step for dim, step in zip(slot.shape, strides, strict=True) if dim > 0]
+    low = slot.offset + sum(span for span in spans if span < 0)
+    high = slot.offset + sum(span for span in spans if span > 0) + slot.dtype.itemsize
+    return low, high
+
+
+def _mutable_state(image: ProgramImage) -> list[tuple[int, int]]:
+    """Extents of STATE slots that programs other than the load program write."""
+    written: list[tuple[int, int]] = []
+    for name, block in image.programs.items():
+        if name == LOAD_PROGRAM:
+            continue
+        for item in instructions_of(block):
+            slots = [image.slots[index] for index in item.outputs if index >= 0]
+            written.extend(_extent(slot) for slot in slots if slot.region is Region.STATE)
+    return written

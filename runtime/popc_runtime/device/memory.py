@@ -1,0 +1,49 @@
+"""The memory of one loaded program: three regions and the slots that look into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from popc_runtime.format import Array, ProgramImage, Region, Slot
+
+__all__ = ["Memory", "aligned_empty"]
+
+_ALIGNMENT = 64
+
+
+def aligned_empty(nbytes: int) -> Array:
+    """Uninitialised bytes that start at a multiple of the cache line."""
+    buffer = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT
+    return buffer[start : start + nbytes]
+
+
+class Memory:
+    """Regions of one program image; ``constants`` are shared and never written."""
+
+    def __init__(self, image: ProgramImage, constants: Array) -> None:
+        self._regions = {
+            Region.ARENA: aligned_empty(image.arena_bytes),
+            Region.CONSTANT: constants,
+            Region.STATE: aligned_empty(image.state_bytes),
+        }
+        self._slots = image.slots
+        self._views: dict[int, Array] = {}
+
+    def view(self, index: int) -> Array:
+        """The array that slot ``index`` stands for."""
+        if index not in self._views:
+            self._views[index] = self._make_view(self._slots[index])
+        return self._views[index]
+
+    def operands(self, indices: Sequence[int]) -> tuple[Array | None, ...]:
+        """The arrays of an operand list; -1 gives ``None``."""
+        return tuple(None if index < 0 else self.view(index) for index in indices)
+
+    def _make_view(self, slot: Slot) -> Array:
+        buffer = self._regions[slot.region]
+        if 0 in slot.shape:
+            return np.empty(slot.shape, slot.dtype.storage)
+        return np.ndarray(slot.shape, slot.dtype.storage, buffer, slot.offset, slot.strides)

@@ -1,0 +1,55 @@
+"""Size budgets: lines per file and per function, and totals per package.
+
+Limits and the reasons for exceptions are in pyproject.toml under [tool.budgets].
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("popc", "runtime/popc_runtime", "tests", "benchmarks", "samples", "tools")
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Name and number of lines of every function; the docstring does not count."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            first = body[0].lineno if body else node.lineno
+            yield node.name, (node.end_lineno or node.lineno) - first + 1
+
+
+def main() -> int:
+    """Print totals and violations; 1 if there are any."""
+    budgets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
+    exceptions: dict[str, str] = budgets.get("exceptions", {})
+    problems: list[str] = []
+    totals: Counter[str] = Counter()
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            source = path.read_text()
+            lines = source.count("\n")
+            totals[package] += lines
+            if lines > budgets["file"] and name not in exceptions:
+                problems.append(f"{name}: {lines} lines, budget {budgets['file']}")
+            problems.extend(
+                f"{name}: {function}() has {count} lines, budget {budgets['function']}"
+                for function, count in functions(ast.parse(source))
+                if count > budgets["function"]
+            )
+    for package, lines in totals.items():
+        print(f"{package:22} {lines:7,} lines")
+    for problem in problems:
+        print(f"over budget: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
