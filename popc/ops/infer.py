@@ -17,6 +17,7 @@ __all__ = [
     "integers",
     "normal_axis",
     "operand",
+    "same_along_axis",
     "same_as_first",
     "text",
 ]
@@ -59,6 +60,12 @@ def same_as_first(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorT
     """One output of the type of input 0."""
     del attributes
     return (operand(inputs, 0),)
+
+
+def same_along_axis(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """One output of the type of input 0, which has the axis in attribute ``axis``."""
+    normal_axis(integer(attributes, "axis"), operand(inputs, 0).rank)
+    return same_as_first(inputs, attributes)
 
 
 def attribute_dtype(attributes: Attributes, name: str) -> DType:

@@ -1,11 +1,57 @@
-"""Reductions, scans along an axis and arg-reductions."""
+"""Reductions along axes, and their running forms."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from popc.ops.spec import OpSpec
+from popc.ir import Shape, TensorType
+from popc.ops.infer import integer, integers, normal_axis, operand, same_along_axis
+from popc.ops.spec import OperandTypes, OpSpec
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Attributes, DType
 
 __all__ = ["OPS"]
 
-OPS: Final[dict[str, OpSpec]] = {}
+
+def _reduced(shape: Shape, axes: tuple[int, ...], keepdims: int) -> Shape:
+    if keepdims:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _reduce(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    x = operand(inputs, 0)
+    axes = tuple(normal_axis(axis, x.rank) for axis in integers(attributes, "axes"))
+    return (x.with_shape(_reduced(x.shape, axes, integer(attributes, "keepdims", 1))),)
+
+
+def _arg(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    x = operand(inputs, 0)
+    axis = normal_axis(integer(attributes, "axis"), x.rank)
+    shape = _reduced(x.shape, (axis,), integer(attributes, "keepdims", 1))
+    if x.shape[axis] == 0 and 0 not in shape:
+        raise ModelError(f"axis {axis} has no elements to choose from")
+    return (TensorType(DType.INT64, shape),)
+
+
+_REDUCE: Final = OpSpec(_reduce, strided_input=False)
+_ARG: Final = OpSpec(_arg)
+_ALONG_AXIS: Final = OpSpec(same_along_axis)
+
+OPS: Final[dict[str, OpSpec]] = {
+    "ArgMax": _ARG,
+    "ArgMin": _ARG,
+    "CumProd": _ALONG_AXIS,
+    "CumSum": _ALONG_AXIS,
+    "Hardmax": _ALONG_AXIS,
+    "ReduceL1": _REDUCE,
+    "ReduceL2": _REDUCE,
+    "ReduceLogSum": _REDUCE,
+    "ReduceLogSumExp": _REDUCE,
+    "ReduceMax": _REDUCE,
+    "ReduceMean": _REDUCE,
+    "ReduceMin": _REDUCE,
+    "ReduceProd": _REDUCE,
+    "ReduceSum": _REDUCE,
+    "ReduceSumSquare": _REDUCE,
+}

@@ -7,10 +7,10 @@ chooses among equals.  Each tie-breaker is a container of ready ops whose `pop` 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from heapq import heappop, heappush
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from popc.ir import Op, Tensor
 from popc.schedule.constraints import Precedence

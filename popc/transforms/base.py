@@ -26,10 +26,12 @@ class Pass(ABC):
     """An edit of the whole program: ``run`` sees the top graph.
 
     Valid graph in, valid graph out.  A subclass is a frozen dataclass whose fields are the pass's
-    parameters; its docstring shows the IR before and after.
+    parameters; its docstring shows the IR before and after.  ``optional`` passes only make the
+    program better, and a user may disable them.
     """
 
     name: ClassVar[str]
+    optional: ClassVar[bool] = True
 
     @abstractmethod
     def run(self, graph: Graph) -> int:

@@ -38,6 +38,7 @@ class HostIo(Pass):
     """
 
     name: ClassVar[str] = "host_io"
+    optional: ClassVar[bool] = False
     anchors: Mapping[str, Anchor]
 
     def run(self, graph: Graph) -> int:

@@ -43,6 +43,7 @@ class MainLoops(Pass):
     """
 
     name: ClassVar[str] = "main_loops"
+    optional: ClassVar[bool] = False
     batches_per_step: int
 
     def run(self, graph: Graph) -> int:

@@ -31,6 +31,7 @@ class SubgraphOutputs(Pass):
     """
 
     name: ClassVar[str] = "subgraph_outputs"
+    optional: ClassVar[bool] = False
 
     def run(self, graph: Graph) -> int:
         """Insert copies; how many."""

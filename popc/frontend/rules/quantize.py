@@ -1,18 +1,18 @@
-"""Quantisation operators, and products and convolutions of quantised tensors."""
+"""Quantisation operators."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import default_domain, same_op
+from popc.frontend.rules.common import default_domain
 from popc.frontend.tensors import dtype_from_onnx
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES", "dequantize_linear", "matmul_integer", "quantize_linear", "requantize"]
+__all__ = ["RULES", "dequantize_linear", "quantize_linear"]
 
 
 def quantize_linear(node: Node) -> Tensor:
@@ -54,8 +54,12 @@ def _granularity(node: Node, x: Tensor, scale: Tensor, dtype: DType) -> Attribut
     return {"axis": axis, "block_size": block, "dtype": dtype.value}
 
 
-def matmul_integer(node: Node, dtype: DType = DType.INT32) -> Tensor:
-    """Product of the first two operands less their zero points (operands 2 and 3)."""
-    a, b = node.input(0), node.input(1)
-    zeros = [per_row(node, node.optional(2)), per_column(node, node.optional(3))]
-    return node.emit("MatMulInteger", [a, b, *zeros], {"dtype": dtype.value})
+def _dynamic_quantize_linear(node: Node) -> list[Tensor]:
+    return node.emit_all("DynamicQuantizeLinear", [node.input(0)])
+
+
+RULES: Final = default_domain({
+    "DequantizeLinear": dequantize_linear,
+    "DynamicQuantizeLinear": _dynamic_quantize_linear,
+    "QuantizeLinear": quantize_linear,
+})

@@ -1,11 +1,87 @@
-"""Reductions, scans along an axis and arg-reductions."""
+"""Reductions along axes, and their running forms."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from popc.frontend.rules.common import default_domain
+from popc.frontend.node import Node
+from popc.frontend.rules.common import along_axis, default_domain
+from popc.ir import Tensor
+from popc.ops.infer import normal_axis
+from popc_runtime.errors import ModelError
 
 __all__ = ["RULES"]
 
-RULES: Final = default_domain({})
+
+def _reduce(node: Node) -> Tensor:
+    """The axes moved from an attribute to an input in opset 18 (ReduceSum: 13)."""
+    x = node.input(0)
+    axes = _reduced_axes(node, x.type.rank)
+    attributes = {"axes": axes, "keepdims": node.integer("keepdims", 1)}
+    return node.emit(node.op_type, [x], attributes)
+
+
+def _reduced_axes(node: Node, rank: int) -> tuple[int, ...]:
+    if node.optional(1) is not None:
+        values = node.require_known(1, "the set of reduced axes")
+        axes = tuple(int(axis) for axis in values.reshape(-1))
+    else:
+        axes = node.integers("axes", ())
+    if not axes:
+        return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({normal_axis(axis, rank) for axis in axes}))
+
+
+def _arg(node: Node) -> Tensor:
+    x = node.input(0)
+    attributes = {
+        "axis": normal_axis(node.integer("axis", 0), x.type.rank),
+        "keepdims": node.integer("keepdims", 1),
+        "select_last_index": node.integer("select_last_index", 0),
+    }
+    return node.emit(node.op_type, [x], attributes)
+
+
+def _accumulate(node: Node) -> Tensor:
+    x = node.input(0)
+    axis = int(node.require_known(1, "the axis to accumulate along").reshape(-1)[0])
+    attributes = {
+        "axis": normal_axis(axis, x.type.rank),
+        "exclusive": node.integer("exclusive", 0),
+        "reverse": node.integer("reverse", 0),
+    }
+    return node.emit(node.op_type, [x], attributes)
+
+
+def _lp_normalization(node: Node) -> Tensor:
+    """x / norm; where the norm is zero, so is x, and the result is defined as zero."""
+    x = node.input(0)
+    p = node.integer("p", 2)
+    if p not in (1, 2):
+        raise ModelError(f"p must be 1 or 2, not {p}")
+    axis = normal_axis(node.integer("axis", -1), x.type.rank)
+    norm = node.emit(f"ReduceL{p}", [x], {"axes": (axis,), "keepdims": 1})
+    zero = node.constant(0.0, x.type.dtype)
+    one = node.constant(1.0, x.type.dtype)
+    divisor = node.emit("Where", [node.emit("Equal", [norm, zero]), one, norm])
+    return node.emit("Div", [x, divisor])
+
+
+RULES: Final = default_domain({
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "CumProd": _accumulate,
+    "CumSum": _accumulate,
+    "Hardmax": along_axis,
+    "LpNormalization": _lp_normalization,
+    "ReduceL1": _reduce,
+    "ReduceL2": _reduce,
+    "ReduceLogSum": _reduce,
+    "ReduceLogSumExp": _reduce,
+    "ReduceMax": _reduce,
+    "ReduceMean": _reduce,
+    "ReduceMin": _reduce,
+    "ReduceProd": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceSumSquare": _reduce,
+})

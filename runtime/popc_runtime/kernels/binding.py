@@ -42,6 +42,17 @@ class Scratch:
         """Forget the views handed out so far: the next instruction may overwrite them."""
         self._used = 0
 
+    def mark(self) -> int:
+        """Where the next view would start: see `rewind`."""
+        return self._used
+
+    def rewind(self, mark: int) -> None:
+        """Forget the views handed out since ``mark``: the next calls may overwrite them.
+
+        For kernels that work block by block with the same temporaries.
+        """
+        self._used = mark
+
     def take(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """An uninitialised C-contiguous array, valid during one call."""
         nbytes = prod(shape) * np.dtype(dtype).itemsize

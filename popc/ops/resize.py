@@ -1,0 +1,52 @@
+"""Resampling along axes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ir import TensorType
+from popc.ops.infer import integers, operand, text
+from popc.ops.spec import OperandTypes, OpSpec
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Attributes, DType
+
+__all__ = ["OPS"]
+
+_MODES: Final = ("nearest", "linear", "cubic")
+_TRANSFORMATIONS: Final = (
+    "align_corners",
+    "asymmetric",
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
+)
+_NEAREST_MODES: Final = ("ceil", "floor", "round_prefer_ceil", "round_prefer_floor")
+
+
+def _infer_resize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """The size of every axis is in ``shape``; modes are those of ONNX Resize-19 and before."""
+    x = operand(inputs, 0)
+    shape = integers(attributes, "shape")
+    _check_choice(attributes, "mode", _MODES)
+    _check_choice(attributes, "coordinate_transformation_mode", _TRANSFORMATIONS)
+    if attributes["mode"] == "nearest":
+        _check_choice(attributes, "nearest_mode", _NEAREST_MODES)
+    elif x.dtype is DType.BOOL:
+        raise ModelError(f"mode {attributes['mode']!r} cannot interpolate bool")
+    if len(shape) != x.rank:
+        raise ModelError(f"{len(shape)} sizes or scales for {x.rank} dimensions")
+    for before, after in zip(x.shape, shape, strict=True):
+        if after < 0 or (before == 0 and after > 0):
+            raise ModelError(f"cannot resize {list(x.shape)} to {list(shape)}")
+    return (x.with_shape(shape),)
+
+
+def _check_choice(attributes: Attributes, name: str, choices: tuple[str, ...]) -> None:
+    value = text(attributes, name)
+    if value not in choices:
+        raise ModelError(f"attribute {name!r} is {value!r}, expected one of {', '.join(choices)}")
+
+
+OPS: Final[dict[str, OpSpec]] = {"Resize": OpSpec(_infer_resize)}

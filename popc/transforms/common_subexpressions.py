@@ -1,0 +1,85 @@
+"""Compute equal things once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops import OPS
+from popc.transforms.base import Pass
+
+__all__ = ["CommonSubexpressions"]
+
+
+@dataclass(frozen=True)
+class CommonSubexpressions(Pass):
+    """Of ops with equal type, operands and attributes, only the first stays; so for constants.
+
+    Before::
+
+        %a = Exp(%x)
+        %b = Exp(%x)
+        %y = Add(%a, %b)
+
+    After::
+
+        %a = Exp(%x)
+        %y = Add(%a, %a)
+    """
+
+    name: ClassVar[str] = "common_subexpressions"
+
+    def run(self, graph: Graph) -> int:
+        """Merge duplicates within each graph; the number of removals."""
+        return sum(_merge_constants(one) + _merge_ops(one) for one in graph.walk())
+
+
+def _merge_constants(graph: Graph) -> int:
+    first: dict[Hashable, Tensor] = {}
+    changes = 0
+    for tensor in graph.constants:
+        kept = first.setdefault(_constant_key(tensor), tensor)
+        if kept is not tensor:
+            graph.replace_uses(tensor, kept)
+            graph.remove_tensor(tensor)
+            changes += 1
+    return changes
+
+
+def _constant_key(tensor: Tensor) -> Hashable:
+    """Equal keys mean equal contents: the same array object, or the same few bytes."""
+    assert tensor.data is not None
+    if tensor.type.nbytes <= 64:
+        return tensor.type, tensor.data.tobytes()
+    return tensor.type, id(tensor.data)
+
+
+def _merge_ops(graph: Graph) -> int:
+    first: dict[Hashable, Op] = {}
+    changes = 0
+    for op in graph.topological():
+        if not _is_candidate(op):
+            continue
+        kept = first.setdefault(_op_key(op), op)
+        if kept is not op:
+            graph.replace_op(op, kept.outputs)
+            changes += 1
+    return changes
+
+
+def _is_candidate(op: Op) -> bool:
+    spec = OPS.get(op.op_type)
+    return spec is not None and not spec.random and not spec.side_effect and not op.subgraphs
+
+
+def _op_key(op: Op) -> Hashable:
+    operands = tuple(None if tensor is None else tensor.name for tensor in op.inputs)
+    if OPS[op.op_type].commutative:
+        operands = tuple(sorted(operands[:2], key=str)) + operands[2:]
+    # 1 and 1.0 are equal to Python, but not as attributes.
+    attributes = tuple(
+        (key, type(value).__name__, repr(value)) for key, value in sorted(op.attributes.items())
+    )
+    return op.op_type, operands, attributes

@@ -1,0 +1,55 @@
+"""Compute at compile time what depends on constants only, unless that makes the archive larger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph, Op
+from popc.ops.build import can_evaluate, evaluate
+from popc.transforms.base import RewritePass
+
+__all__ = ["ConstantFolding"]
+
+
+@dataclass(frozen=True)
+class ConstantFolding(RewritePass):
+    """An op whose operands are all constants becomes a constant.
+
+    Results may be larger than the operands by ``growth_limit`` bytes; beyond that the op stays,
+    and the runtime computes it once when it loads the archive (weights stored as int8 and used as
+    float32, broadcast constants).
+
+    Before::
+
+        %t = Transpose(@w) perm=[1, 0]
+        %y = MatMul(%x, %t)
+
+    After::
+
+        %y = MatMul(%x, @t)
+    """
+
+    name: ClassVar[str] = "constant_folding"
+    growth_limit: int
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Fold ``op`` if it is worth it."""
+        operands = op.present_inputs
+        if not all(tensor.is_constant for tensor in operands) or not can_evaluate(op):
+            return False
+        # An operand that others still read stays in the archive, so it does not pay for the result.
+        freed = sum(tensor.type.nbytes for tensor in operands if len(tensor.uses) == 1)
+        grown = sum(tensor.type.nbytes for tensor in op.outputs)
+        if grown > freed + self.growth_limit:
+            return False
+        values = evaluate(op, [None if tensor is None else tensor.data for tensor in op.inputs])
+        constants = [
+            graph.add_constant(tensor.name, tensor.type, value)
+            for tensor, value in zip(op.outputs, values, strict=True)
+        ]
+        graph.replace_op(op, constants)
+        for tensor in operands:
+            if not tensor.uses and tensor.name in graph.tensors:
+                graph.remove_tensor(tensor)
+        return True

@@ -1,0 +1,82 @@
+"""The order of the passes, each with the reason for its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from popc.ir import Graph
+from popc.transforms.base import Pass, PassReport, run_to_fixed_point
+from popc.transforms.common_subexpressions import CommonSubexpressions
+from popc.transforms.constant_folding import ConstantFolding
+from popc.transforms.dead_code import DeadCode
+from popc.transforms.hoist_invariants import HoistInvariants
+from popc.transforms.host_io import HostIo
+from popc.transforms.main_loops import MainLoops
+from popc.transforms.subgraph_outputs import SubgraphOutputs
+
+if TYPE_CHECKING:
+    from popc.options import Options
+
+__all__ = ["Phase", "build_pipeline", "optional_passes", "transform"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Passes that run in order: once, or again and again until none of them changes anything."""
+
+    name: str
+    passes: tuple[Pass, ...]
+    repeat: bool = False
+
+
+def build_pipeline(options: Options) -> tuple[Phase, ...]:
+    """All phases for ``options``, in order.  Disabled passes are left out by `transform`."""
+    dead_code = DeadCode()
+    folding = ConstantFolding(options.fold_limit_bytes)
+    merging = CommonSubexpressions()
+    return (
+        # First, so that every later pass sees plain ops with side effects and no graph outputs.
+        Phase("explicit io", (HostIo(options.anchors),)),
+        Phase(
+            "clean up",
+            (
+                dead_code,  # first: nothing below should spend time on it
+                folding,  # before merging: it makes more things equal
+                merging,
+            ),
+            repeat=True,
+        ),
+        Phase(
+            "loops",
+            (
+                # After the fusions, which look at one graph at a time.
+                MainLoops(options.batches_per_step),
+                # After the loops exist; what it moves to the top level runs at load time.
+                HoistInvariants(),
+                merging,  # branches and iterations often hoist the same thing
+                dead_code,  # and leave something behind
+                SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
+            ),
+        ),
+    )
+
+
+def optional_passes(options: Options) -> tuple[str, ...]:
+    """Names of the passes that a user may disable, sorted."""
+    passes = [one for phase in build_pipeline(options) for one in phase.passes]
+    return tuple(sorted({one.name for one in passes if one.optional}))
+
+
+def transform(graph: Graph, options: Options) -> list[PassReport]:
+    """Run the pipeline on ``graph``, in place; what each run of each pass did."""
+    disabled = set(options.disabled_passes)
+    check = options.verify_ir
+    reports: list[PassReport] = []
+    for phase in build_pipeline(options):
+        passes = [one for one in phase.passes if not (one.optional and one.name in disabled)]
+        if phase.repeat:
+            reports.extend(run_to_fixed_point(passes, graph, check=check))
+        else:
+            reports.extend(one(graph, check=check) for one in passes)
+    return reports

@@ -1,0 +1,261 @@
+"""A loaded archive, ready to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import perf_counter
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from popc_runtime.device import Engine, InstructionTime, Ports
+from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
+from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
+from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
+from popc_runtime.session import Session
+from popc_runtime.streams import check_sample
+
+__all__ = ["Executable", "RunStats"]
+
+_MAIN: Final = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """What an executable has done so far; times in seconds."""
+
+    bind_seconds: float
+    runs: int = 0
+    run_seconds: float = 0.0
+
+
+class Executable:
+    """A program with its weights in memory.
+
+    Thread-safe: any thread may call any method.  Runs of one executable wait for each other,
+    because they share one arena; for parallel runs, load the archive once per thread.
+
+    Attributes:
+        manifest: What the archive says about itself.
+        inputs: Name, dtype and shape of what `run` takes.
+        outputs: Name, dtype and shape of what `run` returns.
+    """
+
+    def __init__(
+        self, manifest: Manifest, image: ProgramImage, constants: Array, *, seed: int = 0
+    ) -> None:
+        start = perf_counter()
+        self.manifest = manifest
+        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
+        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
+        self._feeds = {spec.name: SwitchedInput() for spec in self.inputs}
+        self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
+        self._engine = Engine(image, constants, Ports(self._feeds, self._results), seed=seed)
+        self._lock = threading.RLock()
+        self._worker: ThreadPoolExecutor | None = None
+        self._closed = False
+        self._stats = RunStats(perf_counter() - start)
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(
+        self,
+        inputs: Mapping[str, npt.ArrayLike] | None = None,
+        /,
+        *,
+        out: Mapping[str, Array] | None = None,
+        cast: str = "no",
+        **named: npt.ArrayLike,
+    ) -> dict[str, Array]:
+        """Run the main program once: one step of ``batches_per_step`` batches.
+
+        Args:
+            inputs: Arrays by input name; they may also be given as keyword arguments.  Where a
+                step has several batches, inputs have a leading dimension for them.
+            out: Arrays to write results to, by output name; other results are fresh arrays.
+            cast: numpy casting rule for inputs of another dtype; "no" refuses them.
+
+        Returns:
+            The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns.
+
+        Raises:
+            InputMismatchError: inputs are missing, unknown or of another dtype or shape.
+            DeviceError: an instruction failed.
+        """
+        feeds = self._check_inputs({**(inputs or {}), **named}, cast)
+        targets = self._check_targets(out or {})
+        collected: dict[str, list[Array]] = {name: [] for name in self._results}
+        self.run_connected(
+            {name: iter(samples) for name, samples in feeds.items()},
+            {name: samples.append for name, samples in collected.items()},
+        )
+        return {spec.name: _result(spec, collected, targets) for spec in self.outputs}
+
+    def run_async(
+        self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
+    ) -> Future[dict[str, Array]]:
+        """`run` in a background thread; runs are made in the order of the calls."""
+        with self._lock:
+            self._check_open()
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
+            return self._worker.submit(self.run, inputs, **named)
+
+    def session(self) -> Session:
+        """A session: streams stay connected while the program steps through them."""
+        self._check_open()
+        return Session(self)
+
+    def warmup(self, runs: int = 1) -> None:
+        """Run on zeros, so that the first real run finds everything in place."""
+        zeros = {spec.name: np.zeros(spec.shape, spec.dtype.storage) for spec in self.inputs}
+        for _ in range(runs):
+            self.run(zeros)
+
+    def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
+        """Run once and tell how long each instruction took."""
+        feeds = self._check_inputs(inputs, "no")
+        with self._lock:
+            self._check_open()
+            self._connect({name: iter(samples) for name, samples in feeds.items()}, {})
+            return self._engine.profile(_MAIN)
+
+    def _connect(
+        self,
+        samples: Mapping[str, Iterator[Array]],
+        takers: Mapping[str, Callable[[Array], object]],
+    ) -> None:
+        for name, feed in self._feeds.items():
+            feed.samples = samples[name]
+        for name, result in self._results.items():
+            result.take = takers.get(name, discard)
+
+    def run_connected(
+        self,
+        samples: Mapping[str, Iterator[Array]],
+        takers: Mapping[str, Callable[[Array], object]],
+    ) -> None:
+        """One step on checked samples by input stream, results to ``takers`` by output stream.
+
+        This is what `run` and sessions are made of; results of other streams are dropped.
+        """
+        with self._lock:
+            self._check_open()
+            self._connect(samples, takers)
+            start = perf_counter()
+            self._engine.run(_MAIN)
+            elapsed = perf_counter() - start
+            self._stats = replace(
+                self._stats,
+                runs=self._stats.runs + 1,
+                run_seconds=self._stats.run_seconds + elapsed,
+            )
+
+    def set_seed(self, seed: int) -> None:
+        """Restart the device's random numbers; equal seeds give equal results."""
+        with self._lock:
+            self._engine.random.seed(seed)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def stats(self) -> RunStats:
+        """Counts and times so far."""
+        return self._stats
+
+    def close(self) -> None:
+        """Finish pending asynchronous runs and refuse new ones."""
+        with self._lock:
+            self._closed = True
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.shutdown(wait=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"Executable({inputs}) -> ({outputs})"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceError("the executable is closed")
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _check_inputs(
+        self, given: Mapping[str, npt.ArrayLike], cast: str
+    ) -> dict[str, tuple[Array, ...]]:
+        """The samples of each input, in order; reports every problem at once."""
+        problems: list[InputMismatchError] = []
+        known = {spec.name for spec in self.inputs}
+        missing = [name for name in known if name not in given]
+        unknown = [name for name in given if name not in known]
+        if missing or unknown:
+            problems.append(self._wrong_names(missing, unknown))
+        samples: dict[str, tuple[Array, ...]] = {}
+        for spec in self.inputs:
+            if spec.name not in given:
+                continue
+            try:
+                array = check_sample(given[spec.name], spec, spec.shape, cast=cast)
+            except InputMismatchError as error:
+                problems.append(error)
+            else:
+                samples[spec.name] = tuple(array) if spec.samples else (array,)
+        if problems:
+            raise _joined(problems)
+        return samples
+
+    def _wrong_names(self, missing: list[str], unknown: list[str]) -> InputMismatchError:
+        parts = [f"input {name!r} is missing" for name in sorted(missing)]
+        parts += [f"there is no input {name!r}" for name in sorted(unknown)]
+        names = ", ".join(str(spec) for spec in self.inputs)
+        return InputMismatchError("; ".join(parts), hint=f"the program takes {names}")
+
+    def _check_targets(self, out: Mapping[str, Array]) -> Mapping[str, Array]:
+        specs = {spec.name: spec for spec in self.outputs}
+        for name, array in out.items():
+            if name not in specs:
+                raise UsageError(f"out: there is no output {name!r}")
+            check_sample(array, specs[name], specs[name].shape)
+        return out
+
+
+def _joined(problems: list[InputMismatchError]) -> InputMismatchError:
+    if len(problems) == 1:
+        return problems[0]
+    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+    return InputMismatchError(
+        f"{len(problems)} problems with the inputs",
+        details=tuple(problem.message for problem in problems),
+        hint="; ".join(hints),
+    )
+
+
+def _result(
+    spec: TensorSpec, collected: Mapping[str, list[Array]], targets: Mapping[str, Array]
+) -> Array:
+    samples = collected[spec.name]
+    target = targets.get(spec.name)
+    if target is None:
+        return np.stack(samples) if spec.samples else samples[0]
+    if spec.samples:
+        np.stack(samples, out=target)
+    else:
+        np.copyto(target, samples[0])
+    return target

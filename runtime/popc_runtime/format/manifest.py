@@ -1,0 +1,262 @@
+"""What an archive says about itself: the facts that do not need the program to be loaded."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.format.header import FORMAT_VERSION
+from popc_runtime.format.packing import Fields, Packable, corrupt
+from popc_runtime.format.schema import SCHEMA_HASH
+
+__all__ = [
+    "MAX_DIMENSION",
+    "MAX_RANK",
+    "Manifest",
+    "OptionSetting",
+    "OptionValue",
+    "Origin",
+    "ReturnType",
+    "SequenceSpec",
+    "StreamDirection",
+    "StreamSpec",
+    "TensorSpec",
+]
+
+OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
+
+MAX_RANK: Final = 32  # what numpy 1 could do; nobody has asked for more
+MAX_DIMENSION: Final = 1 << 48
+_OPTION_DEPTH: Final = 4
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+
+class Origin(StrEnum):
+    """Where the value of an option comes from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENV = "env"
+    API = "api"
+    CLI = "cli"
+
+
+class ReturnType(StrEnum):
+    """Which of the values computed during one step an output stream returns."""
+
+    ALL = "all"  # one per batch: [batches_per_step, *shape]
+    FINAL = "final"  # that of the last batch: shape
+    SUM = "sum"  # the elementwise sum over the step: shape
+    EVERY_N = "every_n"  # that of every n-th batch: [batches_per_step / n, *shape]
+
+
+class StreamDirection(StrEnum):
+    """Which way a stream goes, seen from the device."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A named input or output of the model; prints as ``x: float32[1,3,224,224]``."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A connection between host and device.
+
+    ``shape`` is that of one sample.  ``samples_per_step`` is how many samples one step moves; 0
+    means a single one that has no step dimension on the host (final values and sums).
+    ``return_type`` is ``None`` for inputs.
+    """
+
+    name: str
+    direction: StreamDirection
+    dtype: DType
+    shape: tuple[int, ...]
+    samples_per_step: int
+    return_type: ReturnType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSpec:
+    """An output that is a list: ``tensors`` are the names of its elements among the outputs."""
+
+    name: str
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSetting:
+    """The value that an option had, and where it came from."""
+
+    name: str
+    value: OptionValue
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that can be known about an archive without loading its program.
+
+    Attributes:
+        inputs, outputs: Tensors in the order of the model.
+        streams: What a session can be connected to.
+        programs: Names of the programs that can be run.
+        options: Effective value of every option.
+        compiler_version: Version of popc that wrote the archive.
+        model_sha256: Of the model file, in hexadecimal.
+        sequences: Which outputs are elements of lists.
+        memory: Bytes by purpose.
+        provenance: What the model says about its origin.
+        format_version, schema_hash: The format, and a hash over its definition, which tells apart
+            development builds that share a version.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    streams: tuple[StreamSpec, ...]
+    programs: tuple[str, ...]
+    options: tuple[OptionSetting, ...]
+    compiler_version: str
+    model_sha256: str
+    sequences: tuple[SequenceSpec, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict[str, int])
+    provenance: Mapping[str, str] = field(default_factory=dict[str, str])
+    format_version: tuple[int, int] = FORMAT_VERSION
+    schema_hash: str = SCHEMA_HASH
+
+    def to_dict(self) -> dict[str, Packable]:
+        """The fields as maps, lists, strings and numbers."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_fields(cls, source: Fields) -> Manifest:
+        """Read what `to_dict` wrote, checking every field.
+
+        Raises:
+            CorruptArchiveError: a field is missing, has another type or contradicts another.
+        """
+        major, minor = _version(source)
+        manifest = cls(
+            inputs=source.items("inputs", _read_tensor),
+            outputs=source.items("outputs", _read_tensor),
+            streams=source.items("streams", _read_stream),
+            programs=source.texts("programs"),
+            options=source.items("options", _read_option),
+            compiler_version=source.text("compiler_version"),
+            model_sha256=source.text("model_sha256"),
+            sequences=source.items("sequences", _read_sequence),
+            memory=source.integer_map("memory"),
+            provenance=source.text_map("provenance"),
+            format_version=(major, minor),
+            schema_hash=source.text("schema_hash"),
+        )
+        problem = manifest.problem()
+        if problem:
+            raise corrupt(problem)
+        return manifest
+
+    def problem(self) -> str:
+        """What is contradictory about the manifest, as a clause; empty if nothing is."""
+        outputs = [tensor.name for tensor in self.outputs]
+        checks = (
+            ("input", [tensor.name for tensor in self.inputs]),
+            ("output", outputs),
+            ("stream", [stream.name for stream in self.streams]),
+            ("program", self.programs),
+            ("option", [option.name for option in self.options]),
+            ("sequence element", [name for one in self.sequences for name in one.tensors]),
+        )
+        for what, names in checks:
+            repeated = _repeated(names)
+            if repeated:
+                return f"two {what}s have the name {repeated!r}"
+        for sequence in self.sequences:
+            missing = set(sequence.tensors).difference(outputs)
+            if missing:
+                return f"sequence {sequence.name!r} has no output {min(missing)!r}"
+        for stream in self.streams:
+            if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
+                return f"stream {stream.name!r} is an {stream.direction} with {stream.return_type}"
+        if not _SHA256.fullmatch(self.model_sha256):
+            return "the hash of the model is not a SHA-256"
+        return ""
+
+
+def _plain(value: object) -> Packable:
+    """Dataclasses to maps, tuples to lists; enumerations are strings already."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, StrEnum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    assert isinstance(value, TensorSpec | StreamSpec | SequenceSpec | OptionSetting)
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def _version(source: Fields) -> tuple[int, int]:
+    numbers = source.integers("format_version", high=0xFFFF)
+    if len(numbers) != 2:
+        raise corrupt("its format version does not consist of two numbers")
+    return numbers[0], numbers[1]
+
+
+def _read_tensor(source: Fields) -> TensorSpec:
+    return TensorSpec(source.text("name"), source.choice("dtype", DType), _shape(source))
+
+
+def _read_stream(source: Fields) -> StreamSpec:
+    returned = source.any("return_type")
+    return StreamSpec(
+        name=source.text("name"),
+        direction=source.choice("direction", StreamDirection),
+        dtype=source.choice("dtype", DType),
+        shape=_shape(source),
+        samples_per_step=source.integer("samples_per_step", high=MAX_DIMENSION),
+        return_type=None if returned is None else source.choice("return_type", ReturnType),
+    )
+
+
+def _shape(source: Fields) -> tuple[int, ...]:
+    shape = source.integers("shape", high=MAX_DIMENSION)
+    if len(shape) > MAX_RANK:
+        raise corrupt(f"a tensor has {len(shape)} dimensions")
+    return shape
+
+
+def _read_sequence(source: Fields) -> SequenceSpec:
+    return SequenceSpec(source.text("name"), source.texts("tensors"))
+
+
+def _read_option(source: Fields) -> OptionSetting:
+    value = _option_value(source.any("value"), _OPTION_DEPTH)
+    return OptionSetting(source.text("name"), value, source.choice("origin", Origin))
+
+
+def _option_value(value: object, depth: int) -> OptionValue:
+    if isinstance(value, list) and depth > 0:
+        return tuple(_option_value(item, depth - 1) for item in value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise corrupt("the value of an option has a type that options do not have")

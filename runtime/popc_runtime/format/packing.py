@@ -1,0 +1,212 @@
+"""msgpack with a canonical writer, a bounded reader and checked access to what was read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgpack
+import numpy as np
+
+from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.format.limits import Limits
+
+__all__ = ["Columns", "Fields", "Packable", "corrupt", "pack", "pack_column", "unpack"]
+
+Packable: TypeAlias = "None | bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable]"
+_T = TypeVar("_T")
+
+# The smallest type that holds a column is chosen from this table, in this order.
+_COLUMN_TYPES: Final = ("u1", "i1", "u2", "i2", "u4", "i4", "i8")
+_COLUMN_RANGES: Final = {
+    code: (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in _COLUMN_TYPES
+}
+
+
+def corrupt(what: str) -> CorruptArchiveError:
+    """The error for content that is not what a writer writes; ``what`` continues "the archive"."""
+    return CorruptArchiveError(
+        f"the archive is damaged: {what}", hint="copy it again, or compile the model again"
+    )
+
+
+def pack(value: Packable) -> bytes:
+    """Bytes that depend on the value only: maps are sorted by key."""
+    packed = msgpack.packb(_sorted(value), use_bin_type=True)
+    assert isinstance(packed, bytes)
+    return packed
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def unpack(data: bytes, what: str, limits: Limits) -> Fields:
+    """Read a map that `pack` wrote.
+
+    The reader of msgpack reserves a list before it has seen its elements, at up to 1024 levels;
+    ``list_items`` is what keeps that small.
+
+    Raises:
+        CorruptArchiveError: not msgpack, not a map, or larger than the limits.
+    """
+    try:
+        value = msgpack.unpackb(
+            data,
+            strict_map_key=True,
+            max_str_len=limits.text_bytes,
+            max_array_len=limits.list_items,
+            max_map_len=limits.list_items,
+            max_ext_len=0,
+        )
+    except ValueError as error:  # what msgpack raises derives from it
+        raise corrupt(f"{what} cannot be read ({error or type(error).__name__})") from error
+    return Fields(value, what)
+
+
+class Fields:
+    """A map of unknown origin whose fields are checked as they are taken.
+
+    Fields that nobody asks for are ignored: later minor versions of the format may add some.
+
+    Raises (every method):
+        CorruptArchiveError: the field is missing, has another type or is out of range.
+    """
+
+    def __init__(self, value: object, what: str) -> None:
+        if not isinstance(value, dict):
+            raise corrupt(f"{what} is not a map")
+        self._values: dict[object, object] = value
+        self._what = what
+
+    def _take(self, key: str, kind: type[_T]) -> _T:
+        value = self._values.get(key)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise corrupt(f"field {key!r} of {self._what} is missing or not {kind.__name__}")
+        return value
+
+    def integer(self, key: str, low: int = 0, high: int = sys.maxsize) -> int:
+        """An integer in ``low`` to ``high``, both included."""
+        value = self._take(key, int)
+        if not low <= value <= high:
+            raise corrupt(f"field {key!r} of {self._what} is {value}, not in {low} to {high}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """A bool."""
+        return self._take(key, bool)
+
+    def text(self, key: str) -> str:
+        """A string."""
+        return self._take(key, str)
+
+    def data(self, key: str) -> bytes:
+        """Bytes."""
+        return self._take(key, bytes)
+
+    def any(self, key: str) -> object:
+        """A value of any type; ``None`` if missing."""
+        return self._values.get(key)
+
+    def choice(self, key: str, kind: Callable[[str], _T]) -> _T:
+        """A member of a string enumeration."""
+        value = self.text(key)
+        try:
+            return kind(value)
+        except ValueError:
+            raise corrupt(f"field {key!r} of {self._what} is {value[:40]!r}") from None
+
+    def items(self, key: str, read: Callable[[Fields], _T]) -> tuple[_T, ...]:
+        """A list of maps, each read by ``read``."""
+        values = self._take(key, list)
+        return tuple(
+            read(Fields(value, f"{key}[{index}] of {self._what}"))
+            for index, value in enumerate(values)
+        )
+
+    def integers(self, key: str, low: int = 0, high: int = sys.maxsize) -> tuple[int, ...]:
+        """A list of integers in a range."""
+        values = self._take(key, list)
+        for value in values:
+            if type(value) is not int or not low <= value <= high:
+                raise corrupt(f"field {key!r} of {self._what} holds {value!r:.40}")
+        return tuple(values)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        values = self._take(key, list)
+        if not all(isinstance(value, str) for value in values):
+            raise corrupt(f"field {key!r} of {self._what} holds something that is no string")
+        return tuple(values)
+
+    def text_map(self, key: str) -> dict[str, str]:
+        """A map from strings to strings."""
+        values = self._take(key, dict)
+        if not all(isinstance(item, str) for pair in values.items() for item in pair):
+            raise corrupt(f"field {key!r} of {self._what} holds something that is no string")
+        return values
+
+    def column(self, key: str) -> list[int]:
+        """Integers that `pack_column` wrote."""
+        values = self._take(key, list)
+        if len(values) != 2 or values[0] not in _COLUMN_RANGES or not isinstance(values[1], bytes):
+            raise corrupt(f"field {key!r} of {self._what} is not a column")
+        dtype = np.dtype(f"<{values[0]}")
+        if len(values[1]) % dtype.itemsize:
+            raise corrupt(f"field {key!r} of {self._what} ends within a number")
+        numbers: list[int] = np.frombuffer(values[1], dtype).tolist()
+        return numbers
+
+
+def pack_column(values: Sequence[int]) -> Packable:
+    """Integers as one array of the narrowest type, which compresses far better than a list."""
+    low, high = min(values, default=0), max(values, default=0)
+    for code, (least, most) in _COLUMN_RANGES.items():
+        if least <= low and high <= most:
+            return [code, np.array(values, f"<{code}").tobytes()]
+    raise ValueError(f"integers from {low} to {high} do not fit a column")
+
+
+class Columns:
+    """Named columns read from the front, each exactly to its end.
+
+    Raises (every method):
+        CorruptArchiveError: a column has fewer or more numbers than are needed.
+    """
+
+    def __init__(self, fields: Fields, names: Sequence[str], what: str) -> None:
+        self._columns = {name: fields.column(name) for name in names}
+        self._positions = dict.fromkeys(names, 0)
+        self._what = what
+
+    def take(self, name: str, count: int) -> list[int]:
+        """The next ``count`` numbers of a column."""
+        start = self._positions[name]
+        stop = start + count
+        if count < 0 or stop > len(self._columns[name]):
+            raise corrupt(f"{self._what} needs more of column {name!r} than there is")
+        self._positions[name] = stop
+        return self._columns[name][start:stop]
+
+    def one(self, name: str) -> int:
+        """The next number of a column."""
+        return self.take(name, 1)[0]
+
+    def rest(self, name: str) -> list[int]:
+        """All numbers of a column that are left."""
+        return self.take(name, self.left(name))
+
+    def left(self, name: str) -> int:
+        """How many numbers of a column are left."""
+        return len(self._columns[name]) - self._positions[name]
+
+    def finish(self) -> None:
+        """Check that every column was read to its end."""
+        for name, position in self._positions.items():
+            if position != len(self._columns[name]):
+                raise corrupt(f"{self._what} does not use all of column {name!r}")

@@ -1,0 +1,92 @@
+"""How elements get from one strided array to another, fast; shared by every kernel that moves data.
+
+numpy copies in the order of the target's memory.  When the source runs across it (a transpose),
+each element touches another cache line, and a large matrix evicts every line before its neighbours
+are wanted.  Copying panels of a few dozen columns keeps the lines in use in the cache: the same
+numpy call, up to ten times faster.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding, Call
+
+__all__ = ["as_contiguous", "copy_calls", "is_same_memory"]
+
+_PANEL: Final = 64  # columns of the target per call
+_NARROWEST: Final = 8  # below this the loop overhead outweighs the cache misses
+_CALL_ELEMENTS: Final = 1 << 14  # less per call would not pay for the call
+_CACHE_LINES: Final = 4096  # lines of the source that a panel may keep in use: half of L2
+_SMALL_BYTES: Final = 1 << 15  # what fits the first-level cache needs no panels
+
+
+def copy_calls(target: Array, source: Array) -> tuple[Call, ...]:
+    """Calls that copy ``source`` into ``target`` (same shape and dtype, no overlap)."""
+    if target.size == 0:
+        return ()
+    to, from_ = _coalesced(target, source)
+    width = _panel_width(to, from_)
+    columns = to.shape[-1] if to.ndim else 1
+    if width >= columns:
+        return (partial(np.copyto, to, from_),)
+    return tuple(
+        partial(np.copyto, to[..., start : start + width], from_[..., start : start + width])
+        for start in range(0, columns, width)
+    )
+
+
+def _coalesced(target: Array, source: Array) -> tuple[Array, Array]:
+    """The two arrays with as few dimensions as their strides allow."""
+    shape: list[int] = []
+    to: list[int] = []
+    from_: list[int] = []
+    for dim, a, b in zip(target.shape, target.strides, source.strides, strict=True):
+        if dim == 1:
+            continue
+        if shape and to[-1] == a * dim and from_[-1] == b * dim:
+            shape[-1] *= dim
+            to[-1], from_[-1] = a, b
+        else:
+            shape.append(dim)
+            to.append(a)
+            from_.append(b)
+    return as_strided(target, shape, to), as_strided(source, shape, from_, writeable=False)
+
+
+def _panel_width(to: Array, from_: Array) -> int:
+    """Columns (elements of the last dimension) to copy per call."""
+    if to.ndim < 2 or to.nbytes <= _SMALL_BYTES or abs(from_.strides[-1]) <= from_.itemsize:
+        return to.shape[-1] if to.ndim else 1
+    steps = [abs(stride) or np.inf for stride in from_.strides]
+    along = steps.index(min(steps))
+    between = int(np.prod(to.shape[along + 1 : -1]))
+    columns = to.shape[-1]
+    width = max(_PANEL, _CALL_ELEMENTS * columns // to.size)
+    width = max(_NARROWEST, min(width, _CACHE_LINES // between))
+    return columns if columns < 2 * width else width
+
+
+def as_contiguous(binding: Binding, index: int) -> tuple[Array, tuple[Call, ...]]:
+    """Input ``index`` as a C-contiguous array, and the calls that fill it before it is read."""
+    array = binding.input(index)
+    if array.flags.c_contiguous:
+        return array, ()
+    if binding.is_constant(index):
+        return np.ascontiguousarray(array), ()
+    packed = binding.scratch.take(array.shape, array.dtype)
+    return packed, copy_calls(packed, array)
+
+
+def is_same_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays of the same type are the same elements (an op done in place)."""
+    return (
+        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        and a.strides == b.strides
+        and a.shape == b.shape
+    )

@@ -1,0 +1,249 @@
+"""Resize: an axis at a time, by gathering (nearest) or by narrow matrix products (the rest).
+
+Why matrix products?  Interpolating an axis is a product with a banded matrix.  A block of outputs
+reads a short range of inputs, so the band splits into small dense matrices, and BLAS beats gather
+and lerp by a factor of three although it multiplies by zeros.  The price: a non-finite element
+spoils the whole block of outputs that reads its range, not only its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.copying import as_contiguous
+from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside, taps
+
+__all__ = ["KERNELS"]
+
+# Outputs per matrix product of a growing axis; a shrinking one takes about this many inputs.
+_BLOCK: Final = 32
+_SMALLEST_BLOCK: Final = 8
+# Interleaved channels up to this many are multiplied by zeros rather than looped over.
+_INTERLEAVED: Final = 8
+
+
+def _resize(binding: Binding) -> Calls:
+    if binding.output().size == 0:
+        return ()
+    axes = _axes(binding)
+    nearest = binding.text("mode") == "nearest"
+    calls = _gather(binding, axes) if nearest else _interpolate(binding, axes)
+    return (*calls, *_extrapolate(binding, axes))
+
+
+def _axes(binding: Binding) -> list[Axis]:
+    x, out = binding.input(0), binding.output()
+    rank = x.ndim
+    roi = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
+    regions = zip(roi[:rank], roi[rank:], strict=True)
+    scales = binding.numbers("scales")
+    return [Axis(*item) for item in zip(x.shape, out.shape, scales, regions, strict=True)]
+
+
+def _extrapolate(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+    """Overwrite what lies outside the region's source: a run at either end of an axis."""
+    out, transformation = binding.output(), binding.text("coordinate_transformation_mode")
+    value = out.dtype.type(binding.number("extrapolation_value", 0.0))
+    calls: list[Call] = []
+    for number, axis in enumerate(axes):
+        mask = outside(axis, transformation).astype(np.int8)
+        edges = np.flatnonzero(np.diff(mask, prepend=0, append=0))
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            calls.append(partial(np.copyto, _slab(out, number, slice(start, stop)), value))
+    return calls
+
+
+def _slab(array: Array, axis: int, part: slice) -> Array:
+    return array[(slice(None),) * axis + (part,)]
+
+
+def _processing_order(axes: Sequence[Axis]) -> list[int]:
+    """Shrink before growing; of equals, the last axis first, while its rows are few."""
+    growth = {number: axis.resized / axis.length for number, axis in enumerate(axes)}
+    return sorted(range(len(axes)), key=lambda number: (growth[number], -number))
+
+
+def _split(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """``shape`` as three dimensions with ``axis`` in the middle."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+# -- nearest ---------------------------------------------------------------------------------------
+
+
+def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+    transformation = binding.text("coordinate_transformation_mode")
+    nearest_mode = binding.text("nearest_mode")
+    indices = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
+    factors = [_repetition(index, axis) for index, axis in zip(indices, axes, strict=True)]
+    if all(factors) and (repeat := _repeat(binding, factors)) is not None:
+        return [repeat]
+    return _take_axes(binding, axes, indices)
+
+
+def _repetition(indices: Array, axis: Axis) -> int:
+    """How often each element of the axis is repeated; 0 if not all are repeated equally."""
+    factor = axis.resized // axis.length
+    repeated = np.repeat(np.arange(axis.length), factor)
+    return factor if np.array_equal(indices, repeated) else 0
+
+
+def _repeat(binding: Binding, factors: Sequence[int]) -> Call | None:
+    """One strided copy (or doubling) for whole factors, ``None`` if the last axis forbids it."""
+    x, out = binding.input(0), binding.output()
+    bits = 8 * x.dtype.itemsize
+    if factors and factors[-1] == 2 and bits < 64:
+        # Two equal neighbours are one integer of twice the width: x * (1 + 2**bits).
+        wide = np.dtype(f"u{bits // 4}").type
+        doubled = x.view(np.dtype(f"u{bits // 8}"))
+        target = out.view(wide).reshape(_interleaved(x.shape[:-1], factors) + x.shape[-1:])
+        ones: Any = wide(1 + (1 << bits))
+        source = doubled.reshape(_interleaved(x.shape[:-1], [1] * (x.ndim - 1)) + x.shape[-1:])
+        return partial(np.multiply, source, ones, out=target, dtype=wide)
+    if factors and factors[-1] != 1:
+        return None
+    return partial(np.copyto, out.reshape(_interleaved(x.shape, factors)), _spread(x))
+
+
+def _interleaved(shape: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for pair in zip(shape, factors, strict=False) for d in pair)
+
+
+def _spread(x: Array) -> Array:
+    """A view of ``x`` with an axis of one element after each axis."""
+    return x[(slice(None), None) * x.ndim + (...,)]
+
+
+def _take_axes(
+    binding: Binding, axes: Sequence[Axis], indices: Sequence[Array]
+) -> list[Call]:
+    source, out = binding.input(0), binding.output()
+    order = [
+        number
+        for number in _processing_order(axes)
+        if not np.array_equal(indices[number], np.arange(axes[number].length))
+    ]
+    if not order:
+        return [partial(np.copyto, out, source)]
+    calls: list[Call] = []
+    for number in order:
+        shape = _replaced(source.shape, number, axes[number].resized)
+        target = out if number == order[-1] else binding.scratch.take(shape, source.dtype)
+        # mode="clip" lets numpy write to ``out`` directly; the indices are in range
+        calls.append(
+            partial(np.take, source, indices[number], axis=number, out=target, mode="clip")
+        )
+        source = target
+    return calls
+
+
+def _replaced(shape: Sequence[int], axis: int, dim: int) -> tuple[int, ...]:
+    return (*shape[:axis], dim, *shape[axis + 1 :])
+
+
+# -- linear and cubic ------------------------------------------------------------------------------
+
+
+def _interpolate(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+    x, out = binding.input(0), binding.output()
+    tables = {number: _taps(binding, axes[number]) for number in _processing_order(axes)}
+    order = [number for number, table in tables.items() if not table.keeps(axes[number].length)]
+    if not order:
+        return [partial(np.copyto, out, x)]
+    work = _work_dtype(x.dtype)
+    source, first = _widened(binding, work)
+    calls = list(first)
+    for number in order:
+        last = number == order[-1] and out.dtype == work
+        shape = _replaced(source.shape, number, axes[number].resized)
+        target = out if last else binding.scratch.take(shape, work)
+        calls.extend(_banded_products(source, target, number, tables[number]))
+        source = target
+    if source is not out:
+        calls.extend(_narrow(source, out))
+    return calls
+
+
+def _widened(binding: Binding, work: np.dtype[Any]) -> tuple[Array, tuple[Call, ...]]:
+    """Input 0 as a C-contiguous array of ``work``, and the calls that fill it."""
+    x = binding.input(0)
+    if x.dtype == work:
+        return as_contiguous(binding, 0)
+    wide = binding.scratch.take(x.shape, work)
+    return wide, (partial(np.copyto, wide, x),)
+
+
+def _taps(binding: Binding, axis: Axis) -> Taps:
+    cubic = binding.text("mode") == "cubic"
+    return taps(
+        axis,
+        binding.text("coordinate_transformation_mode"),
+        cubic=binding.number("cubic_coeff_a", -0.75) if cubic else None,
+        antialias=bool(binding.integer("antialias", 0)),
+        exclude_outside=bool(binding.integer("exclude_outside", 0)),
+    )
+
+
+def _work_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 where it holds every value of ``dtype`` exactly, else float64."""
+    return np.result_type(dtype, np.float32)
+
+
+def _narrow(values: Array, out: Array) -> list[Call]:
+    """Store computed ``values``; integers are rounded to nearest even and saturate."""
+    if out.dtype.kind == "f":
+        return [partial(np.copyto, out, values, casting="same_kind")]
+    low, high = _integer_range(out.dtype, values.dtype)
+    return [
+        partial(np.rint, values, out=values),
+        partial(np.clip, values, low, high, out=values),
+        partial(np.copyto, out, values, casting="unsafe"),
+    ]
+
+
+def _integer_range(dtype: np.dtype[Any], work: np.dtype[Any]) -> tuple[Any, Any]:
+    """The limits of an integer dtype, as values of ``work`` that convert without overflow."""
+    info = np.iinfo(dtype)
+    high = work.type(info.max)
+    return work.type(info.min), high if int(high) <= info.max else np.nextafter(high, work.type(0))
+
+
+def _banded_products(source: Array, target: Array, axis: int, table: Taps) -> list[Call]:
+    lead, length, trail = _split(source.shape, axis)
+    resized = target.shape[axis]
+    merge = trail <= _INTERLEAVED and lead > 1
+    block = min(max(_BLOCK * resized // length, _SMALLEST_BLOCK), _BLOCK)
+    width = trail if merge else 1
+    before = source.reshape((lead, -1) if merge else (lead, length, trail))
+    after = target.reshape((lead, -1) if merge else (lead, resized, trail))
+    calls: list[Call] = []
+    for start in range(0, resized, block):
+        stop = min(start + block, resized)
+        first, matrix = _band(table, start, stop, source.dtype)
+        last = first + matrix.shape[1]
+        if merge:
+            matrix = np.kron(matrix, np.eye(width, dtype=matrix.dtype))
+        part = before[:, first * width : last * width]
+        goal = after[:, start * width : stop * width]
+        operands = (part, matrix.T.copy()) if merge else (matrix, part)
+        calls.append(partial(np.matmul, *operands, out=goal))
+    return calls
+
+
+def _band(table: Taps, start: int, stop: int, dtype: np.dtype[Any]) -> tuple[int, Array]:
+    """First input that outputs ``start`` to ``stop`` read, and the matrix of their weights."""
+    indices, weights = table.indices[start:stop], table.weights[start:stop]
+    first = int(indices.min())
+    matrix = np.zeros((stop - start, int(indices.max()) - first + 1))
+    np.add.at(matrix, (np.arange(stop - start)[:, None], indices - first), weights)
+    return first, matrix.astype(dtype)
+
+
+KERNELS: Final[dict[str, Kernel]] = {"Resize": _resize}

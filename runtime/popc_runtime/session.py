@@ -1,0 +1,134 @@
+"""Streams stay connected while a program steps through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from popc_runtime.errors import StreamError, UsageError
+from popc_runtime.format import Array
+from popc_runtime.streams import (
+    Sink,
+    SinkLike,
+    Source,
+    SourceLike,
+    make_sink,
+    make_source,
+    prefetch,
+)
+
+if TYPE_CHECKING:
+    from popc_runtime.executable import Executable
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Connects sources and sinks to the streams of an executable and runs steps.
+
+    One sample of a stream is one batch; a step takes ``batches_per_step`` samples from every input
+    stream and gives as many to an output stream as its return type says.
+
+    Not thread-safe itself, but several sessions (and calls of `Executable.run`) may use one
+    executable: a step runs undisturbed from its first to its last instruction.
+
+        with executable.session() as session:
+            session.connect("x", batches)           # array, iterable, callable, queue or .npy file
+            session.connect("y", results.append)    # list, array, callable, queue or .npy file
+            session.step(10)
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self._inputs = [spec.name for spec in executable.inputs]
+        self._outputs = [spec.name for spec in executable.outputs]
+        self._sources: dict[str, Source] = {}
+        self._sinks: dict[str, Sink] = {}
+        self._closed = False
+        self.steps_done = 0
+
+    def connect(
+        self,
+        name: str,
+        end: SourceLike | SinkLike,
+        *,
+        depth: int = 0,
+        repeat: bool = False,
+        timeout: float | None = None,
+    ) -> Self:
+        """Connect a source to an input stream, or a sink to an output stream, by its name.
+
+        Args:
+            name: The stream.
+            end: See `popc_runtime.streams.make_source` and `make_sink`.
+            depth: For a source: how many samples a background thread reads ahead; 0 reads each
+                sample when the program asks for it.
+            repeat: For an array or file source: start over when it ends.
+            timeout: For a queue: seconds to wait for a sample or for room; ``None`` waits for ever.
+
+        Raises:
+            UsageError: no such stream, connected already, or an end that fits neither.
+        """
+        self._check_open()
+        if name in self._sources or name in self._sinks:
+            raise UsageError(f"stream {name!r} is connected already")
+        manifest = self._executable.manifest
+        if name in self._inputs:
+            source = make_source(manifest.stream(name), end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
+            self._sources[name] = prefetch(source, depth)
+        elif name in self._outputs:
+            self._sinks[name] = make_sink(manifest.stream(name), end, timeout=timeout)  # type: ignore[arg-type]
+        else:
+            streams = ", ".join([*self._inputs, *self._outputs])
+            raise UsageError(f"there is no stream {name!r}", hint=f"the streams are {streams}")
+        return self
+
+    def step(self, count: int = 1) -> None:
+        """Run ``count`` steps.
+
+        Raises:
+            StreamError: an input stream is not connected, ran out of samples or timed out.
+            DeviceError: an instruction failed.
+        """
+        self._check_open()
+        missing = [name for name in self._inputs if name not in self._sources]
+        if missing:
+            raise StreamError(
+                f"input streams are not connected: {', '.join(missing)}",
+                hint="session.connect(NAME, SOURCE) each of them before the first step",
+            )
+        for _ in range(count):
+            self._executable.run_connected(
+                {name: _draw(source) for name, source in self._sources.items()},
+                {name: sink.put for name, sink in self._sinks.items()},
+            )
+            self.steps_done += 1
+
+    def close(self) -> None:
+        """Disconnect everything; files are written now."""
+        if self._closed:
+            return
+        self._closed = True
+        for end in (*self._sources.values(), *self._sinks.values()):
+            end.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the session is closed")
+
+
+def _draw(source: Source) -> Iterator[Array]:
+    while True:
+        yield source.next()
