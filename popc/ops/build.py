@@ -65,7 +65,11 @@ def can_evaluate(op: Op) -> bool:
 
 
 def evaluate(op: Op, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-    """The values of ``op``'s outputs for given input values, computed by the runtime's kernel."""
+    """The values of ``op``'s outputs for given input values, computed by the runtime's kernel.
+
+    Raises:
+        ModelError: an index among the values is out of range.
+    """
     outputs = tuple(np.empty(t.type.shape, t.type.dtype.storage) for t in op.outputs)
     binding = Binding(
         inputs=tuple(inputs),
@@ -77,7 +81,10 @@ def evaluate(op: Op, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         scratch=Scratch(),
         random=RandomState(),
     )
-    with np.errstate(all="ignore"):  # IEEE results are the ONNX results
-        for call in prepare(KERNELS[op.op_type], binding):
-            call()
+    try:
+        with np.errstate(all="ignore"):  # IEEE results are the ONNX results
+            for call in prepare(KERNELS[op.op_type], binding):
+                call()
+    except IndexError as error:
+        raise ModelError(f"{op.op_type}: {error}") from error
     return outputs

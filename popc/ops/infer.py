@@ -13,6 +13,8 @@ __all__ = [
     "attribute_dtype",
     "broadcast_result",
     "broadcast_shapes",
+    "check_choice",
+    "check_rank",
     "integer",
     "integers",
     "normal_axis",
@@ -104,3 +106,16 @@ def integers(
     if not isinstance(value, tuple):
         raise ModelError(f"attribute {name!r} must be a list of integers, not {value!r}")
     return tuple(int(item) for item in value)
+
+
+def check_choice(attributes: Attributes, name: str, choices: Sequence[str]) -> None:
+    """Refuse a string attribute that is not one of ``choices``."""
+    value = text(attributes, name)
+    if value not in choices:
+        raise ModelError(f"attribute {name!r} is {value!r}, expected one of {', '.join(choices)}")
+
+
+def check_rank(type_: TensorType, rank: int, what: str) -> None:
+    """Refuse an operand that does not have ``rank`` dimensions."""
+    if type_.rank != rank:
+        raise ModelError(f"{what} must have {rank} dimensions, not {type_.rank}")

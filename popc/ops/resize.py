@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import integers, operand, text
+from popc.ops.infer import check_choice, integers, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
@@ -29,10 +29,10 @@ def _infer_resize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorT
     """The size of every axis is in ``shape``; modes are those of ONNX Resize-19 and before."""
     x = operand(inputs, 0)
     shape = integers(attributes, "shape")
-    _check_choice(attributes, "mode", _MODES)
-    _check_choice(attributes, "coordinate_transformation_mode", _TRANSFORMATIONS)
+    check_choice(attributes, "mode", _MODES)
+    check_choice(attributes, "coordinate_transformation_mode", _TRANSFORMATIONS)
     if attributes["mode"] == "nearest":
-        _check_choice(attributes, "nearest_mode", _NEAREST_MODES)
+        check_choice(attributes, "nearest_mode", _NEAREST_MODES)
     elif x.dtype is DType.BOOL:
         raise ModelError(f"mode {attributes['mode']!r} cannot interpolate bool")
     if len(shape) != x.rank:
@@ -41,12 +41,6 @@ def _infer_resize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorT
         if after < 0 or (before == 0 and after > 0):
             raise ModelError(f"cannot resize {list(x.shape)} to {list(shape)}")
     return (x.with_shape(shape),)
-
-
-def _check_choice(attributes: Attributes, name: str, choices: tuple[str, ...]) -> None:
-    value = text(attributes, name)
-    if value not in choices:
-        raise ModelError(f"attribute {name!r} is {value!r}, expected one of {', '.join(choices)}")
 
 
 OPS: Final[dict[str, OpSpec]] = {"Resize": OpSpec(_infer_resize)}

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from popc_runtime.format import ReturnType
 
 __all__ = ["Anchor", "ReturnType"]
-
-
-class ReturnType(StrEnum):
-    """Which of the values computed during one step are returned."""
-
-    ALL = "all"  # one per batch: [batches_per_step, *shape]
-    FINAL = "final"  # that of the last batch: shape
-    SUM = "sum"  # the elementwise sum over the step: shape
-    EVERY_N = "every_n"  # that of every n-th batch: [batches_per_step / n, *shape]
 
 
 @dataclass(frozen=True, slots=True)

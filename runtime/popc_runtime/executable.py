@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from popc_runtime.device import Engine, InstructionTime, Ports
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
-from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
+from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.session import Session
 from popc_runtime.streams import check_sample
@@ -53,6 +53,7 @@ class Executable:
         self.manifest = manifest
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
+        self._streams = {stream.name: stream for stream in manifest.streams}
         self._feeds = {spec.name: SwitchedInput() for spec in self.inputs}
         self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
         self._engine = Engine(image, constants, Ports(self._feeds, self._results), seed=seed)
@@ -94,7 +95,7 @@ class Executable:
             {name: iter(samples) for name, samples in feeds.items()},
             {name: samples.append for name, samples in collected.items()},
         )
-        return {spec.name: _result(spec, collected, targets) for spec in self.outputs}
+        return {spec.name: self._result(spec, collected, targets) for spec in self.outputs}
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
@@ -167,6 +168,10 @@ class Executable:
         """Counts and times so far."""
         return self._stats
 
+    def stream(self, name: str) -> StreamSpec:
+        """What moves through a stream."""
+        return self._streams[name]
+
     def close(self) -> None:
         """Finish pending asynchronous runs and refuse new ones."""
         with self._lock:
@@ -216,10 +221,27 @@ class Executable:
             except InputMismatchError as error:
                 problems.append(error)
             else:
-                samples[spec.name] = tuple(array) if spec.samples else (array,)
+                samples[spec.name] = tuple(array) if self._has_steps(spec) else (array,)
         if problems:
             raise _joined(problems)
         return samples
+
+    def _has_steps(self, spec: TensorSpec) -> bool:
+        """Whether arrays of ``spec`` have a leading dimension for the batches of a step."""
+        return self._streams[spec.name].samples_per_step > 1
+
+    def _result(
+        self,
+        spec: TensorSpec,
+        collected: Mapping[str, list[Array]],
+        targets: Mapping[str, Array],
+    ) -> Array:
+        samples = collected[spec.name]
+        target = targets.get(spec.name)
+        if target is None:
+            return np.stack(samples) if self._has_steps(spec) else samples[0]
+        np.copyto(target, samples if self._has_steps(spec) else samples[0])
+        return target
 
     def _wrong_names(self, missing: list[str], unknown: list[str]) -> InputMismatchError:
         parts = [f"input {name!r} is missing" for name in sorted(missing)]
@@ -245,17 +267,3 @@ def _joined(problems: list[InputMismatchError]) -> InputMismatchError:
         details=tuple(problem.message for problem in problems),
         hint="; ".join(hints),
     )
-
-
-def _result(
-    spec: TensorSpec, collected: Mapping[str, list[Array]], targets: Mapping[str, Array]
-) -> Array:
-    samples = collected[spec.name]
-    target = targets.get(spec.name)
-    if target is None:
-        return np.stack(samples) if spec.samples else samples[0]
-    if spec.samples:
-        np.stack(samples, out=target)
-    else:
-        np.copyto(target, samples[0])
-    return target

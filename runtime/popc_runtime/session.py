@@ -73,12 +73,11 @@ class Session:
         self._check_open()
         if name in self._sources or name in self._sinks:
             raise UsageError(f"stream {name!r} is connected already")
-        manifest = self._executable.manifest
         if name in self._inputs:
-            source = make_source(manifest.stream(name), end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
+            source = make_source(self._executable.stream(name), end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
             self._sources[name] = prefetch(source, depth)
         elif name in self._outputs:
-            self._sinks[name] = make_sink(manifest.stream(name), end, timeout=timeout)  # type: ignore[arg-type]
+            self._sinks[name] = make_sink(self._executable.stream(name), end, timeout=timeout)  # type: ignore[arg-type]
         else:
             streams = ", ".join([*self._inputs, *self._outputs])
             raise UsageError(f"there is no stream {name!r}", hint=f"the streams are {streams}")

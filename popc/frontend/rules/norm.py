@@ -1,11 +1,162 @@
-"""Normalisation and softmax."""
+"""Normalisation by statistics of the elements' group.
+
+MeanVarianceNormalization has no rule: ONNX's function body serves.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
+from popc.frontend.node import Node
 from popc.frontend.rules.common import default_domain
+from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.values import Value
+from popc.ir import Tensor
+from popc.ops.infer import normal_axis
+from popc_runtime.format import DType
 
 __all__ = ["RULES"]
 
-RULES: Final = default_domain({})
+
+# -- BatchNormalization --------------------------------------------------------------------------
+
+
+def _batch_normalization(node: Node) -> list[Value | None]:
+    x = node.input(0)
+    parameters = [node.input(index) for index in range(1, 5)]
+    shape = _channel_shape(node, x)
+    flat = x if shape == x.type.shape else node.emit("Reshape", [x], {"shape": shape})
+    if len(parameters[0].type.shape) > 1:
+        parameters = [_reshaped(node, item, (item.type.size,)) for item in parameters]
+    statistics: list[Value | None] = []
+    if _is_training(node):
+        parameters[2:], statistics = _batch_statistics(node, flat, parameters)
+    attributes = {"epsilon": node.number("epsilon", 1e-5)}
+    y = node.emit("BatchNormalization", [flat, *parameters], attributes)
+    return [_reshaped(node, y, x.type.shape), *statistics]
+
+
+def _channel_shape(node: Node, x: Tensor) -> tuple[int, ...]:
+    """[N, C, ...].  Before opset 9, ``spatial=0`` asked for statistics of each element."""
+    if x.type.rank == 1:
+        return (*x.type.shape, 1)
+    if node.version < 9 and not node.integer("spatial", 1):
+        return (x.type.shape[0], prod(x.type.shape[1:]))
+    return x.type.shape
+
+
+def _is_training(node: Node) -> bool:
+    """Opset 14 has an attribute for it; opset 7 goes by the outputs, older ones by ``is_test``."""
+    if node.version >= 14:
+        return node.integer("training_mode", 0) != 0
+    if node.version < 7 and node.integer("is_test", 0):
+        return False
+    return any(node.wants_output(index) for index in range(1, 5))
+
+
+def _batch_statistics(
+    node: Node, x: Tensor, parameters: list[Tensor]
+) -> tuple[list[Tensor], list[Value | None]]:
+    """(mean and variance of the batch, further outputs), as BatchNormalization-15 defines them.
+
+    Outputs are the running mean and variance; up to opset 13 the batch's own follow.
+    """
+    wide = DType.FLOAT64 if x.type.dtype is DType.FLOAT64 else DType.FLOAT32
+    axes = tuple(axis for axis in range(x.type.rank) if axis != 1)
+    shape = tuple(size if axis == 1 else 1 for axis, size in enumerate(x.type.shape))
+    x = _cast(node, x, wide)
+    mean = node.emit("ReduceMean", [x], {"axes": axes, "keepdims": 0})
+    centred = node.emit("Sub", [x, _reshaped(node, mean, shape)])
+    squares = node.emit("Mul", [centred, centred])
+    variance = node.emit("ReduceMean", [squares], {"axes": axes, "keepdims": 0})
+    running = [
+        _running(node, old, new)
+        for old, new in zip(parameters[2:], (mean, variance), strict=True)
+    ]
+    return [mean, variance], [*running, mean, variance]
+
+
+def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:
+    """old * momentum + new * (1 - momentum), in the type of the old value."""
+    momentum = node.number("momentum", 0.9)
+    dtype = new.type.dtype
+    kept = node.emit("Mul", [_cast(node, old, dtype), node.constant(momentum, dtype)])
+    added = node.emit("Mul", [new, node.constant(1.0 - momentum, dtype)])
+    return _cast(node, node.emit("Add", [kept, added]), old.type.dtype)
+
+
+# -- statistics of one sample --------------------------------------------------------------------
+
+
+def _instance_normalization(node: Node) -> Tensor:
+    inputs = [node.input(index) for index in range(3)]
+    return node.emit("InstanceNormalization", inputs, {"epsilon": node.number("epsilon", 1e-5)})
+
+
+def _group_normalization(node: Node) -> Tensor:
+    """Opset 18 had scale and bias per group; they are per channel since opset 21."""
+    x, scale, bias = (node.input(index) for index in range(3))
+    groups = node.integer("num_groups")
+    if node.version < 21 and groups and x.type.rank > 1 and scale.type.shape == (groups,):
+        width = x.type.shape[1] // groups
+        scale, bias = (_repeated(node, item, width) for item in (scale, bias))
+    attributes = {"epsilon": node.number("epsilon", 1e-5), "num_groups": groups}
+    return node.emit("GroupNormalization", [x, scale, bias], attributes)
+
+
+def _repeated(node: Node, x: Tensor, count: int) -> Tensor:
+    """Each element of a vector ``count`` times."""
+    size = x.type.size
+    column = _reshaped(node, x, (size, 1))
+    return _reshaped(node, node.emit("Expand", [column], {"shape": (size, count)}), (size * count,))
+
+
+def _layer_normalization(node: Node) -> list[Value | None]:
+    x = node.input(0)
+    attributes = {
+        "axis": normal_axis(node.integer("axis", -1), x.type.rank),
+        "epsilon": node.number("epsilon", 1e-5),
+        "stash_type": dtype_from_onnx(node.integer("stash_type", 1)).value,
+    }
+    inputs = [x, node.input(1), node.optional(2)]
+    return [*node.emit_all("LayerNormalization", inputs, attributes)]
+
+
+def _rms_normalization(node: Node) -> Tensor:
+    x = node.input(0)
+    attributes = {
+        "axis": normal_axis(node.integer("axis", -1), x.type.rank),
+        "epsilon": node.number("epsilon", 1e-5),
+    }
+    return node.emit("RMSNormalization", [x, node.input(1)], attributes)
+
+
+def _lrn(node: Node) -> Tensor:
+    attributes = {
+        "alpha": node.number("alpha", 1e-4),
+        "beta": node.number("beta", 0.75),
+        "bias": node.number("bias", 1.0),
+        "size": node.integer("size"),
+    }
+    return node.emit("LRN", [node.input(0)], attributes)
+
+
+def _reshaped(node: Node, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if x.type.shape == shape:
+        return x
+    return node.emit("Reshape", [x], {"shape": shape})
+
+
+def _cast(node: Node, x: Tensor, dtype: DType) -> Tensor:
+    return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
+
+
+RULES: Final = default_domain({
+    "BatchNormalization": _batch_normalization,
+    "GroupNormalization": _group_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "LRN": _lrn,
+    "LayerNormalization": _layer_normalization,
+    "RMSNormalization": _rms_normalization,
+})

@@ -9,14 +9,27 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from popc_runtime.format.blobs import BlobInfo, BlobKind
+from popc_runtime.format.codec import Codec
+from popc_runtime.format.columns import PROGRAM_COLUMNS, AttributeKind, ItemKind
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
 from popc_runtime.format.packing import Fields, Packable, corrupt
-from popc_runtime.format.schema import SCHEMA_HASH
+from popc_runtime.format.program import (
+    CallBlock,
+    IfBlock,
+    Instruction,
+    ProgramImage,
+    Region,
+    RepeatBlock,
+    Slot,
+)
+from popc_runtime.format.schema import definition_hash
 
 __all__ = [
     "MAX_DIMENSION",
     "MAX_RANK",
+    "SCHEMA_HASH",
     "Manifest",
     "OptionSetting",
     "OptionValue",
@@ -137,7 +150,7 @@ class Manifest:
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     provenance: Mapping[str, str] = field(default_factory=dict[str, str])
     format_version: tuple[int, int] = FORMAT_VERSION
-    schema_hash: str = SCHEMA_HASH
+    schema_hash: str = field(default_factory=lambda: SCHEMA_HASH)
 
     def to_dict(self) -> dict[str, Packable]:
         """The fields as maps, lists, strings and numbers."""
@@ -260,3 +273,15 @@ def _option_value(value: object, depth: int) -> OptionValue:
     if isinstance(value, bool | int | float | str):
         return value
     raise corrupt("the value of an option has a type that options do not have")
+
+
+SCHEMA_HASH: Final = definition_hash(
+    (
+        *(BlobInfo, BlobKind, Codec),
+        *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting),
+        *(DType, Origin, ReturnType, StreamDirection),
+        *(ProgramImage, Slot, Region, Instruction, RepeatBlock, IfBlock, CallBlock),
+        *(AttributeKind, ItemKind),
+    ),
+    PROGRAM_COLUMNS,
+)

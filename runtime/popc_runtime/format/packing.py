@@ -141,14 +141,22 @@ class Fields:
         """A list of strings."""
         values = self._take(key, list)
         if not all(isinstance(value, str) for value in values):
-            raise corrupt(f"field {key!r} of {self._what} holds something that is no string")
+            raise corrupt(f"field {key!r} of {self._what} holds what is not text")
         return tuple(values)
+
+    def integer_map(self, key: str) -> dict[str, int]:
+        """A map from strings to integers that are not negative."""
+        values = self._take(key, dict)
+        for name, value in values.items():
+            if not isinstance(name, str) or type(value) is not int or value < 0:
+                raise corrupt(f"field {key!r} of {self._what} holds {value!r:.40}")
+        return values
 
     def text_map(self, key: str) -> dict[str, str]:
         """A map from strings to strings."""
         values = self._take(key, dict)
         if not all(isinstance(item, str) for pair in values.items() for item in pair):
-            raise corrupt(f"field {key!r} of {self._what} holds something that is no string")
+            raise corrupt(f"field {key!r} of {self._what} holds what is not text")
         return values
 
     def column(self, key: str) -> list[int]:

@@ -7,12 +7,22 @@ the version; the hash then tells two builds apart that would misread each other'
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Final
 
-from popc_runtime.format import program
-from popc_runtime.format.codec import Codec
-from popc_runtime.format.dtypes import DType
+__all__ = ["definition_hash"]
 
-__all__ = ["PROGRAM_COLUMNS", "SCHEMA_HASH"]
+
+def definition_hash(kinds: Iterable[type], names: Iterable[str]) -> str:
+    """SHA-256, in hexadecimal, of the members of enumerations and dataclasses and of ``names``."""
+    lines = [line for kind in kinds for line in _lines(kind)]
+    return hashlib.sha256("\n".join([*lines, *names]).encode()).hexdigest()
+
+
+def _lines(kind: type) -> Iterator[str]:
+    if issubclass(kind, Enum):
+        yield from (f"{kind.__name__}.{one.name} = {one.value!r}" for one in kind)
+    elif is_dataclass(kind):
+        # Annotations are not evaluated, so that types are the text in the source.
+        yield from (f"{kind.__name__}.{one.name}: {one.type}" for one in fields(kind))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.program import Attributes
 
-__all__ = ["Binding", "Call", "Calls", "Kernel", "RandomState", "Scratch", "pure"]
+__all__ = ["Binding", "Call", "Calls", "Kernel", "MoveKernel", "RandomState", "Scratch", "pure"]
 
 Call: TypeAlias = Callable[[], object]
 Calls: TypeAlias = "Call | tuple[Call, ...]"
@@ -87,7 +87,8 @@ class Binding:
             strided outputs.  An output may share memory with an input only where the op's spec
             lists that input under ``inplace``.  ``None`` where the result is not wanted.
         input_dtypes, output_dtypes: DTypes of the operands.  bfloat16 operands never reach a
-            kernel: the binder converts them to float32 before and from float32 after.
+            kernel: the binder converts them to float32 before and from float32 after
+            (except for a `MoveKernel`).
         attributes: Static parameters.
         constant: For each input, whether its contents are final when the program is bound, so
             that packing it once is allowed.
@@ -175,6 +176,22 @@ class Binding:
 
 
 Kernel: TypeAlias = Callable[[Binding], Calls]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveKernel:
+    """A kernel that moves elements without looking at them: bfloat16 needs no widening for it.
+
+    It is given bfloat16 operands as they are stored, the uint16 arrays of their bit patterns.
+    """
+
+    function: Kernel
+
+    def __call__(self, binding: Binding) -> Calls:
+        """The calls of the wrapped kernel."""
+        return self.function(binding)
+
+
 PureFunction: TypeAlias = Callable[[Binding], "Array | tuple[Array, ...]"]
 
 

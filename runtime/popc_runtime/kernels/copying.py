@@ -21,6 +21,7 @@ __all__ = ["as_contiguous", "copy_calls", "is_same_memory"]
 
 _PANEL: Final = 64  # columns of the target per call
 _NARROWEST: Final = 8  # below this the loop overhead outweighs the cache misses
+_FEW_COLUMNS: Final = 4  # so few are copied one by one: the inner loop runs over the rows
 _CALL_ELEMENTS: Final = 1 << 14  # less per call would not pay for the call
 _CACHE_LINES: Final = 4096  # lines of the source that a panel may keep in use: half of L2
 _SMALL_BYTES: Final = 1 << 15  # what fits the first-level cache needs no panels
@@ -63,6 +64,8 @@ def _panel_width(to: Array, from_: Array) -> int:
     """Columns (elements of the last dimension) to copy per call."""
     if to.ndim < 2 or to.nbytes <= _SMALL_BYTES or abs(from_.strides[-1]) <= from_.itemsize:
         return to.shape[-1] if to.ndim else 1
+    if to.shape[-1] <= _FEW_COLUMNS:
+        return 1 if to.shape[-2] > to.shape[-1] else to.shape[-1]
     steps = [abs(stride) or np.inf for stride in from_.strides]
     along = steps.index(min(steps))
     between = int(np.prod(to.shape[along + 1 : -1]))

@@ -8,7 +8,7 @@ and the variance from centred values, so that a large mean costs no accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -25,6 +25,8 @@ from popc_runtime.kernels.reduce import reduce_into
 __all__ = ["KERNELS"]
 
 _BLOCK: Final = 1 << 16  # elements that stay in L2
+
+_Step: TypeAlias = "tuple[np.ufunc, Array]"  # a function and its second operand
 
 
 def _compute_dtype(x: Array) -> np.dtype[Any]:
@@ -117,30 +119,215 @@ def _normalize_last(*, centred: bool) -> Kernel:
 
     def kernel(binding: Binding) -> Calls:
         x, before = as_contiguous(binding, 0)
-        calls = list(before)
-        out, axis = binding.output(), binding.integer("axis")
+        out, axis, scratch = binding.output(), binding.integer("axis"), binding.scratch
         if x.size == 0:
             return ()
-        rows, length = prod(x.shape[:axis]), prod(x.shape[axis:])
+        shape = (prod(x.shape[:axis]), prod(x.shape[axis:]))
         dtype = _compute_dtype(x)
-        mean, inverse = (binding.scratch.take((rows, 1), dtype) for _ in range(2))
-        scale, bias, prepare = _row_affine(binding, x.shape[axis:], dtype)
-        calls += prepare
-        x2, out2 = x.reshape(rows, length), out.reshape(rows, length)
-        source_is_work = centred or x.dtype != dtype
-        for block in _blocks(x2, out2, mean, inverse, binding.scratch):
-            epsilon = binding.number("epsilon")
-            calls += _standardize(block, epsilon, binding.scratch, centred=centred)
-            source = block.work if source_is_work else block.x
+        mean, inverse = (scratch.take((shape[0], 1), dtype) for _ in range(2))
+        per_row, whole, prepare = _affine(binding, x.shape[axis:], dtype)
+        calls = [*before, *prepare]
+        for block in _blocks(x.reshape(shape), out.reshape(shape), mean, inverse, scratch):
+            calls += _standardize(block, binding.number("epsilon"), scratch, centred=centred)
+            untouched = not centred and x.dtype == dtype
+            source = block.x if untouched else block.work
             calls.append(partial(np.multiply, source, block.inverse, out=block.work))
-            calls += _affine(block.work, scale, bias)
+            calls += (partial(f, block.work, vector, out=block.work) for f, vector in per_row)
             calls += _store(block)
-        return (*calls, *_broadcast_affine(binding, out, scale, bias), *_statistics(binding, mean, inverse))
+        calls += (partial(f, out, operand, out=out, casting="same_kind") for f, operand in whole)
+        return (*calls, *_statistics(binding, mean, inverse))
 
     return kernel
 
 
-def _row_affine(
+def _affine(
     binding: Binding, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[Array | None, Array | None, list[Call]]:
-    ...
+) -> tuple[list[_Step], list[_Step], list[Call]]:
+    """What scales and shifts the normalised elements: per row, or else on the whole result.
+
+    ``shape`` is that of one row.  The third result are calls to make before.
+    """
+    present = [(index, f) for index, f in ((1, np.multiply), (2, np.add)) if binding.optional(index) is not None]
+    per_row: list[_Step] = []
+    calls: list[Call] = []
+    for index, function in present:
+        array, prepare = _converted(binding, index, dtype)
+        vector = _as_row(array, shape, constant=binding.is_constant(index))
+        if vector is None:
+            return [], [(f, binding.input(i)) for i, f in present], []
+        per_row.append((function, vector))
+        calls += prepare
+    return per_row, [], calls
+
+
+def _as_row(array: Array, shape: tuple[int, ...], *, constant: bool) -> Array | None:
+    """``array`` as a vector that applies to each row, if that is what it is."""
+    extra = array.ndim - len(shape)
+    if extra > 0 and any(size != 1 for size in array.shape[:extra]):
+        return None
+    inner = array.reshape(array.shape[max(extra, 0) :])
+    if inner.shape == shape and inner.flags.c_contiguous:
+        return inner.reshape(-1)
+    return np.broadcast_to(inner, shape).reshape(-1) if constant else None
+
+
+def _statistics(binding: Binding, mean: Array, inverse: Array) -> list[Call]:
+    """Copies into the outputs Mean and InvStdDev, where they are wanted."""
+    wanted = ((binding.optional_output(1), mean), (binding.optional_output(2), inverse))
+    return [
+        partial(np.copyto, target.reshape(values.shape), values, casting="same_kind")
+        for target, values in wanted
+        if target is not None
+    ]
+
+
+# -- InstanceNormalization, GroupNormalization ---------------------------------------------------
+
+
+def _normalize_groups(binding: Binding) -> Calls:
+    """Over groups of channels (each with all its pixels) of [N, C, ...]; scale, bias are [C]."""
+    x, before = as_contiguous(binding, 0)
+    out, scratch = binding.output(), binding.scratch
+    if x.size == 0:
+        return ()
+    channels = x.shape[1]
+    groups = binding.integer("num_groups", channels)
+    rows, width = x.shape[0] * groups, channels // groups
+    dtype = _compute_dtype(x)
+    mean, inverse = (scratch.take((rows, 1), dtype) for _ in range(2))
+    factors = scratch.take((rows, width, 1), dtype)
+    scale, calls = _per_row(binding, 1, (rows, width, 1), dtype)
+    bias, prepare = _per_row(binding, 2, (rows, width, 1), dtype)
+    calls = [*before, *calls, *prepare]
+    for block in _blocks(x.reshape(rows, -1), out.reshape(rows, -1), mean, inverse, scratch):
+        calls += _standardize(block, binding.number("epsilon"), scratch, centred=True)
+        pixels = block.work.reshape(len(block.work), width, -1)
+        factor = factors[block.rows]
+        calls += [
+            partial(np.multiply, scale[block.rows], block.inverse[:, :, None], out=factor),
+            partial(np.multiply, pixels, factor, out=pixels),
+            partial(np.add, pixels, bias[block.rows], out=pixels),
+            *_store(block),
+        ]
+    return tuple(calls)
+
+
+def _per_row(
+    binding: Binding, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]
+) -> tuple[Array, list[Call]]:
+    """A [C] operand repeated for each of the rows [N * groups, C / groups, 1]."""
+    array = binding.input(index)
+    constant = binding.is_constant(index)
+    repeated = np.empty(shape, dtype) if constant else binding.scratch.take(shape, dtype)
+    fill: Call = partial(
+        np.copyto, repeated.reshape(-1, array.size), array, casting="same_kind"
+    )
+    if constant:
+        fill()
+        return repeated, []
+    return repeated, [fill]
+
+
+# -- BatchNormalization, LRN ---------------------------------------------------------------------
+
+
+def _batch_normalization(binding: Binding) -> Calls:
+    """x * factor + shift per channel, where factor = scale / sqrt(var + epsilon)."""
+    x, out = binding.input(0), binding.output()
+    dtype = _compute_dtype(x)
+    channel = (1, -1) + (1,) * (x.ndim - 2)
+    constant = all(binding.is_constant(index) for index in range(1, 5))
+    size = binding.input(1).shape
+    factor, shift = (
+        np.empty(size, dtype) if constant else binding.scratch.take(size, dtype) for _ in range(2)
+    )
+    fold = _fold_statistics(binding, factor, shift)
+    if constant:
+        for call in fold:
+            call()
+
+    def steps(target: Array, x: Array, factor: Array, shift: Array) -> list[Call]:
+        return [
+            partial(np.multiply, x, factor, out=target),
+            partial(np.add, target, shift, out=target),
+        ]
+
+    operands = (x, factor.reshape(channel), shift.reshape(channel))
+    calls = blocked(steps, out, operands, binding.scratch)
+    return calls if constant else (*fold, *calls)
+
+
+def _fold_statistics(binding: Binding, factor: Array, shift: Array) -> list[Call]:
+    """factor = scale / sqrt(var + epsilon), shift = bias - mean * factor."""
+    scale, bias, mean, variance = (binding.input(index) for index in range(1, 5))
+    epsilon = factor.dtype.type(binding.number("epsilon"))
+    return [
+        partial(np.add, variance, epsilon, out=factor, casting="same_kind"),
+        partial(np.sqrt, factor, out=factor),
+        partial(np.divide, scale, factor, out=factor, casting="same_kind"),
+        partial(np.multiply, mean, factor, out=shift, casting="same_kind"),
+        partial(np.subtract, bias, shift, out=shift, casting="same_kind"),
+    ]
+
+
+def _lrn(binding: Binding) -> Calls:
+    """x / (bias + alpha / size * (sum of squares of neighbouring channels)) ** beta."""
+    x, before = as_contiguous(binding, 0)
+    out, scratch = binding.output(), binding.scratch
+    if x.size == 0:
+        return ()
+    size, dtype = binding.integer("size"), _compute_dtype(x)
+    alpha, bias = (dtype.type(binding.number(name)) for name in ("alpha", "bias"))
+    batch, channels, pixels = x.shape[0], x.shape[1], prod(x.shape[2:])
+    x, out = (array.reshape(batch, channels, pixels) for array in (x, out))
+    step = max(1, _BLOCK // channels)
+    mark = scratch.mark()
+    calls = list(before)
+    for image in range(batch):
+        for start in range(0, pixels, step):
+            scratch.rewind(mark)
+            cut = (image, slice(None), slice(start, start + step))
+            part = x[cut]
+            squares, sums = (scratch.take(part.shape, dtype) for _ in range(2))
+            calls += [
+                partial(np.multiply, part, part, out=squares, dtype=dtype),
+                *_window_sums(squares, sums, size),
+                partial(np.multiply, sums, alpha / dtype.type(size), out=sums),
+                partial(np.add, sums, bias, out=sums),
+                *_power(sums, squares, binding.number("beta")),
+                partial(np.divide, part, sums, out=out[cut], casting="same_kind"),
+            ]
+    return tuple(calls)
+
+
+def _window_sums(x: Array, sums: Array, size: int) -> list[Call]:
+    """Sums over the ``size`` rows around each row of ``x``, as far as they exist."""
+    calls: list[Call] = [partial(np.copyto, sums, x)]
+    rows = len(x)
+    below, above = (size - 1) // 2, size // 2
+    for offset in range(1, min(above, rows - 1) + 1):
+        calls.append(partial(np.add, sums[:-offset], x[offset:], out=sums[:-offset]))
+    for offset in range(1, min(below, rows - 1) + 1):
+        calls.append(partial(np.add, sums[offset:], x[:-offset], out=sums[offset:]))
+    return calls
+
+
+def _power(x: Array, temporary: Array, exponent: float) -> list[Call]:
+    """``x ** exponent`` in place; by square roots for 3/4, which nearly every model has."""
+    if exponent != 0.75:
+        return [partial(np.power, x, x.dtype.type(exponent), out=x)]
+    return [
+        partial(np.sqrt, x, out=x),
+        partial(np.sqrt, x, out=temporary),
+        partial(np.multiply, x, temporary, out=x),
+    ]
+
+
+KERNELS: Final[dict[str, Kernel]] = {
+    "BatchNormalization": _batch_normalization,
+    "GroupNormalization": _normalize_groups,
+    "InstanceNormalization": _normalize_groups,
+    "LRN": _lrn,
+    "LayerNormalization": _normalize_last(centred=True),
+    "RMSNormalization": _normalize_last(centred=False),
+}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
 
 __all__ = ["from_bfloat16", "prepare", "to_bfloat16"]
 
@@ -31,7 +31,8 @@ def prepare(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
     Whole-tensor arithmetic in float32 and one rounding at the end is what ONNX asks of bfloat16
     ops, and it keeps bfloat16 out of every kernel.
     """
-    if DType.BFLOAT16 not in (*binding.input_dtypes, *binding.output_dtypes):
+    has_bfloat16 = DType.BFLOAT16 in (*binding.input_dtypes, *binding.output_dtypes)
+    if not has_bfloat16 or isinstance(kernel, MoveKernel):
         return _as_tuple(kernel(binding))
     widened, before, after = _widen(binding)
     return (*before, *_as_tuple(kernel(widened)), *after)

@@ -1,0 +1,84 @@
+"""One clock for everything that runs, load time first; lifetimes are ranges of its ticks.
+
+An op with subgraphs begins with a tick of its own, then each of its graphs takes its ticks (so
+that the branches of an If exclude each other in time and may share memory), then it ends.  One
+iteration stands for all: what must survive from one to the next lives until the loop ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from popc.ir import Graph, Op
+from popc.schedule import Schedule
+
+__all__ = ["Clock", "Span", "execution", "read_clock"]
+
+
+class Span(NamedTuple):
+    """First and last tick."""
+
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class Clock:
+    """When every op and graph runs.
+
+    Attributes:
+        now: The next tick; after reading, the number of ticks.
+        load_end: The last tick of load time.
+    """
+
+    ops: dict[Op, Span] = field(default_factory=dict[Op, Span])
+    graphs: dict[Graph, Span] = field(default_factory=dict[Graph, Span])
+    now: int = 0
+    load_end: int = 0
+
+    def tick(self) -> int:
+        """The next tick, which is then over."""
+        self.now += 1
+        return self.now - 1
+
+
+def read_clock(graph: Graph, schedule: Schedule) -> Clock:
+    """The ticks of a whole program."""
+    clock = Clock()
+    _read_ops(clock, schedule.load, schedule)
+    clock.load_end = clock.tick()
+    _read_graph(clock, graph, schedule)
+    return clock
+
+
+def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
+    begin = clock.tick()
+    _read_ops(clock, schedule.orders[graph], schedule)
+    clock.graphs[graph] = Span(begin, clock.tick())
+
+
+def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
+    for op in ops:
+        begin = end = clock.tick()
+        for subgraph in op.subgraphs.values():
+            _read_graph(clock, subgraph, schedule)
+        if op.subgraphs:
+            end = clock.tick()
+        clock.ops[op] = Span(begin, end)
+
+
+def execution(graph: Graph, schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
+    """Every op with the graph that holds it, in order; before the ops nested in it."""
+    yield from _execution(graph, schedule.load, schedule)
+    yield from _execution(graph, schedule.orders[graph], schedule)
+
+
+def _execution(
+    graph: Graph, ops: Iterable[Op], schedule: Schedule
+) -> Iterator[tuple[Graph, Op]]:
+    for op in ops:
+        yield graph, op
+        for subgraph in op.subgraphs.values():
+            yield from _execution(subgraph, schedule.orders[subgraph], schedule)

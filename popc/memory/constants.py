@@ -1,0 +1,56 @@
+"""The constant region: every distinct content once, whatever its element type and shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+
+from popc.ir import Tensor
+from popc.memory.plan import ConstantBlock, aligned
+from popc_runtime.format import Array
+
+__all__ = ["ConstantPool"]
+
+
+class ConstantPool:
+    """Assigns offsets to constants.  Only arrays of equal size are compared, by their digests."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        arrays: dict[int, Array] = {}  # by identity: graphs share the arrays that they both read
+        for tensor in tensors:
+            array = _data(tensor)
+            arrays.setdefault(id(array), array)
+        sizes = Counter(array.nbytes for array in arrays.values())
+        self.nbytes = 0
+        self.blocks: list[ConstantBlock] = []
+        self._offsets: dict[int, int] = {}
+        found: dict[object, int] = {}
+        for identity, array in arrays.items():
+            key = (array.nbytes, _digest(array) if sizes[array.nbytes] > 1 else b"")
+            if key not in found:
+                found[key] = self._append(array)
+            self._offsets[identity] = found[key]
+
+    def offset(self, tensor: Tensor) -> int:
+        """Where the data of ``tensor`` begins."""
+        return self._offsets[id(_data(tensor))]
+
+    def _append(self, array: Array) -> int:
+        if array.nbytes == 0:
+            return 0
+        offset = self.nbytes
+        self.blocks.append(ConstantBlock(offset, np.asarray(array, order="C")))
+        self.nbytes = aligned(offset + array.nbytes)
+        return offset
+
+
+def _data(tensor: Tensor) -> Array:
+    assert tensor.data is not None, f"constant {tensor!r} has no data"
+    return tensor.data
+
+
+def _digest(array: Array) -> bytes:
+    return blake2b(np.ascontiguousarray(array).data, digest_size=32).digest()

@@ -1,0 +1,130 @@
+"""Concat without copying: operands are computed where the result wants them.
+
+If a Concat's operands lie one behind the other in its output (its axis is the first, or all
+dimensions before it have size one), the buffer of an operand can be a part of the buffer of the
+output.  An operand is joined if all of this holds:
+
+* it is all that its buffer holds, contiguously; the buffer could be taken over in place (it
+  belongs to the graph that holds the Concat, lies in the same region, is no constant, ...);
+* neither buffer is overwritten in place once the Concat has run, or the operand is not read after
+  it: from then on its content is also the output's;
+* reserving the whole output from the time of its first operand on does not raise the peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from popc.ir import Graph, Op
+from popc.memory.clock import Clock
+from popc.memory.plan import aligned
+from popc.memory.storage import Buffer, Storage
+from popc_runtime.format import Region
+
+__all__ = ["join_concats"]
+
+_Candidate = tuple[int, Buffer, int]  # operand number, its buffer, where it goes
+
+
+class _Profile:
+    """Bytes of the arena in use at every tick."""
+
+    def __init__(self, storage: Storage, ticks: int) -> None:
+        changes = np.zeros(ticks + 2, np.int64)
+        for buffer in storage.roots(Region.ARENA):
+            changes[buffer.first] += aligned(buffer.nbytes)
+            changes[buffer.last + 1] -= aligned(buffer.nbytes)
+        self._live: npt.NDArray[np.int64] = np.cumsum(changes)
+        self._peak = int(self._live.max())
+
+    def admits(self, target: Buffer, parts: Sequence[Buffer]) -> bool:
+        """Whether merging ``parts`` into ``target`` keeps the peak; if so, it is done here."""
+        first = min(buffer.first for buffer in (target, *parts))
+        last = max(buffer.last for buffer in (target, *parts))
+        live = self._live[first : last + 1].copy()
+        live += aligned(target.nbytes)
+        for buffer in (target, *parts):
+            live[buffer.first - first : buffer.last + 1 - first] -= aligned(buffer.nbytes)
+        if int(live.max()) > self._peak:
+            return False
+        self._live[first : last + 1] = live
+        return True
+
+
+def join_concats(
+    execution: Iterable[tuple[Graph, Op]], storage: Storage, clock: Clock
+) -> dict[Op, frozenset[int]]:
+    """Merge buffers of operands into those of Concats; the operands that each has joined."""
+    profile = _Profile(storage, clock.now)
+    joined: dict[Op, frozenset[int]] = {}
+    for owner, op in execution:
+        if op.op_type != "Concat" or not _is_row_of_operands(op):
+            continue
+        target, start = storage.sites[op.output].buffer.resolve()
+        if start != 0 or target.region is not Region.ARENA:
+            continue
+        candidates = _find_candidates(storage, owner, op, clock.ops[op].begin)
+        indices = _join(profile, target, candidates)
+        if indices:
+            joined[op] = frozenset(indices)
+    return joined
+
+
+def _is_row_of_operands(op: Op) -> bool:
+    axis = op.attributes["axis"]
+    assert isinstance(axis, int), f"{op!r}: axis={axis!r}"
+    return prod(op.output.type.shape[:axis]) == 1
+
+
+def _find_candidates(storage: Storage, owner: Graph, op: Op, tick: int) -> list[_Candidate]:
+    """Operands that may be joined, the one computed last first: it costs the least."""
+    target = storage.sites[op.output].buffer.resolve()[0]
+    candidates: dict[Buffer, _Candidate] = {}
+    offset = 0
+    for index, operand in enumerate(op.inputs):
+        assert operand is not None, f"{op!r} has an absent operand"
+        buffer = storage.sites[operand].fills(operand)
+        if (
+            buffer is not None
+            and buffer not in candidates
+            and buffer is not target
+            and buffer.owner is owner
+            and _is_joinable(buffer, target, tick)
+        ):
+            candidates[buffer] = (index, buffer, offset)
+        offset += operand.type.nbytes
+    return sorted(candidates.values(), key=lambda item: -item[1].first)
+
+
+def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
+    dead_after = buffer.last <= tick
+    unchanged_after = buffer.overwritten <= tick and target.overwritten <= tick
+    return (
+        buffer.takeable
+        and buffer.nbytes > 0
+        and buffer.region is target.region
+        and (dead_after or unchanged_after)
+    )
+
+
+def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[int]:
+    """Join all candidates if the peak allows, else as many as it does, one by one."""
+    if not candidates:
+        return []
+    if profile.admits(target, [buffer for _, buffer, _ in candidates]):
+        accepted = list(candidates)
+    else:
+        accepted = []
+        for candidate in candidates:
+            if not profile.admits(target, [candidate[1]]):
+                continue
+            accepted.append(candidate)
+            target.absorb(candidate[1], candidate[2])
+        return [index for index, _, _ in accepted]
+    for _, buffer, offset in accepted:
+        target.absorb(buffer, offset)
+    return [index for index, _, _ in accepted]

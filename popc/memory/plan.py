@@ -1,0 +1,69 @@
+"""The memory plan of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from popc.ir import Op, Tensor
+from popc_runtime.format import Array, Region
+
+__all__ = ["ALIGNMENT", "ConstantBlock", "MemoryPlan", "Placement", "aligned"]
+
+# What memory is allocated in multiples of: a cache line, and the widest vector register.
+ALIGNMENT: Final = 64
+
+
+def aligned(nbytes: int) -> int:
+    """``nbytes`` rounded up to whole allocation units."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a tensor lies: offset and strides in bytes; strides ``None`` means C-contiguous."""
+
+    region: Region
+    offset: int
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantBlock:
+    """A distinct array of the constant region.  ``data`` is C-contiguous."""
+
+    offset: int
+    data: Array
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Where everything lies.
+
+    Attributes:
+        placements: Of every tensor of every graph.
+        views: Ops that need no instruction: their outputs are views of their operand.
+        inplace: Ops whose output 0 took over the memory of the operand of this number.
+        joined: Concat ops with the numbers of the operands that already lie where the output wants
+            them, so that nothing needs to be copied for them.
+        constants: Contents of the constant region, by offset.
+        arena_bytes, state_bytes, constant_bytes: Sizes of the regions.
+        peak_bytes: The most bytes of the arena that are in use at one time: what no assignment of
+            offsets could go below.
+        naive_bytes: What the arena would need without views, in-place ops and reuse of memory.
+
+    The initial value of a loop state shares the state's memory where their placements are equal;
+    then it needs no copy.
+    """
+
+    placements: Mapping[Tensor, Placement]
+    views: frozenset[Op]
+    inplace: Mapping[Op, int]
+    joined: Mapping[Op, frozenset[int]]
+    constants: tuple[ConstantBlock, ...]
+    arena_bytes: int
+    state_bytes: int
+    constant_bytes: int
+    peak_bytes: int
+    naive_bytes: int

@@ -1,0 +1,102 @@
+"""Ops that write their result over an operand that nobody needs any more.
+
+Output 0 of an op takes over the buffer of an operand if all of this holds:
+
+* the op's spec lists the operand under ``inplace``, and both have the same type;
+* the operand is all that its buffer holds, contiguously;
+* the buffer belongs to the graph that holds the op, so it is no capture, state or loop counter; it
+  is neither constant nor variable; and it lies in the region where the output would;
+* nothing that lies in the buffer is read later, by whatever name and through whatever view;
+* every other operand in that buffer is listed under ``inplace`` too and is the very same memory.
+
+A loop state takes over the buffer of its initial value on the same terms, if no other operand of
+the loop lies in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from popc.ir import Graph, Op, Tensor
+from popc.memory.clock import Clock
+from popc.memory.control import loop_body, loop_states
+from popc.memory.storage import Buffer, Storage
+from popc.ops import OPS
+
+__all__ = ["share_buffers"]
+
+
+def share_buffers(
+    execution: Iterable[tuple[Graph, Op]], storage: Storage, clock: Clock
+) -> dict[Op, int]:
+    """Merge buffers in order of execution; the operand that each in-place op has taken over."""
+    taken: dict[Op, int] = {}
+    for owner, op in execution:
+        tick = clock.ops[op].begin
+        if loop_body(op) is not None:
+            _share_states(storage, owner, op, tick)
+        elif op not in storage.views:
+            index = _share_operand(storage, owner, op, tick)
+            if index is not None:
+                taken[op] = index
+    return taken
+
+
+def _share_operand(storage: Storage, owner: Graph, op: Op, tick: int) -> int | None:
+    spec = OPS.get(op.op_type)
+    if spec is None or not op.outputs:
+        return None
+    for index in spec.inplace:
+        if op.optional(index) is None:
+            continue
+        buffer = _takeable(storage, owner, op, (index, op.output), tick)
+        if buffer is not None and _only_read_in_step(storage, op, spec.inplace, index):
+            _take(storage, buffer, op.output, tick)
+            return index
+    return None
+
+
+def _share_states(storage: Storage, owner: Graph, op: Op, tick: int) -> None:
+    for state in loop_states(op):
+        buffer = _takeable(storage, owner, op, (state.operand, state.result), tick)
+        if buffer is not None and _only_read_in_step(storage, op, (), state.operand):
+            _take(storage, buffer, state.result, tick)
+
+
+def _takeable(
+    storage: Storage, owner: Graph, op: Op, pair: tuple[int, Tensor], tick: int
+) -> Buffer | None:
+    """The buffer of operand ``pair[0]`` if its last use is at ``tick`` and ``pair[1]`` fits."""
+    operand, output = op.operand(pair[0]), pair[1]
+    buffer = storage.sites[operand].fills(operand)
+    fits = (
+        buffer is not None
+        and operand.type == output.type
+        and buffer.nbytes > 0
+        and buffer.takeable
+        and buffer.owner is owner
+        and buffer.region is storage.sites[output].buffer.region
+        and buffer.last == tick
+    )
+    return buffer if fits else None
+
+
+def _only_read_in_step(storage: Storage, op: Op, inplace: Container[int], index: int) -> bool:
+    """Whether operand ``index``'s buffer is read element by element just as it is overwritten."""
+    buffer = storage.sites[op.operand(index)].buffer.resolve()[0]
+    for other, operand in enumerate(op.inputs):
+        if other == index or operand is None:
+            continue
+        site = storage.sites[operand]
+        if site.buffer.resolve()[0] is buffer and not (
+            other in inplace
+            and site.fills(operand) is buffer
+            and operand.type == op.operand(index).type
+        ):
+            return False
+    return True
+
+
+def _take(storage: Storage, buffer: Buffer, output: Tensor, tick: int) -> None:
+    buffer.absorb(storage.sites[output].buffer, 0)
+    buffer.overwritten = tick

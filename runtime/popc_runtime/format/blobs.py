@@ -1,0 +1,174 @@
+"""The table of blobs: where each lies in the file and how to check it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
+from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
+from popc_runtime.format.limits import Limits
+from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
+
+__all__ = ["BLOB_NAME", "RAW_ALIGNMENT", "BlobInfo", "BlobKind", "Chunk", "check_layout"]
+
+BLOB_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+RAW_ALIGNMENT: Final = 4096  # pages begin here; what is only decompressed needs no alignment
+_CHUNK_COLUMNS: Final = ("chunk_bytes", "chunk_frames", "frame_bytes")
+
+
+class BlobKind(StrEnum):
+    """What a blob holds."""
+
+    PROGRAM = "program"
+    WEIGHTS = "weights"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a blob: its size, and the sizes of the frames it is compressed to."""
+
+    raw_bytes: int
+    frames: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobInfo:
+    """One row of the blob table.
+
+    ``kind`` is text because later formats may add kinds; a reader skips the blobs of a kind that
+    it does not know unless they are ``required``.  ``sha256`` is that of the decompressed bytes:
+    it names the content, whatever codec and version of zstd were used.
+    """
+
+    name: str
+    kind: str
+    codec: Codec
+    offset: int
+    stored_bytes: int
+    raw_bytes: int
+    sha256: bytes
+    required: bool
+    chunks: tuple[Chunk, ...] = ()
+
+    @property
+    def alignment(self) -> int:
+        """Of the offset in the file."""
+        return RAW_ALIGNMENT if self.codec is Codec.RAW else 1
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version of the format defines the kind."""
+        return self.kind in BlobKind.__members__.values()
+
+    def to_dict(self) -> dict[str, Packable]:
+        """The row as it is written to the manifest."""
+        frames = [size for chunk in self.chunks for size in chunk.frames]
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "codec": self.codec.value,
+            "offset": self.offset,
+            "stored_bytes": self.stored_bytes,
+            "raw_bytes": self.raw_bytes,
+            "sha256": self.sha256,
+            "required": self.required,
+            "chunk_bytes": pack_column([chunk.raw_bytes for chunk in self.chunks]),
+            "chunk_frames": pack_column([len(chunk.frames) for chunk in self.chunks]),
+            "frame_bytes": pack_column(frames),
+        }
+
+    @classmethod
+    def from_fields(cls, source: Fields, limits: Limits) -> BlobInfo:
+        """Read a row, checking that its sizes agree with each other and with ``limits``.
+
+        Raises:
+            CorruptArchiveError: they do not.
+        """
+        name = source.text("name")
+        info = cls(
+            name=name,
+            kind=source.text("kind"),
+            codec=source.choice("codec", Codec),
+            offset=source.integer("offset", low=HEADER_SIZE),
+            stored_bytes=source.integer("stored_bytes"),
+            raw_bytes=source.integer("raw_bytes", high=limits.blob_bytes),
+            sha256=source.data("sha256"),
+            required=source.flag("required"),
+            chunks=_read_chunks(source),
+        )
+        problem = info._problem(limits)
+        if problem:
+            raise corrupt(f"blob {name!r:.80} {problem}")
+        return info
+
+    def _problem(self, limits: Limits) -> str:
+        if not BLOB_NAME.fullmatch(self.name):
+            return "has a name that blobs do not have"
+        if len(self.sha256) != DIGEST_SIZE:
+            return "has no SHA-256"
+        if self.offset % self.alignment:
+            return f"is not aligned to {self.alignment}"
+        too_dense = self.raw_bytes > limits.ratio * self.stored_bytes
+        if too_dense and self.raw_bytes > limits.ratio_free_bytes:
+            return f"would grow from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
+        return self._chunk_problem()
+
+    def _chunk_problem(self) -> str:
+        if self.codec is Codec.RAW:
+            plain = not self.chunks and self.raw_bytes == self.stored_bytes
+            return "" if plain else "is stored raw but has another size than declared"
+        widths = ITEMSIZES if self.codec is Codec.ZSTD_SHUFFLE else (1,)
+        for chunk in self.chunks:
+            width = len(chunk.frames)
+            if width not in widths or not 0 < chunk.raw_bytes <= CHUNK_BYTES:
+                return f"has a chunk of {chunk.raw_bytes:,} bytes in {width} frames"
+            if chunk.raw_bytes % width:
+                return f"has a chunk of {chunk.raw_bytes:,} bytes for elements of {width}"
+        if sum(chunk.raw_bytes for chunk in self.chunks) != self.raw_bytes:
+            return "has chunks that do not add up to its size"
+        if sum(size for chunk in self.chunks for size in chunk.frames) != self.stored_bytes:
+            return "has frames that do not add up to its stored size"
+        return ""
+
+
+def _read_chunks(source: Fields) -> tuple[Chunk, ...]:
+    columns = Columns(source, _CHUNK_COLUMNS, "the chunk table")
+    sizes, widths = columns.rest("chunk_bytes"), columns.rest("chunk_frames")
+    if len(sizes) != len(widths) or min(*sizes, *widths, 0, 0) < 0:
+        raise corrupt("a chunk table has columns of different length")
+    chunks = tuple(
+        Chunk(size, tuple(columns.take("frame_bytes", width)))
+        for size, width in zip(sizes, widths, strict=True)
+    )
+    columns.finish()
+    if any(size < 0 for chunk in chunks for size in chunk.frames):
+        raise corrupt("a chunk table has a frame of negative size")
+    return chunks
+
+
+def check_layout(blobs: tuple[BlobInfo, ...], end: int, limits: Limits) -> tuple[range, ...]:
+    """Check that blobs fill the file up to ``end`` without overlap; the gaps that alignment left.
+
+    Raises:
+        CorruptArchiveError: they overlap, leave larger gaps, or are too many or too large.
+    """
+    if len(blobs) > limits.blobs:
+        raise corrupt(f"it has {len(blobs)} blobs")
+    if len({blob.name for blob in blobs}) != len(blobs):
+        raise corrupt("two blobs have the same name")
+    if sum(blob.raw_bytes for blob in blobs) > limits.total_bytes:
+        raise corrupt(f"it would take more than {limits.total_bytes:,} bytes of memory")
+    position = HEADER_SIZE
+    gaps: list[range] = []
+    for blob in sorted(blobs, key=lambda one: (one.offset, one.stored_bytes)):
+        if not 0 <= blob.offset - position < blob.alignment:
+            raise corrupt(f"blob {blob.name!r} does not follow the one before it")
+        gaps.append(range(position, blob.offset))
+        position = blob.offset + blob.stored_bytes
+    if position != end:
+        raise corrupt("its blobs do not end where the manifest begins")
+    return tuple(gap for gap in gaps if gap)
