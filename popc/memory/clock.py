@@ -75,9 +75,7 @@ def execution(graph: Graph, schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
     yield from _execution(graph, schedule.orders[graph], schedule)
 
 
-def _execution(
-    graph: Graph, ops: Iterable[Op], schedule: Schedule
-) -> Iterator[tuple[Graph, Op]]:
+def _execution(graph: Graph, ops: Iterable[Op], schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
     for op in ops:
         yield graph, op
         for subgraph in op.subgraphs.values():

@@ -1,9 +1,9 @@
 """The operands of control-flow ops: which are captures, states and results.
 
-    If(condition, *captures): both branches take the captures and return the results.
-    Loop(trip count?, condition?, *states, *captures): the body takes (iteration, condition,
-        *states, *captures) and returns (condition, *states, *scans); the op's outputs are the
-        final states and the stacked scans.
+* If(condition, *captures): both branches take the captures and return the results.
+* Loop(trip count?, condition?, *states, *captures): the body takes (iteration, condition, *states,
+  *captures) and returns (condition, *states, *scans); the op's outputs are the final states and
+  the stacked scans.
 """
 
 from __future__ import annotations

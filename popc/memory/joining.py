@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,13 @@ from popc_runtime.format import Region
 
 __all__ = ["join_concats"]
 
-_Candidate = tuple[int, Buffer, int]  # operand number, its buffer, where it goes
+
+class _Candidate(NamedTuple):
+    """An operand that may be joined: its number, its buffer, where it goes in the output."""
+
+    operand: int
+    buffer: Buffer
+    offset: int
 
 
 class _Profile:
@@ -95,9 +102,9 @@ def _find_candidates(storage: Storage, owner: Graph, op: Op, tick: int) -> list[
             and buffer.owner is owner
             and _is_joinable(buffer, target, tick)
         ):
-            candidates[buffer] = (index, buffer, offset)
+            candidates[buffer] = _Candidate(index, buffer, offset)
         offset += operand.type.nbytes
-    return sorted(candidates.values(), key=lambda item: -item[1].first)
+    return sorted(candidates.values(), key=lambda candidate: -candidate.buffer.first)
 
 
 def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
@@ -113,18 +120,10 @@ def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
 
 def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[int]:
     """Join all candidates if the peak allows, else as many as it does, one by one."""
-    if not candidates:
-        return []
-    if profile.admits(target, [buffer for _, buffer, _ in candidates]):
-        accepted = list(candidates)
-    else:
-        accepted = []
-        for candidate in candidates:
-            if not profile.admits(target, [candidate[1]]):
-                continue
-            accepted.append(candidate)
-            target.absorb(candidate[1], candidate[2])
-        return [index for index, _, _ in accepted]
-    for _, buffer, offset in accepted:
-        target.absorb(buffer, offset)
-    return [index for index, _, _ in accepted]
+    together = profile.admits(target, [candidate.buffer for candidate in candidates])
+    accepted: list[int] = []
+    for candidate in candidates:
+        if together or profile.admits(target, [candidate.buffer]):
+            target.absorb(candidate.buffer, candidate.offset)
+            accepted.append(candidate.operand)
+    return accepted

@@ -115,8 +115,6 @@ def normal_strides(type_: TensorType, strides: tuple[int, ...]) -> tuple[int, ..
     """
     same = all(
         dim == 1 or have == want
-        for dim, have, want in zip(
-            type_.shape, strides, contiguous_strides(type_), strict=True
-        )
+        for dim, have, want in zip(type_.shape, strides, contiguous_strides(type_), strict=True)
     )
     return None if same else strides

@@ -5,11 +5,27 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+import numpy as np
+import onnx
+
 from popc.frontend.node import ImportRule, Node
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels.prepare import from_bfloat16
 
-__all__ = ["ONNX", "along_axis", "default_domain", "same_op"]
+__all__ = [
+    "ONNX",
+    "along_axis",
+    "default_domain",
+    "graph_attribute",
+    "integers_of",
+    "known_scalar",
+    "known_values",
+    "required_integers",
+    "same_op",
+]
 
 ONNX: Final = ""
 
@@ -33,6 +49,52 @@ def along_axis(node: Node) -> Tensor:
     flat = node.emit("Reshape", [x], {"shape": (rows, columns)})
     result = node.emit(node.op_type, [flat], {"axis": 1})
     return node.emit("Reshape", [result], {"shape": x.type.shape})
+
+
+def integers_of(node: Node, index: int, name: str, what: str) -> tuple[int, ...] | None:
+    """Integers that an operand holds, or attribute ``name`` in older opsets; ``None`` if neither.
+
+    Raises:
+        DataDependent: the operand is a run-time value; ``what`` is what it decides.
+    """
+    if node.optional(index) is not None:
+        return tuple(int(item) for item in node.require_known(index, what).reshape(-1))
+    return node.integers(name) if node.has(name) else None
+
+
+def required_integers(node: Node, index: int, name: str, what: str) -> tuple[int, ...]:
+    """As `integers_of`, for what must be there in one form or the other."""
+    found = integers_of(node, index, name, what)
+    if found is None:
+        raise ModelError(f"{name} is required but missing")
+    return found
+
+
+def known_values(node: Node, index: int) -> Array | None:
+    """The values of a tensor operand if known; bfloat16 as float32."""
+    stored = node.known(index)
+    if stored is not None and node.input(index).type.dtype is DType.BFLOAT16:
+        return from_bfloat16(stored)
+    return stored
+
+
+def known_scalar(node: Node, index: int) -> int | float | None:
+    """The one value of a tensor operand if known, exactly; bool as 0 or 1."""
+    values = known_values(node, index)
+    if values is None:
+        return None
+    if values.size != 1:
+        raise ModelError(f"input {index} must be one value, not {node.input(index).type}")
+    value = values.reshape(())[()]
+    return float(value) if isinstance(value, np.floating) else int(value)
+
+
+def graph_attribute(node: Node, name: str) -> onnx.GraphProto:
+    """A graph attribute."""
+    value = node.attributes.get(name)
+    if not isinstance(value, onnx.GraphProto):
+        raise ModelError(f"attribute {name!r} must be a graph")
+    return value
 
 
 def default_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], ImportRule]:

@@ -19,13 +19,15 @@ from popc_runtime.format import Array
 __all__ = ["RULES"]
 
 # Transformations by which an axis that keeps its size also keeps its elements.
-_KEEPING: Final = frozenset({
-    "align_corners",
-    "asymmetric",
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-})
+_KEEPING: Final = frozenset(
+    {
+        "align_corners",
+        "asymmetric",
+        "half_pixel",
+        "half_pixel_symmetric",
+        "pytorch_half_pixel",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +187,20 @@ def _resize_simply(node: Node, scales: Sequence[float]) -> Tensor:
     return x
 
 
-def _asymmetric(
-    node: Node, x: Tensor, scales: Sequence[float], attributes: AttributeMap
-) -> Tensor:
+def _asymmetric(node: Node, x: Tensor, scales: Sequence[float], attributes: AttributeMap) -> Tensor:
     target = _from_scales(x.type.shape, range(x.type.rank), np.asarray(scales))
     if _keeps(target, x.type.shape):
         return x
-    return node.emit("Resize", [x], {
-        "shape": target.shape,
-        "scales": target.scales,
-        "coordinate_transformation_mode": "asymmetric",
-        **attributes,
-    })
+    return node.emit(
+        "Resize",
+        [x],
+        {
+            "shape": target.shape,
+            "scales": target.scales,
+            "coordinate_transformation_mode": "asymmetric",
+            **attributes,
+        },
+    )
 
 
 RULES: Final = default_domain({"Resize": _resize, "Upsample": _upsample})

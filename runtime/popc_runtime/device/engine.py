@@ -28,6 +28,7 @@ from popc_runtime.format import (
     Region,
     RepeatBlock,
     Slot,
+    instructions_of,
 )
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
 
@@ -53,20 +54,6 @@ class _Step:
     call: Call
     name: str
     opcode: str
-
-
-def instructions_of(block: Block) -> list[Instruction]:
-    """All instructions of a block and the blocks nested in it, in order."""
-    found: list[Instruction] = []
-    for item in block:
-        if isinstance(item, Instruction):
-            found.append(item)
-        elif isinstance(item, RepeatBlock):
-            found.extend(instructions_of(item.body))
-        elif isinstance(item, IfBlock):
-            found.extend(instructions_of(item.then_body))
-            found.extend(instructions_of(item.else_body))
-    return found
 
 
 def missing_opcodes(image: ProgramImage) -> tuple[str, ...]:

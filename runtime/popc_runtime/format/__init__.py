@@ -1,6 +1,25 @@
 """The archive format: element types, programs and the container file."""
 
+from popc_runtime.format.blobs import BlobInfo, BlobKind
+from popc_runtime.format.buffers import aligned_empty
+from popc_runtime.format.codec import Codec, Compression
+from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.format.encode import encode_program
+from popc_runtime.format.header import FORMAT_VERSION, MAGIC
+from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
+from popc_runtime.format.manifest import (
+    SCHEMA_HASH,
+    Manifest,
+    OptionSetting,
+    OptionValue,
+    Origin,
+    ReturnType,
+    SequenceSpec,
+    StreamDirection,
+    StreamSpec,
+    TensorSpec,
+)
 from popc_runtime.format.program import (
     Attribute,
     Attributes,
@@ -14,19 +33,49 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
+from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.validate import validate_image
+from popc_runtime.format.writer import Blob, Piece, write_archive
 
 __all__ = [
+    "DEFAULT_LIMITS",
+    "FORMAT_VERSION",
+    "MAGIC",
+    "SCHEMA_HASH",
+    "ArchiveFile",
     "Array",
     "Attribute",
     "Attributes",
+    "Blob",
+    "BlobInfo",
+    "BlobKind",
     "Block",
     "CallBlock",
+    "Codec",
+    "Compression",
     "DType",
     "IfBlock",
     "Instruction",
     "Item",
+    "Limits",
+    "Manifest",
+    "OptionSetting",
+    "OptionValue",
+    "Origin",
+    "Piece",
     "ProgramImage",
     "Region",
     "RepeatBlock",
+    "ReturnType",
+    "SequenceSpec",
     "Slot",
+    "StreamDirection",
+    "StreamSpec",
+    "TensorSpec",
+    "aligned_empty",
+    "decode_program",
+    "encode_program",
+    "probe",
+    "validate_image",
+    "write_archive",
 ]

@@ -138,7 +138,7 @@ class BlobInfo:
 def _read_chunks(source: Fields) -> tuple[Chunk, ...]:
     columns = Columns(source, _CHUNK_COLUMNS, "the chunk table")
     sizes, widths = columns.rest("chunk_bytes"), columns.rest("chunk_frames")
-    if len(sizes) != len(widths) or min(*sizes, *widths, 0, 0) < 0:
+    if len(sizes) != len(widths) or min([*sizes, *widths, 0]) < 0:
         raise corrupt("a chunk table has columns of different length")
     chunks = tuple(
         Chunk(size, tuple(columns.take("frame_bytes", width)))

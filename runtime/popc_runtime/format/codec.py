@@ -11,6 +11,7 @@ and no more than a few chunks are in memory at a time.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +34,8 @@ __all__ = [
     "Compression",
     "Extent",
     "decode_chunk",
+    "decompress",
+    "default_threads",
     "encode_chunk",
     "ordered_map",
     "plan_chunks",
@@ -40,6 +43,7 @@ __all__ = [
 
 CHUNK_BYTES: Final = 1 << 20
 ITEMSIZES: Final = (1, 2, 4, 8)
+_MAX_THREADS: Final = 8
 _SMALL_CHUNK: Final = 256 << 10
 _MINOR_BYTES: Final = 4 << 10
 _In = TypeVar("_In")
@@ -139,7 +143,7 @@ def _encoders(nbytes: int, compression: Compression) -> list[ZstdCompressionPara
     return [_FREQUENCIES, ZstdCompressionParameters.from_level(level, source_size=nbytes)]
 
 
-def decode_chunk(frames: Sequence[bytes], out: Array) -> None:
+def decode_chunk(frames: Sequence[bytes | memoryview], out: Array) -> None:
     """Decompress the planes of one chunk into ``out`` (uint8).
 
     Nothing larger than a plane of ``out`` is ever allocated.
@@ -148,16 +152,29 @@ def decode_chunk(frames: Sequence[bytes], out: Array) -> None:
         CorruptArchiveError: a frame is damaged or does not have the size that ``out`` asks for.
     """
     itemsize = len(frames)
-    expected = out.nbytes // itemsize
     for plane, frame in enumerate(frames):
-        try:
-            # A frame says itself how much to allocate, so that is looked at first.
-            if zstandard.get_frame_parameters(frame).content_size != expected:
-                raise corrupt("a compressed block has another size than declared")
-            data = ZstdDecompressor().decompress(frame, allow_extra_data=False)
-        except ZstdError as error:
-            raise corrupt(f"a compressed block cannot be decompressed ({error})") from error
+        data = decompress(frame, out.nbytes // itemsize)
         out[plane::itemsize] = np.frombuffer(data, np.uint8)
+
+
+def decompress(frame: bytes | memoryview, size: int) -> bytes:
+    """The ``size`` bytes that ``frame`` was made from.
+
+    Raises:
+        CorruptArchiveError: the frame is damaged or has another size.
+    """
+    try:
+        # A frame says itself how much to allocate, so that is looked at first.
+        if zstandard.get_frame_parameters(frame).content_size != size:
+            raise corrupt("a compressed block has another size than declared")
+        return ZstdDecompressor().decompress(frame, allow_extra_data=False)
+    except ZstdError as error:
+        raise corrupt(f"a compressed block cannot be read ({error})") from error
+
+
+def default_threads() -> int:
+    """As many threads as there are processors, within reason."""
+    return min(_MAX_THREADS, os.cpu_count() or 1)
 
 
 def ordered_map(

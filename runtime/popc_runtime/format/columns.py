@@ -19,8 +19,9 @@ DTYPES: Final = tuple(DType)
 
 PROGRAM_COLUMNS: Final = (
     "string_bytes",  # length of each string; the strings themselves are the field "text"
-    # one entry per attribute value; integers and texts follow in the order of the values
-    *("value_kind", "value_count", "value_integer", "value_text"),
+    # one entry per attribute value; integers, bit patterns of float64 and strings follow in the
+    # order of the values
+    *("value_kind", "value_count", "value_integer", "value_float", "value_text"),
     # one entry per set of attributes, then one per attribute of each set
     *("set_count", "set_key", "set_value"),
     # one entry per slot; dimensions and strides follow in the order of the slots

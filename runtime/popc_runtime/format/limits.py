@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULT_LIMITS", "Limits"]
+__all__ = ["DEFAULT_LIMITS", "MAX_DIMENSION", "MAX_RANK", "Limits"]
+
+MAX_RANK: Final = 32  # what numpy 1 could do; nobody has asked for more
+MAX_DIMENSION: Final = 1 << 48  # also of the product of dimensions: what can be addressed
 
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30

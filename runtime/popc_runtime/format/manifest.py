@@ -14,6 +14,7 @@ from popc_runtime.format.codec import Codec
 from popc_runtime.format.columns import PROGRAM_COLUMNS, AttributeKind, ItemKind
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
+from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK
 from popc_runtime.format.packing import Fields, Packable, corrupt
 from popc_runtime.format.program import (
     CallBlock,
@@ -27,8 +28,6 @@ from popc_runtime.format.program import (
 from popc_runtime.format.schema import definition_hash
 
 __all__ = [
-    "MAX_DIMENSION",
-    "MAX_RANK",
     "SCHEMA_HASH",
     "Manifest",
     "OptionSetting",
@@ -43,8 +42,6 @@ __all__ = [
 
 OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
 
-MAX_RANK: Final = 32  # what numpy 1 could do; nobody has asked for more
-MAX_DIMENSION: Final = 1 << 48
 _OPTION_DEPTH: Final = 4
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 

@@ -14,7 +14,9 @@ from popc_runtime.format.limits import Limits
 
 __all__ = ["Columns", "Fields", "Packable", "corrupt", "pack", "pack_column", "unpack"]
 
-Packable: TypeAlias = "None | bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable]"
+Packable: TypeAlias = (
+    "None | bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable]"
+)
 _T = TypeVar("_T")
 
 # The smallest type that holds a column is chosen from this table, in this order.

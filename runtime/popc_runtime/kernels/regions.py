@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from math import ceil, floor
 from typing import Any, Final
 
@@ -19,6 +19,10 @@ from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.copying import copy_calls
 
 __all__ = ["KERNELS"]
+
+
+# Where an infinite edge of a region is taken to be.
+_FAR: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def _each_region(
     half_pixel = binding.text("coordinate_transformation_mode") == "half_pixel"
     scale, offset = np.float32(binding.number("spatial_scale")), np.float32(0.5 * half_pixel)
     ratio = binding.integer("sampling_ratio")
-    boxes = rois.astype(np.float32) * scale - offset
+    boxes = np.nan_to_num(rois.astype(np.float32) * scale - offset, posinf=_FAR, neginf=-_FAR)
     sizes = boxes[:, 2:] - boxes[:, :2]
     if not half_pixel:
         sizes = np.maximum(sizes, np.float32(1))
@@ -135,7 +139,7 @@ def _in_batch(index: Any, batches: int) -> int:
 
 
 def _average_region(image: Array, rows: _Samples, columns: _Samples, out: Array) -> None:
-    """image [H, W, C] -> out [C, bins, bins].  Sampling and averaging are separable."""
+    """Image [H, W, C] -> out [C, bins, bins].  Sampling and averaging are separable."""
     row_range, by_row = rows.averaging(out.shape[1])
     column_range, by_column = columns.averaging(out.shape[2])
     window = image[row_range, column_range]
@@ -147,33 +151,25 @@ def _average_region(image: Array, rows: _Samples, columns: _Samples, out: Array)
 
 def _maximum_region(image: Array, rows: _Samples, columns: _Samples, out: Array) -> None:
     """The largest weighted corner of any sample: what implementations of RoiAlign agree on."""
-    bins_high, bins_wide = out.shape[1:]
-    largest = np.zeros((bins_high, bins_wide, image.shape[2]), image.dtype)
-    started = np.zeros((bins_high, bins_wide, 1), np.bool_)
-    for row_index, row_weight in _ends(rows):
-        for column_index, column_weight in _ends(columns):
-            weight = np.multiply.outer(row_weight, column_weight)[..., None]
-            corner = image[row_index[:, None], column_index] * weight
-            _keep_largest(largest, started, corner, rows.bins, columns.bins)
+    corners = [
+        image[row[:, None], column] * np.multiply.outer(row_weight, column_weight)[..., None]
+        for row, row_weight in _ends(rows)
+        for column, column_weight in _ends(columns)
+    ]
+    points = reduce(np.maximum, corners)
+    largest = np.zeros((*out.shape[1:], image.shape[2]), image.dtype)
+    if points.size:
+        row_bins, row_starts = np.unique(rows.bins, return_index=True)
+        column_bins, column_starts = np.unique(columns.bins, return_index=True)
+        by_row = np.maximum.reduceat(points, row_starts, axis=0)
+        best = np.maximum.reduceat(by_row, column_starts, axis=1)
+        largest[np.ix_(row_bins, column_bins)] = best
     _include_zero(largest, rows, columns)
     np.copyto(out, np.moveaxis(largest, 2, 0), casting="same_kind")
 
 
 def _ends(samples: _Samples) -> list[tuple[Array, Array]]:
     return [(samples.low, samples.low_weight), (samples.high, samples.high_weight)]
-
-
-def _keep_largest(
-    largest: Array, started: Array, corner: Array, rows: Array, columns: Array
-) -> None:
-    """Fold ``corner`` [row points, column points, C] into the bins of its points."""
-    for row in np.unique(rows):
-        for column in np.unique(columns):
-            best = corner[rows == row][:, columns == column].max(axis=(0, 1))
-            if started[row, column]:
-                best = np.maximum(best, largest[row, column])
-            largest[row, column] = best
-            started[row, column] = True
 
 
 def _include_zero(largest: Array, rows: _Samples, columns: _Samples) -> None:

@@ -137,7 +137,8 @@ def nearest_indices(axis: Axis, transformation: str, nearest_mode: str) -> Array
 
 
 def _linear_filter(distance: Array) -> Array:
-    return np.clip(1 - np.abs(distance), 0, 1)
+    weights: Array = np.clip(1 - np.abs(distance), 0, 1)
+    return weights
 
 
 def _cubic_filter(coefficient: float) -> Callable[[Array], Array]:

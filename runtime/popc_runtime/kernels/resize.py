@@ -121,9 +121,7 @@ def _spread(x: Array) -> Array:
     return x[(slice(None), None) * x.ndim + (...,)]
 
 
-def _take_axes(
-    binding: Binding, axes: Sequence[Axis], indices: Sequence[Array]
-) -> list[Call]:
+def _take_axes(binding: Binding, axes: Sequence[Axis], indices: Sequence[Array]) -> list[Call]:
     source, out = binding.input(0), binding.output()
     order = [
         number

@@ -28,12 +28,14 @@ _BLOCK: Final = 1 << 16  # elements that stay in L2
 _Body: TypeAlias = "Callable[[Array, Array, Array, Scratch], list[Call]]"
 
 
-def exponentials(x: Array, y: Array, sums: Array, scratch: Scratch) -> Call:
+def exponentials(
+    x: Array, y: Array, sums: Array, scratch: Scratch, *, zero: bool = False
+) -> Call:
     """A call for ``y = exp(x - shift)`` and ``sums = y.sum(axis=1)``.
 
     ``x`` and ``y`` are [outer, n, inner] and do not overlap, ``sums`` is [outer, 1, inner]; ``y``
     and ``sums`` are contiguous float32 or float64.  ``y / sums`` is the softmax of ``x`` along
-    axis 1: NaN where all of ``x`` is -inf, as IEEE arithmetic has it.
+    axis 1: where all of ``x`` is -inf NaN, as IEEE arithmetic has it, or with ``zero`` 0.
     """
     subtract, exp, largest, smallest = np.subtract, np.exp, np.maximum.reduce, np.minimum.reduce
     (add_up,) = reduce_into(np.add, y, (1,), sums, scratch)
@@ -48,9 +50,13 @@ def exponentials(x: Array, y: Array, sums: Array, scratch: Scratch) -> Call:
         if smallest(sums, None) > tiny:
             return
         largest(x, 1, None, peaks, True)  # noqa: FBT003 - keepdims, by position for speed
+        if zero:
+            np.copyto(peaks, 0, where=np.isneginf(peaks))
         subtract(x, peaks, out=y)
         exp(y, out=y)
         add_up()
+        if zero:
+            np.copyto(sums, 1, where=sums == 0)
 
     return call
 

@@ -1,0 +1,40 @@
+"""An executable archive in memory, before it is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from popc_runtime.format import Blob, Compression, Manifest, write_archive
+
+__all__ = ["Archive"]
+
+
+class Archive:
+    """What `popc.compile` returns.  `popc_runtime.load` opens the file that `save` writes.
+
+    Attributes:
+        manifest: Inputs, outputs, streams, programs, options with their origin, memory.
+    """
+
+    def __init__(self, manifest: Manifest, blobs: Sequence[Blob], compression: Compression) -> None:
+        self.manifest = manifest
+        self._blobs = tuple(blobs)
+        self._compression = compression
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the archive: the whole file or nothing.
+
+        Raises:
+            ResourceError: the file exists (and ``force`` is not set) or cannot be written.
+        """
+        write_archive(
+            path, self.manifest, self._blobs, force=force, compression=self._compression
+        )
+        return Path(path)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.manifest.inputs))
+        outputs = ", ".join(map(str, self.manifest.outputs))
+        return f"Archive({inputs}) -> ({outputs})"

@@ -1,0 +1,125 @@
+"""Where output goes: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from popc.cli.report import Report
+from popc.progress import OnProgress, ProgressEvent
+from popc_runtime.errors import PopcError
+
+__all__ = ["Console"]
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Output settings, from the options of the root command.
+
+    Attributes:
+        json: Print one JSON document instead of text.
+        quiet: Print results only: no progress, no warnings.
+        verbose: Print more, and tracebacks of internal errors.
+        color: Whether to colour text on stderr.
+        progress: Whether to report progress.
+    """
+
+    json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+    color: bool = False
+    progress: bool = True
+
+    def note(self, text: str) -> None:
+        """Tell something that is not the result."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def on_progress(self) -> OnProgress | None:
+        """What to call at the beginning and the end of each stage; ``None`` to stay silent."""
+        if self.quiet or not self.progress:
+            return None
+        return _show_live if sys.stderr.isatty() else _show_line
+
+    def show(self, report: Report) -> None:
+        """Print a result."""
+        if self.json:
+            document = {
+                "schema": f"popc.{report.verb}/1",
+                "status": "ok" if report.exit_code == 0 else "negative",
+                "exit_code": report.exit_code,
+                "warnings": [{"message": text} for text in report.warnings],
+                **report.data,
+            }
+            click.echo(_dumps(document))
+            return
+        for text in report.warnings:
+            self.note(self._style("warning: ", "yellow") + text)
+        if report.text:
+            click.echo(report.text)
+
+    def show_error(self, verb: str, error: PopcError) -> None:
+        """Print an error: what, where, what to do."""
+        if self.json:
+            details = {
+                "code": error.code,
+                "message": error.message,
+                "subject": error.subject,
+                "hint": error.hint,
+                "details": list(error.details),
+            }
+            click.echo(
+                _dumps(
+                    {
+                        "schema": f"popc.{verb}/1",
+                        "status": "error",
+                        "exit_code": error.exit_code,
+                        "warnings": [],
+                        "error": details,
+                    }
+                )
+            )
+            return
+        click.echo(self._style("error: ", "red") + error.message, err=True)
+        for line in error.details:
+            click.echo(f"  {line}", err=True)
+        if error.hint:
+            click.echo(self._style("hint: ", "cyan") + error.hint, err=True)
+
+    def _style(self, text: str, color: str) -> str:
+        return click.style(text, fg=color, bold=True) if self.color else text
+
+
+def wants_color(choice: str) -> bool:
+    """Whether stderr gets colours: NO_COLOR, FORCE_COLOR and TERM=dumb count as usual."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _dumps(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _show_line(event: ProgressEvent) -> None:
+    """One line per finished stage."""
+    if event.seconds is not None:
+        click.echo(f"{event.stage:<10} {event.seconds:7.2f} s  {event.summary}", err=True)
+
+
+def _show_live(event: ProgressEvent) -> None:
+    """The running stage on a line that its end completes."""
+    if event.seconds is None:
+        click.echo(f"\r{event.stage:<10}    ...", nl=False, err=True)
+    else:
+        line = f"\r{event.stage:<10} {event.seconds:7.2f} s  {event.summary}\x1b[K"
+        click.echo(line, err=True)

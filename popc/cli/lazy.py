@@ -1,0 +1,50 @@
+"""Verbs by name, imported when they are used: ``popc --help`` must not wait for onnx."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+__all__ = ["LazyGroup"]
+
+# verb -> (module, group in the help, what it does).  The help of a verb itself is in its module.
+VERBS: Final = {
+    "check": ("check", "discover", "Say whether a model or an archive is supported."),
+    "doctor": ("doctor", "discover", "Show versions and what this machine offers."),
+    "inspect": ("inspect", "discover", "Show what is in a model or an archive."),
+    "options": ("options", "discover", "List the compile options."),
+    "compile": ("compile", "build", "Compile an ONNX model into an archive."),
+    "run": ("run", "run", "Run an archive."),
+    "bench": ("bench", "run", "Measure how fast an archive loads and runs."),
+    "verify": ("verify", "run", "Compare results with another runtime."),
+    "completion": ("completion", "shell", "Print a completion script."),
+}
+_GROUPS: Final = ("discover", "build", "run", "shell")
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in order of the help."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a verb."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"popc.cli.{VERBS[cmd_name][0]}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by group without importing any."""
+        del ctx
+        for group in _GROUPS:
+            rows = [(verb, text) for verb, (_, where, text) in VERBS.items() if where == group]
+            with formatter.section(group.capitalize()):
+                formatter.write_dl(rows)

@@ -1,0 +1,148 @@
+"""The root command, and what turns every ending into an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import Final, NoReturn
+
+import click
+
+from popc.cli.console import Console, wants_color
+from popc.cli.lazy import LazyGroup
+from popc.cli.report import Report
+from popc_runtime.errors import PopcError, ResourceError, UsageError
+
+__all__ = ["main", "run"]
+
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+INTERNAL: Final = 70
+
+EPILOG: Final = """
+\b
+Exit codes:
+  0  done                          5  archive corrupt or incompatible
+  1  done, and the answer is no    6  failure while running
+  2  wrong usage or options        7  file system, memory or time-out
+  3  model rejected               70  internal error
+  4  does not fit the target     130  interrupted (143: terminated)
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"auto_envvar_prefix": "POPC", "help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="popc", prog_name="popc")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="How results are printed on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Print results only.")
+@click.option("-v", "--verbose", count=True, help="Print more; twice for tracebacks.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+              show_default=True, help="Colour messages on stderr.")
+@click.option("--progress/--no-progress", default=True, show_default=True,
+              help="Report the stages of long work on stderr.")
+@click.pass_context
+def root(
+    context: click.Context, format_: str, quiet: bool, verbose: int, color: str, progress: bool  # noqa: FBT001
+) -> None:
+    """Compile ONNX models ahead of time, and run them on an emulated IPU.
+
+    \b
+    popc compile model.onnx -o model.popx --shape x=1,3,224,224
+    popc run model.popx --input x=image.npy --output results/
+    """
+    context.obj = Console(format_ == "json", quiet, verbose, wants_color(color), progress)
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived: unwind, so that temporary files are removed."""
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
+    del number, frame
+    raise _Terminated
+
+
+def main() -> NoReturn:
+    """The ``popc`` command."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and print its result; the exit code."""
+    # Errors in the command line itself are printed before the root command has read its options.
+    console = Console(json=_asks_for_json(arguments), color=wants_color("auto"))
+    verb = next((item for item in arguments if not item.startswith("-")), "popc")
+    try:
+        return _invoke(list(arguments))
+    except PopcError as error:
+        console.show_error(verb, error)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        console.note("interrupted")
+        return INTERRUPTED
+    except _Terminated:
+        console.note("terminated")
+        return TERMINATED
+    except BrokenPipeError:
+        # The reader of our output has seen enough; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (MemoryError, OSError) as error:
+        resource = ResourceError(f"{error or 'out of memory'}")
+        console.show_error(verb, resource)
+        return resource.exit_code
+    except Exception:  # noqa: BLE001 - the last resort: a bug must leave a trace, not a mess
+        return _report_bug(console, verb)
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
+        # Click handles --help and --version by exiting; what a verb returns comes back here.
+        with root.make_context("popc", arguments) as context:
+            result = root.invoke(context)
+            if isinstance(result, Report):
+                context.obj.show(result)
+                return result.exit_code
+            return 0
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    except click.UsageError as error:
+        raise _as_usage_error(error) from error
+    except click.ClickException as error:
+        raise UsageError(error.format_message()) from error
+
+
+def _as_usage_error(error: click.UsageError) -> UsageError:
+    command = error.ctx.command_path if error.ctx else "popc"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return UsageError("a command is missing", hint="popc --help lists the commands")
+    return UsageError(error.format_message(), hint=f"{command} --help shows the usage")
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    joined = " ".join(arguments)
+    return "--format json" in joined or "--format=json" in joined
+
+
+def _report_bug(console: Console, verb: str) -> int:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="popc-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"popc {' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
+    error = PopcError(
+        f"internal error in popc {verb}: {sys.exc_info()[1]!r}",
+        hint=f"this is a bug in popc: please report it with the file {file.name}",
+    )
+    console.show_error(verb, error)
+    return INTERNAL

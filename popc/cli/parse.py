@@ -1,0 +1,103 @@
+"""Arguments of the form NAME=VALUE."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.format import Array
+
+__all__ = ["pairs", "parse_bindings", "parse_dims", "parse_shapes", "read_arrays", "read_bytes"]
+
+
+def pairs(items: Iterable[str], option: str) -> dict[str, str]:
+    """``NAME=VALUE`` items as a dict.
+
+    Raises:
+        UsageError: an item has no ``=``, or a name occurs twice.
+    """
+    result: dict[str, str] = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise UsageError(f"{option} {item}: expected NAME=VALUE")
+        if name in result:
+            raise UsageError(f"{option}: {name!r} is given twice")
+        result[name] = value
+    return result
+
+
+def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """``x=1,3,224,224`` (or ``x=1x3x224x224``; ``x=`` for a scalar) as shapes by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, text in pairs(items, "--shape").items():
+        try:
+            shapes[name] = tuple(int(part) for part in text.replace("x", ",").split(",") if part)
+        except ValueError:
+            raise UsageError(f"--shape {name}={text}: expected integers, as in 1,3,224") from None
+        if any(dim < 0 for dim in shapes[name]):
+            raise UsageError(f"--shape {name}={text}: dimensions cannot be negative")
+    return shapes
+
+
+def parse_dims(items: Iterable[str]) -> dict[str, int]:
+    """``N=4`` as dimensions by name."""
+    dims: dict[str, int] = {}
+    for name, text in pairs(items, "--dim").items():
+        if not text.isdecimal():
+            raise UsageError(f"--dim {name}={text}: expected a non-negative integer")
+        dims[name] = int(text)
+    return dims
+
+
+def parse_bindings(items: Iterable[str]) -> dict[str, Any]:
+    """``sr=16000``, ``sizes=1,2,3``, ``x=x.npy`` or ``seq=items.npz`` as values by name."""
+    return {name: _bound(name, text) for name, text in pairs(items, "--bind").items()}
+
+
+def _bound(name: str, text: str) -> Any:
+    if text.endswith(".npy"):
+        return _load(Path(text))
+    if text.endswith(".npz"):
+        return list(read_arrays(Path(text)).values())
+    if text.lower() in ("true", "false"):
+        return np.asarray(text.lower() == "true")
+    parts = text.split(",")
+    try:
+        numbers = [int(part) if part.lstrip("+-").isdecimal() else float(part) for part in parts]
+    except ValueError:
+        raise UsageError(
+            f"--bind {name}={text}: expected a number, numbers separated by commas, true, false, "
+            f"or a .npy or .npz file"
+        ) from None
+    return np.asarray(numbers if len(numbers) > 1 else numbers[0])
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a .npz file by name, in the order in which they were saved.
+
+    Raises:
+        ResourceError: it cannot be read.
+    """
+    loaded = _load(path)
+    if isinstance(loaded, np.ndarray):
+        raise ResourceError(f"{path} holds one array, not several: it is a .npy file")
+    return {name: loaded[name] for name in loaded.files}
+
+
+def read_bytes(path: str) -> BytesIO | Path:
+    """Where to read from: stdin for ``-``."""
+    return BytesIO(sys.stdin.buffer.read()) if path == "-" else Path(path)
+
+
+def _load(source: Path | BytesIO) -> Any:
+    try:
+        return np.load(source, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ResourceError(f"cannot read arrays from {source}: {error}") from error

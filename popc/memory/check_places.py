@@ -1,0 +1,149 @@
+"""For the checker: bounds, alignment, contents of constants, and what views show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
+from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
+from popc.ops import OPS
+from popc.ops.build import build, evaluate
+from popc_runtime.format import Array, DType, Region
+
+__all__ = ["byte_range", "check_constants", "check_places", "check_views"]
+
+
+def byte_range(tensor: Tensor, placement: Placement) -> tuple[int, int]:
+    """The first byte that ``tensor`` touches, and the one behind the last."""
+    if tensor.type.size == 0:
+        return placement.offset, placement.offset
+    if placement.strides is None:
+        return placement.offset, placement.offset + tensor.type.nbytes
+    addresses = _addresses(tensor, placement)
+    return int(addresses.min()), int(addresses.max()) + tensor.type.dtype.itemsize
+
+
+def _addresses(tensor: Tensor, placement: Placement) -> Array:
+    """The byte address of every element."""
+    shape, itemsize = tensor.type.shape, tensor.type.dtype.itemsize
+    if placement.strides is None:
+        return placement.offset + itemsize * np.arange(tensor.type.size).reshape(shape)
+    addresses = np.full(shape, placement.offset)
+    for axis, stride in enumerate(placement.strides):
+        steps = stride * np.arange(shape[axis])
+        addresses += steps.reshape((-1,) + (1,) * (len(shape) - axis - 1))
+    return addresses
+
+
+def check_places(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
+    """Everything lies within its region, aligned, and contiguous where it must."""
+    sizes = {
+        Region.ARENA: plan.arena_bytes,
+        Region.STATE: plan.state_bytes,
+        Region.CONSTANT: plan.constant_bytes,
+    }
+    parts = _joined_ranges(plan)
+    for tensor, placement in plan.placements.items():
+        low, high = byte_range(tensor, placement)
+        if low < 0 or high > sizes[placement.region]:
+            yield f"{tensor!r} lies at {low}..{high}, outside of its region"
+        is_view = tensor.producer in plan.views or tensor.kind is TensorKind.INPUT
+        if placement.offset % tensor.type.dtype.itemsize:
+            yield f"{tensor!r} is not aligned to its elements"
+        is_part = any(start <= low and high <= end for start, end in parts)
+        if placement.offset % ALIGNMENT and not is_view and not is_part:
+            yield f"{tensor!r} is not aligned to {ALIGNMENT} bytes"
+    for part in graph.walk():
+        yield from _check_contiguous(part, plan, is_top=part is graph)
+
+
+def _joined_ranges(plan: MemoryPlan) -> list[tuple[int, int]]:
+    return [byte_range(op.output, plan.placements[op.output]) for op in plan.joined]
+
+
+def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterator[str]:
+    strided = [
+        tensor for tensor in graph.tensors.values() if plan.placements[tensor].strides is not None
+    ]
+    for tensor in strided:
+        is_capture = tensor.kind is TensorKind.INPUT and not is_top
+        if tensor.producer not in plan.views and not is_capture:
+            yield f"{tensor!r} is strided but no view"
+        if graph.is_output(tensor):
+            yield f"{tensor!r} is strided but an output of its graph"
+        for op in tensor.uses:
+            spec = OPS.get(op.op_type)
+            if not op.subgraphs and (spec is None or not spec.strided_input):
+                yield f"{op!r} cannot read {tensor!r} strided"
+    for op in graph.ops:
+        if any(tensor in strided for tensor in _plain_operands(op)):
+            yield f"{op!r} has a strided operand that is no capture"
+        yield from _check_captures(op, plan)
+
+
+def _plain_operands(op: Op) -> list[Tensor | None]:
+    if not op.subgraphs:
+        return []
+    return op.inputs[: 1 if op.op_type == "If" else 2 + int(str(op.attributes["states"]))]
+
+
+def _check_captures(op: Op, plan: MemoryPlan) -> Iterator[str]:
+    first = len(_plain_operands(op))
+    for graph in op.subgraphs.values():
+        inner = graph.inputs[len(graph.inputs) - len(op.inputs) + first :]
+        for outside, inside in zip(op.inputs[first:], inner, strict=True):
+            assert outside is not None, f"{op!r} has an absent capture"
+            if plan.placements[outside] != plan.placements[inside]:
+                yield f"{op!r}: {outside!r} and the captured {inside!r} lie apart"
+    if op.op_type == "Loop":
+        states = op.subgraphs["body"].inputs[2:first]
+        for inside, outside in zip(states, op.outputs, strict=False):
+            if plan.placements[outside] != plan.placements[inside]:
+                yield f"{op!r}: the state {inside!r} and its final value {outside!r} lie apart"
+
+
+def check_constants(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
+    """Every constant lies where its bytes are."""
+    content = np.zeros(plan.constant_bytes, np.uint8)
+    for block in plan.constants:
+        data = np.frombuffer(block.data.tobytes(), np.uint8)
+        content[block.offset : block.offset + data.size] = data
+    for tensor in (tensor for part in graph.walk() for tensor in part.constants):
+        assert tensor.data is not None, f"constant {tensor!r} has no data"
+        placement = plan.placements[tensor]
+        low, high = byte_range(tensor, placement)
+        if placement.region is not Region.CONSTANT or placement.strides is not None:
+            yield f"{tensor!r} is not in the constant region"
+        elif content[low:high].tobytes() != tensor.data.tobytes():
+            yield f"the bytes of {tensor!r} are not where it lies"
+
+
+def check_views(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
+    """A view shows, element by element, what its op's kernel would have copied."""
+    nested_outputs = {
+        tensor for part in graph.walk() for tensor in part.outputs if part is not graph
+    }
+    for op in plan.views:
+        spec = OPS.get(op.op_type)
+        if spec is None or spec.view is None:
+            yield f"{op!r} can be no view"
+            continue
+        addresses = _addresses(op.operand(0), plan.placements[op.operand(0)]).reshape(-1)
+        for output, source in zip(op.outputs, _source_elements(op), strict=True):
+            same_region = plan.placements[output].region is plan.placements[op.operand(0)].region
+            shown = _addresses(output, plan.placements[output])
+            if not same_region or not np.array_equal(shown, addresses[source]):
+                yield f"{output!r} does not show what {op!r} computes"
+            if output in nested_outputs:
+                yield f"{output!r} is an output of a nested graph but a view"
+
+
+def _source_elements(op: Op) -> tuple[Array, ...]:
+    """For each output, the number of the element of operand 0 that each element comes from."""
+    shape = op.operand(0).type.shape
+    scratch = Graph("scratch")
+    numbered = scratch.add_input("numbered", TensorType(DType.INT64, shape))
+    twin = build(scratch, op.op_type, [numbered], op.attributes)
+    return evaluate(twin, [np.arange(op.operand(0).type.size).reshape(shape)])

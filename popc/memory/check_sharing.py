@@ -1,0 +1,149 @@
+"""For the checker: no two values share memory at the same time unless the plan may say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from popc.ir import Op, Tensor
+from popc.memory.check_places import byte_range
+from popc.memory.plan import MemoryPlan
+from popc.memory.replay import Replay
+from popc.ops import OPS
+from popc_runtime.format import Region
+
+__all__ = ["check_sharing"]
+
+
+def check_sharing(program: Replay, plan: MemoryPlan) -> Iterator[str]:
+    """Regions, overlaps, and the reasons that the plan gives for them."""
+    yield from _check_regions(program, plan)
+    for op in plan.inplace:
+        yield from _check_inplace(op, plan)
+    for op in plan.joined:
+        yield from _check_joined(op, plan)
+    for earlier, later in _overlapping_pairs(program, plan):
+        if not _is_explained(earlier, later, program, plan):
+            yield f"{earlier!r} and {later!r} share memory while both are needed"
+
+
+def _check_regions(program: Replay, plan: MemoryPlan) -> Iterator[str]:
+    """Only the state region keeps values from load time, and only load time writes to it."""
+    for tensor, life in program.lives.items():
+        region = plan.placements[tensor].region
+        outlives = life.written < program.loaded <= life.read
+        if tensor.type.size and outlives and region is not Region.STATE:
+            yield f"{tensor!r} outlives load time but does not lie in the state region"
+        if life.written >= program.loaded and region is not Region.ARENA:
+            yield f"{tensor!r} is written on every run but does not lie in the arena"
+        if region is Region.CONSTANT:
+            yield f"{tensor!r} is computed but lies in the constant region"
+
+
+def _check_inplace(op: Op, plan: MemoryPlan) -> Iterator[str]:
+    """The operand may be overwritten, and whatever else lies there is read in step with it."""
+    index = plan.inplace[op]
+    spec = OPS[op.op_type]
+    place = plan.placements[op.output]
+    if index not in spec.inplace or plan.placements[op.operand(index)] != place:
+        yield f"{op!r} cannot take over its operand {index}"
+    low, high = byte_range(op.output, place)
+    for other, operand in enumerate(op.inputs):
+        if operand is None or plan.placements[operand].region is not place.region:
+            continue
+        start, end = byte_range(operand, plan.placements[operand])
+        in_step = other in spec.inplace and plan.placements[operand] == place
+        if start < high and low < end and not (in_step and operand.type == op.output.type):
+            yield f"{op!r} overwrites its operand {other} out of step"
+
+
+def _check_joined(op: Op, plan: MemoryPlan) -> Iterator[str]:
+    """Each joined operand lies where the output wants it."""
+    offset = plan.placements[op.output].offset
+    place = plan.placements[op.output]
+    for index, operand in enumerate(op.inputs):
+        assert operand is not None, f"{op!r} has an absent operand"
+        wanted = (place.region, offset, None)
+        found = plan.placements[operand]
+        if index in plan.joined[op] and (found.region, found.offset, found.strides) != wanted:
+            yield f"operand {index} of {op!r} is not where the output wants it"
+        offset += operand.type.nbytes
+    axis = int(str(op.attributes["axis"]))
+    if any(dim != 1 for dim in op.output.type.shape[:axis]):
+        yield f"{op!r} interleaves its operands, so that they cannot be joined"
+
+
+def _overlapping_pairs(program: Replay, plan: MemoryPlan) -> Iterator[tuple[Tensor, Tensor]]:
+    """Origins that share bytes while both live; the one written first comes first."""
+    origins = sorted(
+        (tensor for tensor in program.lives if tensor.type.nbytes),
+        key=lambda tensor: program.lives[tensor].written,
+    )
+    ranges = [byte_range(tensor, plan.placements[tensor]) for tensor in origins]
+    region = np.array([plan.placements[tensor].region for tensor in origins], np.int64)
+    low = np.array([start for start, _ in ranges], np.int64)
+    high = np.array([end for _, end in ranges], np.int64)
+    written = np.array([program.lives[tensor].written for tensor in origins], np.int64)
+    read = np.array([program.lives[tensor].read for tensor in origins], np.int64)
+    for index, tensor in enumerate(origins):
+        rest = slice(index + 1, None)
+        shared = (
+            (region[rest] == region[index])
+            & (low[rest] < high[index])
+            & (low[index] < high[rest])
+            & (written[rest] <= read[index])
+        )
+        for other in shared.nonzero()[0].tolist():
+            yield tensor, origins[index + 1 + other]
+
+
+def _is_explained(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
+    return (
+        _is_taken_over(earlier, later, program, plan)
+        or _is_initial_state(earlier, later, program, plan)
+        or _is_joined(earlier, later, program, plan)
+    )
+
+
+def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
+    """Whether ``later`` overwrites ``earlier`` in the step that reads it last."""
+    op = later.producer
+    return (
+        op is not None
+        and op in plan.inplace
+        and later is op.output
+        and program.origin(op.operand(plan.inplace[op])) is earlier
+        and program.lives[earlier].read == program.lives[later].written
+        and plan.placements[earlier] == plan.placements[later]
+        and earlier.type.nbytes == later.type.nbytes
+    )
+
+
+def _is_initial_state(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
+    """Whether ``later`` is the final value of a loop state that begins as ``earlier``."""
+    op = later.producer
+    if op is None or op.op_type != "Loop" or later not in op.outputs:
+        return False
+    index = 2 + op.outputs.index(later)
+    return (
+        index < 2 + int(str(op.attributes["states"]))
+        and program.origin(op.operand(index)) is earlier
+        and program.lives[earlier].read == program.lives[later].written
+        and plan.placements[earlier] == plan.placements[later]
+        and earlier.type.nbytes == later.type.nbytes
+    )
+
+
+def _is_joined(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
+    """Whether ``earlier`` is, perhaps by way of other Concats, a part of the Concat ``later``."""
+    op = later.producer
+    if op is None or op not in plan.joined:
+        return False
+    operands = [op.operand(index) for index in plan.joined[op]]
+    parts = [(operand, program.origin(operand)) for operand in operands]
+    return any(
+        operand.type.nbytes == part.type.nbytes
+        and (part is earlier or _is_joined(earlier, part, program, plan))
+        for operand, part in parts
+    )

@@ -1,0 +1,103 @@
+"""For the checker: a program as steps, and the values that live from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.memory.plan import MemoryPlan
+from popc.schedule import Schedule
+
+__all__ = ["Life", "Replay", "replay"]
+
+
+@dataclass(slots=True)
+class Life:
+    """The steps in which a tensor's memory is written, and last read."""
+
+    written: int
+    read: int
+
+
+@dataclass(slots=True)
+class Replay:
+    """What `replay` finds.
+
+    Attributes:
+        shows: Tensors that have no memory of their own, with the tensor whose memory they show.
+        lives: Of every other tensor that something computes.
+        writer: The step that each op writes its outputs in.
+        loaded: The first step after load time.
+        now: The current step.
+    """
+
+    plan: MemoryPlan
+    schedule: Schedule
+    shows: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
+    lives: dict[Tensor, Life] = field(default_factory=dict[Tensor, Life])
+    writer: dict[Op, int] = field(default_factory=dict[Op, int])
+    loaded: int = 0
+    now: int = 0
+
+    def origin(self, tensor: Tensor) -> Tensor:
+        """The tensor whose memory ``tensor`` shows."""
+        while tensor in self.shows:
+            tensor = self.shows[tensor]
+        return tensor
+
+    def step(self, reads: Iterable[Tensor | None] = (), writes: Iterable[Tensor] = ()) -> None:
+        """Run one step."""
+        for tensor in reads:
+            if tensor is not None and self.origin(tensor) in self.lives:
+                self.lives[self.origin(tensor)].read = self.now
+        for tensor in writes:
+            self.lives[tensor] = Life(self.now, self.now)
+        self.now += 1
+
+    def run(self, ops: Iterable[Op]) -> None:
+        """Run ``ops`` in order."""
+        for op in ops:
+            self.writer[op] = self.now
+            if op in self.plan.views:
+                self.shows.update(dict.fromkeys(op.outputs, op.operand(0)))
+            elif op.op_type == "If":
+                self._run_if(op)
+            elif op.op_type == "Loop":
+                self._run_loop(op)
+            else:
+                self.step(op.inputs, op.outputs)
+
+    def _run_if(self, op: Op) -> None:
+        captures = op.present_inputs[1:]
+        self.step(op.inputs, op.outputs)
+        for branch in op.subgraphs.values():
+            self.shows.update(zip(branch.inputs, captures, strict=True))
+            self.run(self.schedule.orders[branch])
+            self.step([*branch.outputs, *op.outputs])
+        self.step([*captures, *op.outputs])
+
+    def _run_loop(self, op: Op) -> None:
+        body = op.subgraphs["body"]
+        states = int(str(op.attributes["states"]))
+        header, formal = body.inputs[:2], body.inputs[2:]
+        captures = [op.operand(index) for index in range(2 + states, len(op.inputs))]
+        self.step(op.inputs, [*op.outputs, *header])
+        self.shows.update(zip(formal[:states], op.outputs, strict=False))
+        self.shows.update(zip(formal[states:], captures, strict=True))
+        self.run(self.schedule.orders[body])
+        self.step(body.outputs)
+        self.step([op.inputs[0], *captures, *header, *op.outputs])
+
+
+def replay(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> Replay:
+    """Run load time once and the program once."""
+    program = Replay(plan, schedule)
+    variables = [t for t in graph.tensors.values() if t.kind is TensorKind.VARIABLE]
+    program.step([], variables)
+    program.run(schedule.load)
+    program.loaded = program.now
+    program.step([], graph.inputs)
+    program.run(schedule.orders[graph])
+    program.step([*graph.outputs, *variables])
+    return program

@@ -1,0 +1,36 @@
+"""Pad."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ir import TensorType
+from popc.ops.infer import check_choice, integers, operand, text
+from popc.ops.spec import OperandTypes, OpSpec
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Attributes
+
+__all__ = ["OPS"]
+
+
+def _pad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    source, pads = operand(inputs, 0), integers(attributes, "pads")
+    check_choice(attributes, "mode", ("constant", "edge", "reflect", "wrap"))
+    if len(pads) != 2 * source.rank:
+        raise ModelError(f"needs {2 * source.rank} pads, not {len(pads)}")
+    shape: list[int] = []
+    for axis, dim in enumerate(source.shape):
+        begin, end = pads[axis], pads[axis + source.rank]
+        kept = dim + min(begin, 0) + min(end, 0)
+        if kept < 0:
+            raise ModelError(f"pads {begin} and {end} take more than dimension {axis}, {dim}")
+        if kept == 0 and max(begin, end) > 0 and text(attributes, "mode") != "constant":
+            raise ModelError(f"dimension {axis} is empty: there is nothing to repeat")
+        shape.append(dim + begin + end)
+    value = inputs[1] if len(inputs) > 1 else None
+    if value is not None and (value.size != 1 or value.dtype is not source.dtype):
+        raise ModelError(f"the value must be one {source.dtype}, not {value}")
+    return (source.with_shape(tuple(shape)),)
+
+
+OPS: Final[dict[str, OpSpec]] = {"Pad": OpSpec(_pad)}

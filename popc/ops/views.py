@@ -1,0 +1,142 @@
+"""View rules: when an output can lie in the memory of input 0, and how."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import prod
+
+from popc.ir import Shape, TensorType
+from popc.ops.infer import integer, integers
+from popc.ops.spec import View
+from popc_runtime.format import Attributes
+
+__all__ = [
+    "contiguous_strides",
+    "expand_view",
+    "reshape_view",
+    "slice_view",
+    "split_view",
+    "transpose_view",
+]
+
+
+def contiguous_strides(type_: TensorType) -> tuple[int, ...]:
+    """Byte strides of a C-contiguous tensor."""
+    strides = [type_.dtype.itemsize]
+    for dim in reversed(type_.shape[1:]):
+        strides.append(strides[-1] * dim)
+    return tuple(reversed(strides[: type_.rank]))
+
+
+def reshape_view(
+    source: TensorType,
+    strides: tuple[int, ...],
+    result: TensorType,
+    index: int,
+    attributes: Attributes,
+) -> View | None:
+    """A view exactly when numpy could reshape without copying.
+
+    Old and new dimensions are cut, from the left, into the smallest groups of equal size.  A group
+    of old dimensions can be renumbered if they lie in memory like one dimension; the new
+    dimensions of the group then divide it.
+    """
+    del index, attributes
+    if source.size == 0:
+        return View(0, contiguous_strides(result))
+    old = [(d, s) for d, s in zip(source.shape, strides, strict=True) if d != 1]
+    found: list[int] = []
+    start = 0
+    for group in _groups(tuple(dim for dim, _ in old), result.shape):
+        count, new_dims = group
+        members = old[start : start + count]
+        start += count
+        if not _is_one_dimension(members):
+            return None
+        step = members[-1][1] if members else source.dtype.itemsize
+        found.extend(step * prod(new_dims[i + 1 :]) for i in range(len(new_dims)))
+    return View(0, tuple(found))
+
+
+def _groups(old: Shape, new: Shape) -> list[tuple[int, Shape]]:
+    """(number of old dimensions, new dimensions) per group; sizes of old are over 1."""
+    groups: list[tuple[int, Shape]] = []
+    i = j = 0
+    while i < len(old):
+        first_old, first_new = i, j
+        i, j = i + 1, j + 1
+        while (have := prod(old[first_old:i])) != (want := prod(new[first_new:j])):
+            i, j = (i + 1, j) if have < want else (i, j + 1)
+        groups.append((i - first_old, new[first_new:j]))
+    if j < len(new):
+        groups.append((0, new[j:]))  # trailing dimensions of size 1
+    return groups
+
+
+def _is_one_dimension(members: list[tuple[int, int]]) -> bool:
+    """Whether each stride is what the next dimension spans."""
+    return all(
+        stride == next_dim * next_stride
+        for (_, stride), (next_dim, next_stride) in zip(members, members[1:], strict=False)
+    )
+
+
+def transpose_view(
+    source: TensorType,
+    strides: tuple[int, ...],
+    result: TensorType,
+    index: int,
+    attributes: Attributes,
+) -> View | None:
+    """The same strides in another order."""
+    del source, result, index
+    return View(0, tuple(strides[axis] for axis in integers(attributes, "perm")))
+
+
+def expand_view(
+    source: TensorType,
+    strides: tuple[int, ...],
+    result: TensorType,
+    index: int,
+    attributes: Attributes,
+) -> View | None:
+    """Stride 0 along every dimension that repeats."""
+    del index, attributes
+    added = result.rank - source.rank
+    kept = (
+        stride if dim == wide else 0
+        for dim, stride, wide in zip(source.shape, strides, result.shape[added:], strict=True)
+    )
+    return View(0, (*(0,) * added, *kept))
+
+
+def slice_view(
+    source: TensorType,
+    strides: tuple[int, ...],
+    result: TensorType,
+    index: int,
+    attributes: Attributes,
+) -> View | None:
+    """An offset to the first element, strides times the steps (which may be negative)."""
+    del source, index
+    if result.size == 0:
+        return View(0, contiguous_strides(result))
+    starts, steps = integers(attributes, "starts"), integers(attributes, "steps")
+    offset = sum(start * stride for start, stride in zip(starts, strides, strict=True))
+    scaled = tuple(step * stride for step, stride in zip(steps, strides, strict=True))
+    return View(offset, scaled)
+
+
+def split_view(
+    source: TensorType,
+    strides: tuple[int, ...],
+    result: TensorType,
+    index: int,
+    attributes: Attributes,
+) -> View | None:
+    """An offset past the earlier parts."""
+    del source
+    if result.size == 0:
+        return View(0, contiguous_strides(result))
+    ends = (0, *accumulate(integers(attributes, "split")))
+    return View(ends[index] * strides[integer(attributes, "axis")], strides)

@@ -1,0 +1,222 @@
+"""Bytes to program images, checked before anything is built from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, TypeVar
+
+import numpy as np
+
+from popc_runtime.format.columns import DTYPES, PROGRAM_COLUMNS, AttributeKind, ItemKind
+from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_RANK, Limits
+from popc_runtime.format.packing import Columns, Fields, corrupt, unpack
+from popc_runtime.format.program import (
+    Attribute,
+    Attributes,
+    Block,
+    CallBlock,
+    IfBlock,
+    Instruction,
+    Item,
+    ProgramImage,
+    Region,
+    RepeatBlock,
+    Slot,
+)
+from popc_runtime.format.validate import validate_image
+
+__all__ = ["decode_program"]
+
+_WIDE: Final = re.compile(r"-?[1-9][0-9]{0,39}")
+_Number = TypeVar("_Number", bound=IntEnum)
+_T = TypeVar("_T")
+_SINGLE: Final = frozenset(
+    {AttributeKind.INTEGER, AttributeKind.FLOAT, AttributeKind.TEXT, AttributeKind.WIDE}
+)
+
+
+def decode_program(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage:
+    """The image that `encode_program` made ``data`` from, validated.
+
+    Raises:
+        CorruptArchiveError: the data are damaged, or the program could reach beyond its memory.
+    """
+    fields = unpack(data, "the program", limits)
+    memory = fields.integers("memory", high=limits.memory_bytes)
+    if len(memory) != len(Region):
+        raise corrupt(f"its program has {len(memory)} memory regions")
+    image = _Decoder(fields, limits).image(memory)
+    try:
+        validate_image(image, limits)
+    except ValueError as error:
+        raise corrupt(str(error)) from None
+    return image
+
+
+class _Decoder:
+    """Reads the columns from the front; the tables first, then what refers to them."""
+
+    def __init__(self, fields: Fields, limits: Limits) -> None:
+        self._columns = Columns(fields, PROGRAM_COLUMNS, "the program")
+        self._depth = limits.depth
+        self._strings = _read_strings(
+            fields.data("text"), self._columns.rest("string_bytes"), limits
+        )
+        self._values = [self._value(kind) for kind in self._columns.rest("value_kind")]
+        self._sets = [self._set(count) for count in self._columns.rest("set_count")]
+
+    def image(self, memory: tuple[int, ...]) -> ProgramImage:
+        """Everything, used up to the last number."""
+        slots = tuple(self._slot(region) for region in self._columns.rest("slot_region"))
+        names = self._columns.rest("program_name")
+        programs = {
+            self._string(name): self._block(self._columns.one("program_items"), self._depth)
+            for name in names
+        }
+        if len(programs) != len(names):
+            raise corrupt("two programs have the same name")
+        self._columns.finish()
+        arena, constant, state = memory
+        return ProgramImage(slots, programs, arena, constant, state)
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def _string(self, number: int) -> str:
+        return _pick(self._strings, number, "string")
+
+    def _texts(self, count: int) -> list[str]:
+        return [self._string(number) for number in self._columns.take("value_text", count)]
+
+    def _value(self, number: int) -> Attribute:
+        kind = _member(AttributeKind, number)
+        count = self._columns.one("value_count")
+        if kind in _SINGLE and count != 1:
+            raise corrupt(f"an attribute of its program has {count} values")
+        if kind in {AttributeKind.INTEGER, AttributeKind.INTEGERS}:
+            return _one_or_all(kind, tuple(self._columns.take("value_integer", count)))
+        if kind in {AttributeKind.FLOAT, AttributeKind.FLOATS}:
+            bits = np.array(self._columns.take("value_float", count), "<i8")
+            return _one_or_all(kind, tuple(bits.view("<f8").tolist()))
+        if kind in {AttributeKind.TEXT, AttributeKind.TEXTS}:
+            return _one_or_all(kind, tuple(self._texts(count)))
+        return _one_or_all(kind, tuple(_wide(text) for text in self._texts(count)))
+
+    def _set(self, count: int) -> Attributes:
+        names = [self._string(number) for number in self._columns.take("set_key", count)]
+        values = self._columns.take("set_value", count)
+        attributes = {
+            name: _pick(self._values, number, "attribute")
+            for name, number in zip(names, values, strict=True)
+        }
+        if len(attributes) != count:
+            raise corrupt("an instruction of its program has two attributes of one name")
+        return attributes
+
+    # -- slots and items -------------------------------------------------------------------------
+
+    def _slot(self, region: int) -> Slot:
+        columns = self._columns
+        rank = columns.one("slot_rank")
+        if not 0 <= rank <= MAX_RANK:
+            raise corrupt(f"a slot of its program has {rank} dimensions")
+        strided = columns.one("slot_strided")
+        return Slot(
+            region=_member(Region, region),
+            offset=columns.one("slot_offset"),
+            dtype=_pick(DTYPES, columns.one("slot_dtype"), "element type"),
+            shape=tuple(columns.take("slot_dimension", rank)),
+            strides=tuple(columns.take("slot_stride", rank)) if strided else None,
+        )
+
+    def _block(self, count: int, depth: int) -> Block:
+        """The next ``count`` items; the contents of a nested block come right behind it."""
+        if depth < 0:
+            raise corrupt("blocks of its program are nested too deeply")
+        if not 0 <= count <= self._columns.left("item_kind"):
+            raise corrupt("a block of its program has more items than there are")
+        return tuple(self._item(depth) for _ in range(count))
+
+    def _item(self, depth: int) -> Item:
+        kind = _member(ItemKind, self._columns.one("item_kind"))
+        if kind is ItemKind.INSTRUCTION:
+            return self._instruction()
+        if kind is ItemKind.REPEAT:
+            return self._repeat(depth - 1)
+        if kind is ItemKind.IF:
+            return self._if(depth - 1)
+        return CallBlock(self._string(self._columns.one("call_program")))
+
+    def _instruction(self) -> Instruction:
+        columns = self._columns
+        return Instruction(
+            opcode=self._string(columns.one("op_code")),
+            inputs=tuple(columns.take("op_input", columns.one("op_inputs"))),
+            outputs=tuple(columns.take("op_output", columns.one("op_outputs"))),
+            attributes=_pick(self._sets, columns.one("op_attributes"), "set of attributes"),
+            name=self._string(columns.one("op_name")),
+        )
+
+    def _repeat(self, depth: int) -> RepeatBlock:
+        columns = self._columns
+        return RepeatBlock(
+            count=columns.one("repeat_count"),
+            count_slot=columns.one("repeat_count_slot"),
+            condition_slot=columns.one("repeat_condition_slot"),
+            counter_slot=columns.one("repeat_counter_slot"),
+            name=self._string(columns.one("repeat_name")),
+            body=self._block(columns.one("repeat_items"), depth),
+        )
+
+    def _if(self, depth: int) -> IfBlock:
+        columns = self._columns
+        name = self._string(columns.one("if_name"))
+        condition_slot = columns.one("if_condition_slot")
+        # Both sizes precede the items: those of a nested If come in between.
+        then_items, else_items = columns.one("if_then_items"), columns.one("if_else_items")
+        return IfBlock(
+            condition_slot=condition_slot,
+            then_body=self._block(then_items, depth),
+            else_body=self._block(else_items, depth),
+            name=name,
+        )
+
+
+def _read_strings(text: bytes, sizes: list[int], limits: Limits) -> list[str]:
+    strings: list[str] = []
+    position = 0
+    for size in sizes:
+        if not 0 <= size <= min(limits.text_bytes, len(text) - position):
+            raise corrupt("its program has a string of wrong size")
+        try:
+            strings.append(text[position : position + size].decode())
+        except UnicodeDecodeError:
+            raise corrupt("its program has a string that is not UTF-8") from None
+        position += size
+    if position != len(text):
+        raise corrupt("its program has more text than strings")
+    return strings
+
+
+def _member(kind: type[_Number], number: int) -> _Number:
+    try:
+        return kind(number)
+    except ValueError:
+        raise corrupt(f"its program has a {kind.__name__} of {number}") from None
+
+
+def _pick(table: Sequence[_T], number: int, what: str) -> _T:
+    if not 0 <= number < len(table):
+        raise corrupt(f"its program refers to {what} {number} of {len(table)}")
+    return table[number]
+
+
+def _one_or_all(kind: AttributeKind, values: tuple[_T, ...]) -> _T | tuple[_T, ...]:
+    return values[0] if kind in _SINGLE else values
+
+
+def _wide(text: str) -> int:
+    if not _WIDE.fullmatch(text):
+        raise corrupt(f"an attribute of its program is not an integer: {text!r:.60}")
+    return int(text)

@@ -1,0 +1,181 @@
+"""Program images to bytes.  `columns` describes the layout, `decode` reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.columns import DTYPES, PROGRAM_COLUMNS, AttributeKind, ItemKind
+from popc_runtime.format.packing import Packable, pack, pack_column
+from popc_runtime.format.program import (
+    Attribute,
+    Attributes,
+    Block,
+    CallBlock,
+    IfBlock,
+    Instruction,
+    Item,
+    ProgramImage,
+    RepeatBlock,
+    Slot,
+)
+from popc_runtime.format.validate import validate_image
+
+__all__ = ["encode_program"]
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_DTYPE_NUMBERS: Final = {dtype: number for number, dtype in enumerate(DTYPES)}
+
+
+def encode_program(image: ProgramImage) -> bytes:
+    """The canonical bytes of ``image``: equal images give equal bytes.
+
+    Raises:
+        ValueError: the image is not valid, so that no reader would accept it.
+    """
+    validate_image(image)
+    encoder = _Encoder()
+    for slot in image.slots:
+        encoder.slot(slot)
+    for name in sorted(image.programs):
+        encoder.program(name, image.programs[name])
+    return pack({**encoder.fields(), "memory": _memory(image)})
+
+
+def _memory(image: ProgramImage) -> Packable:
+    return [image.arena_bytes, image.constant_bytes, image.state_bytes]
+
+
+class _Encoder:
+    """Fills the columns; gives equal strings, attribute values and attribute sets one number."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[int]] = {name: [] for name in PROGRAM_COLUMNS}
+        self._strings: dict[str, int] = {}
+        self._values: dict[object, int] = {}
+        self._sets: dict[tuple[tuple[int, int], ...], int] = {}
+
+    def fields(self) -> dict[str, Packable]:
+        """Everything encoded so far."""
+        texts = [text.encode() for text in self._strings]
+        self._columns["string_bytes"] = [len(text) for text in texts]
+        return {
+            **{name: pack_column(values) for name, values in self._columns.items()},
+            "text": b"".join(texts),
+        }
+
+    def slot(self, slot: Slot) -> None:
+        """One slot."""
+        self._add("slot_region", slot.region)
+        self._add("slot_dtype", _DTYPE_NUMBERS[slot.dtype])
+        self._add("slot_offset", slot.offset)
+        self._add("slot_rank", len(slot.shape))
+        self._add("slot_strided", slot.strides is not None)
+        self._columns["slot_dimension"].extend(slot.shape)
+        self._columns["slot_stride"].extend(slot.strides or ())
+
+    def program(self, name: str, block: Block) -> None:
+        """One program."""
+        self._add("program_name", self._string(name))
+        self._add("program_items", len(block))
+        self._block(block)
+
+    def _block(self, block: Block) -> None:
+        for item in block:
+            self._item(item)
+
+    def _item(self, item: Item) -> None:
+        if isinstance(item, Instruction):
+            self._add("item_kind", ItemKind.INSTRUCTION)
+            self._instruction(item)
+        elif isinstance(item, RepeatBlock):
+            self._add("item_kind", ItemKind.REPEAT)
+            self._repeat(item)
+        elif isinstance(item, IfBlock):
+            self._add("item_kind", ItemKind.IF)
+            self._if(item)
+        else:
+            self._add("item_kind", ItemKind.CALL)
+            self._call(item)
+
+    def _instruction(self, item: Instruction) -> None:
+        self._add("op_code", self._string(item.opcode))
+        self._add("op_name", self._string(item.name))
+        self._add("op_attributes", self._attribute_set(item.attributes))
+        self._add("op_inputs", len(item.inputs))
+        self._add("op_outputs", len(item.outputs))
+        self._columns["op_input"].extend(item.inputs)
+        self._columns["op_output"].extend(item.outputs)
+
+    def _repeat(self, item: RepeatBlock) -> None:
+        self._add("repeat_items", len(item.body))
+        self._add("repeat_count", item.count)
+        self._add("repeat_count_slot", item.count_slot)
+        self._add("repeat_condition_slot", item.condition_slot)
+        self._add("repeat_counter_slot", item.counter_slot)
+        self._add("repeat_name", self._string(item.name))
+        self._block(item.body)
+
+    def _if(self, item: IfBlock) -> None:
+        self._add("if_condition_slot", item.condition_slot)
+        self._add("if_then_items", len(item.then_body))
+        self._add("if_else_items", len(item.else_body))
+        self._add("if_name", self._string(item.name))
+        self._block(item.then_body)
+        self._block(item.else_body)
+
+    def _call(self, item: CallBlock) -> None:
+        self._add("call_program", self._string(item.program))
+
+    def _add(self, column: str, value: int) -> None:
+        self._columns[column].append(int(value))
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _attribute_set(self, attributes: Attributes) -> int:
+        key = tuple(
+            (self._string(name), self._value(value)) for name, value in sorted(attributes.items())
+        )
+        if key not in self._sets:
+            self._sets[key] = len(self._sets)
+            self._add("set_count", len(key))
+            self._columns["set_key"].extend(name for name, _ in key)
+            self._columns["set_value"].extend(value for _, value in key)
+        return self._sets[key]
+
+    def _value(self, value: Attribute) -> int:
+        kind = _kind_of(value)
+        elements: tuple[int | float | str, ...] = value if isinstance(value, tuple) else (value,)
+        # repr tells 0.0 from -0.0 and from 0, and gives back every bit of a float.
+        key = (kind, tuple(map(repr, elements)))
+        if key not in self._values:
+            self._values[key] = len(self._values)
+            self._add("value_kind", kind)
+            self._add("value_count", len(elements))
+            self._elements(kind, elements)
+        return self._values[key]
+
+    def _elements(self, kind: AttributeKind, elements: Iterable[int | float | str]) -> None:
+        if kind in {AttributeKind.INTEGER, AttributeKind.INTEGERS}:
+            self._columns["value_integer"].extend(int(item) for item in elements)
+        elif kind in {AttributeKind.FLOAT, AttributeKind.FLOATS}:
+            bits = np.array([float(item) for item in elements], "<f8").view("<i8")
+            self._columns["value_float"].extend(bits.tolist())
+        else:  # text, or integers written as text
+            self._columns["value_text"].extend(self._string(str(item)) for item in elements)
+
+
+def _kind_of(value: Attribute) -> AttributeKind:
+    """The kind of an attribute value; a list of integers and floats is one of floats."""
+    elements = value if isinstance(value, tuple) else (value,)
+    plural = isinstance(value, tuple)
+    if all(isinstance(item, int) for item in elements):
+        if all(int(item) in _INT64 for item in elements):
+            return AttributeKind.INTEGERS if plural else AttributeKind.INTEGER
+        return AttributeKind.WIDES if plural else AttributeKind.WIDE
+    if all(isinstance(item, str) for item in elements):
+        return AttributeKind.TEXTS if plural else AttributeKind.TEXT
+    return AttributeKind.FLOATS if plural else AttributeKind.FLOAT

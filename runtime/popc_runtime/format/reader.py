@@ -1,0 +1,244 @@
+"""Reading archives: believe nothing before it is checked, load nothing before it is wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+import numpy as np
+
+from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
+from popc_runtime.format.buffers import aligned_empty
+from popc_runtime.format.codec import (
+    CHUNK_BYTES,
+    Codec,
+    decode_chunk,
+    decompress,
+    default_threads,
+    ordered_map,
+)
+from popc_runtime.format.dtypes import Array
+from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
+from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
+from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
+from popc_runtime.format.packing import Fields, corrupt, unpack
+from popc_runtime.format.sources import FileSource, MemorySource, Source
+
+__all__ = ["ArchiveFile", "probe"]
+
+
+class ArchiveFile:
+    """An open archive: header and manifest are checked, blobs are read on demand.
+
+    Methods may be called from several threads.  Close it, or use it in a ``with`` statement;
+    mapped blobs stay valid after that.
+
+    Attributes:
+        header: The header.
+        manifest: The manifest.
+        zstd_version: The library that compressed the blobs.
+        blobs: The blob table by name, in the order of the file.
+    """
+
+    def __init__(self, source: Source, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._source = source
+        self.header = Header.parse(source.read(0, min(HEADER_SIZE, source.size)))
+        fields = _read_manifest(source, self.header, limits)
+        schema = fields.text("schema_hash")
+        if self.header.version == FORMAT_VERSION and schema != SCHEMA_HASH:
+            raise self.header.incompatible("was written by a build with another layout")
+        self.manifest = Manifest.from_fields(fields)
+        if self.manifest.format_version != self.header.version:
+            raise corrupt("its header and its manifest disagree about the format")
+        self.zstd_version = fields.text("zstd_version")
+        self.blobs: Mapping[str, BlobInfo] = MappingProxyType(
+            _read_table(source, self.header, fields, limits)
+        )
+
+    @classmethod
+    def open(
+        cls, source: str | os.PathLike[str] | bytes, *, limits: Limits = DEFAULT_LIMITS
+    ) -> Self:
+        """Open a file, or an archive that is in memory already.
+
+        Raises:
+            ArchiveError: this is no archive.
+            CorruptArchiveError: it is damaged, or larger than ``limits``.
+            IncompatibleArchiveError: it needs another version of the runtime.
+            ResourceError: the file cannot be read.
+        """
+        opened = MemorySource(source) if isinstance(source, bytes) else FileSource(Path(source))
+        try:
+            return cls(opened, limits)
+        except BaseException:
+            opened.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a blob.
+
+        Raises:
+            CorruptArchiveError: the blob is missing or damaged.
+            ResourceError: the file cannot be read, or there is not enough memory.
+        """
+        return self.load(name).tobytes()
+
+    def load(self, name: str, *, threads: int | None = None) -> Array:
+        """A blob as read-only bytes (uint8), aligned for any element type.
+
+        Raises:
+            CorruptArchiveError: the blob is missing or damaged.
+            ResourceError: the file cannot be read, or there is not enough memory.
+        """
+        out = aligned_empty(self._info(name).raw_bytes)
+        self.load_into(name, out, threads=threads)
+        out.flags.writeable = False
+        return out
+
+    def load_into(self, name: str, out: Array, *, threads: int | None = None) -> None:
+        """Decompress a blob into ``out``: contiguous uint8 of its size.
+
+        Raises:
+            CorruptArchiveError: the blob is missing or damaged; ``out`` then holds rubbish.
+            ResourceError: the file cannot be read.
+            ValueError: ``out`` has another size or type.
+        """
+        info = self._info(name)
+        if out.dtype != np.uint8 or out.shape != (info.raw_bytes,) or not out.flags.c_contiguous:
+            raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
+        count = 1 if info.raw_bytes <= CHUNK_BYTES else threads or default_threads()
+        _check_content(info, ordered_map(partial(self._decode, out), _parts(info), count))
+
+    def map(self, name: str, *, verify: bool = True) -> Array:
+        """A raw blob as a read-only view of the file, or of the bytes that were opened.
+
+        Pages are read when they are touched; with ``verify`` that is at once.  The file must not
+        be changed while the view exists.
+
+        Raises:
+            CorruptArchiveError: the blob is missing, compressed or damaged.
+            ResourceError: the file cannot be mapped.
+        """
+        info = self._info(name)
+        if info.codec is not Codec.RAW:
+            raise corrupt(f"blob {name!r} is compressed and cannot be mapped")
+        view = self._source.view()[info.offset : info.offset + info.stored_bytes]
+        if len(view) != info.stored_bytes:
+            raise corrupt(f"the file was cut off in blob {name!r}")
+        array: Array = np.frombuffer(view, np.uint8)
+        if verify:
+            _check_content(info, (array[part.start : part.stop] for part in _parts(info)))
+        return array
+
+    def _info(self, name: str) -> BlobInfo:
+        if name not in self.blobs:
+            raise corrupt(f"it has no blob {name!r}")
+        return self.blobs[name]
+
+    def _decode(self, out: Array, part: _Part) -> Array:
+        """Fill the range of ``out`` that is ``part``; that range."""
+        target = out[part.start : part.stop]
+        stored = memoryview(self._source.read(part.offset, sum(part.sizes)))
+        if not part.is_compressed:
+            target[...] = np.frombuffer(stored, np.uint8)
+            return target
+        frames: list[memoryview] = []
+        for size in part.sizes:
+            frames.append(stored[:size])
+            stored = stored[size:]
+        decode_chunk(frames, target)
+        return target
+
+
+def probe(path: str | os.PathLike[str]) -> Manifest:
+    """What an archive says about itself; reads header and manifest only.
+
+    Raises:
+        ArchiveError: it cannot be loaded by this runtime, and why.
+        ResourceError: the file cannot be read.
+    """
+    with ArchiveFile.open(path) as archive:
+        return archive.manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A range of a blob, where it lies in the file, and the sizes of its pieces there."""
+
+    start: int
+    stop: int
+    offset: int
+    sizes: tuple[int, ...]
+    is_compressed: bool
+
+
+def _parts(info: BlobInfo) -> Iterator[_Part]:
+    """The chunks of a blob, or steps of a similar size through a raw one."""
+    if info.codec is Codec.RAW:
+        for start in range(0, info.raw_bytes, CHUNK_BYTES):
+            stop = min(start + CHUNK_BYTES, info.raw_bytes)
+            yield _Part(start, stop, info.offset + start, (stop - start,), is_compressed=False)
+        return
+    start, offset = 0, info.offset
+    for chunk in info.chunks:
+        stop = start + chunk.raw_bytes
+        yield _Part(start, stop, offset, chunk.frames, is_compressed=True)
+        start, offset = stop, offset + sum(chunk.frames)
+
+
+def _check_content(info: BlobInfo, parts: Iterable[Array]) -> None:
+    """Compare the hash of a blob, fed part by part."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.data)
+    if digest.digest() != info.sha256:
+        raise corrupt(f"blob {info.name!r} has other contents than when it was written")
+
+
+def _read_manifest(source: Source, header: Header, limits: Limits) -> Fields:
+    """Check size and hash of the manifest, then decompress and unpack it."""
+    start, stored_bytes = header.manifest_offset, header.manifest_stored_bytes
+    end = start + stored_bytes + DIGEST_SIZE
+    if start < HEADER_SIZE or source.size < end:
+        raise corrupt(f"it ends after {source.size:,} of {end:,} bytes")
+    if source.size > end:
+        raise corrupt(f"{source.size - end:,} bytes follow its end")
+    if max(header.manifest_raw_bytes, stored_bytes) > limits.manifest_bytes:
+        raise corrupt(f"its manifest is larger than {limits.manifest_bytes:,} bytes")
+    stored = source.read(start, stored_bytes)
+    digest = hashlib.sha256(source.read(0, HEADER_SIZE) + stored).digest()
+    if source.read(start + stored_bytes, DIGEST_SIZE) != digest:
+        raise corrupt("its header or manifest was changed after it was written")
+    return unpack(decompress(stored, header.manifest_raw_bytes), "the manifest", limits)
+
+
+def _read_table(
+    source: Source, header: Header, fields: Fields, limits: Limits
+) -> dict[str, BlobInfo]:
+    """The blob table, checked against the layout of the file and the kinds that are known."""
+    rows = fields.items("blobs", partial(BlobInfo.from_fields, limits=limits))
+    for gap in check_layout(rows, header.manifest_offset, limits):
+        if any(source.read(gap.start, len(gap))):
+            raise corrupt("it has data between its blobs")
+    for row in rows:
+        if row.required and not row.is_known:
+            raise header.incompatible(f"needs to know what a blob of kind {row.kind!r:.40} is")
+        if row.kind == BlobKind.PROGRAM and row.raw_bytes > limits.program_bytes:
+            raise corrupt(f"its program is larger than {limits.program_bytes:,} bytes")
+    return {row.name: row for row in sorted(rows, key=lambda one: one.offset)}

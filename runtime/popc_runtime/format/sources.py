@@ -1,0 +1,108 @@
+"""Where the bytes of an archive come from: a file or memory."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+from popc_runtime.errors import ResourceError
+from popc_runtime.format.packing import corrupt
+
+__all__ = ["FileSource", "MemorySource", "Source"]
+
+
+class Source(Protocol):
+    """Random access to bytes that do not change; methods may be called from several threads."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Exactly ``count`` bytes.
+
+        Raises:
+            CorruptArchiveError: there are fewer.
+            ResourceError: the file system fails.
+        """
+
+    def view(self) -> memoryview:
+        """All bytes, without reading them.
+
+        Raises:
+            ResourceError: the file system fails.
+        """
+
+    def close(self) -> None:
+        """Release the file; views stay valid."""
+
+
+class FileSource:
+    """A file that is read piece by piece.
+
+    Reading, unlike mapping, survives a file that is cut off meanwhile: that ends in an error and
+    not in a signal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        try:
+            self._file = path.open("rb")
+            self.size = self._file.seek(0, 2)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def read(self, offset: int, count: int) -> bytes:
+        """See `Source`."""
+        try:
+            with self._lock:
+                self._file.seek(offset)
+                data = self._file.read(count)
+        except OSError as error:
+            raise self._failed(error) from error
+        except MemoryError as error:
+            raise ResourceError(f"not enough memory to read {count:,} bytes") from error
+        if len(data) != count:
+            raise corrupt(f"the file ends {count - len(data):,} bytes too early")
+        return data
+
+    def view(self) -> memoryview:
+        """See `Source`; the map lives as long as views of it."""
+        try:
+            return memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise ResourceError(f"cannot map {self._path}: {error}") from error
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._file.close()
+
+    def _failed(self, error: OSError) -> ResourceError:
+        return ResourceError(
+            f"cannot read {self._path}: {error.strerror or error}", subject=str(self._path)
+        )
+
+
+class MemorySource:
+    """An archive that is in memory already."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, count: int) -> bytes:
+        """See `Source`."""
+        data = self._data[offset : offset + count]
+        if len(data) != count:
+            raise corrupt(f"it ends {count - len(data):,} bytes too early")
+        return data
+
+    def view(self) -> memoryview:
+        """See `Source`."""
+        return memoryview(self._data)
+
+    def close(self) -> None:
+        """See `Source`; there is nothing to release."""

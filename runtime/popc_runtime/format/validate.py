@@ -1,0 +1,171 @@
+"""What makes a program image safe to run: it stays within its memory and comes to its end.
+
+An engine may rely on this: every slot lies within its region, every operand names a slot, nothing
+writes to constants, the scalars that steer blocks are scalars, calls lead to programs and never in
+a circle.  Whether an opcode exists, and whether operands suit it, is for the engine to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final, TypeAlias
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
+from popc_runtime.format.program import (
+    Block,
+    CallBlock,
+    IfBlock,
+    Instruction,
+    ProgramImage,
+    Region,
+    RepeatBlock,
+    Slot,
+)
+
+__all__ = ["validate_image"]
+
+
+def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check the whole image.
+
+    Raises:
+        ValueError: and what is wrong, as a clause.
+    """
+    sizes = (image.arena_bytes, image.constant_bytes, image.state_bytes)
+    for region, size in zip(Region, sizes, strict=True):
+        if not 0 <= size <= limits.memory_bytes:
+            raise ValueError(f"region {region.name} has {size:,} bytes")
+    for number, slot in enumerate(image.slots):
+        problem = _slot_problem(slot, sizes[slot.region])
+        if problem:
+            raise ValueError(f"slot {number} {problem}")
+    _Programs(image, limits).check()
+
+
+def _slot_problem(slot: Slot, region_bytes: int) -> str:
+    """What is wrong with a slot, as a clause."""
+    itemsize = slot.dtype.itemsize
+    if len(slot.shape) > MAX_RANK:
+        return f"has {len(slot.shape)} dimensions"
+    if any(not 0 <= size <= MAX_DIMENSION for size in slot.shape):
+        return f"has shape {slot.shape}"
+    if slot.strides is not None and len(slot.strides) != len(slot.shape):
+        return f"has {len(slot.strides)} strides for {len(slot.shape)} dimensions"
+    steps = (slot.offset, *(slot.strides or ()))
+    if itemsize > 1 and any(step % itemsize for step in steps):
+        return f"is not aligned to its elements of {itemsize} bytes"
+    low, high = _reach(slot, itemsize)
+    if low < 0 or high > region_bytes:
+        return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,}"
+    # Broadcast slots may have more elements than bytes, but not more than can be addressed.
+    if prod(slot.shape) * itemsize > MAX_DIMENSION:
+        return f"has {prod(slot.shape):,} elements"
+    return ""
+
+
+def _reach(slot: Slot, itemsize: int) -> tuple[int, int]:
+    """First byte and end of what a slot covers."""
+    if slot.strides is None or 0 in slot.shape:
+        return slot.offset, slot.offset + prod(slot.shape) * itemsize
+    spans = [(size - 1) * step for size, step in zip(slot.shape, slot.strides, strict=True)]
+    low = slot.offset + sum(span for span in spans if span < 0)
+    return low, slot.offset + sum(span for span in spans if span > 0) + itemsize
+
+
+# Number of items and depth of a block, with all calls written out.
+_Extent: TypeAlias = tuple[int, int]
+_RUNNING: Final = (-1, -1)
+
+
+class _Programs:
+    """Walks all programs, each once; where it is called, its extent is added."""
+
+    def __init__(self, image: ProgramImage, limits: Limits) -> None:
+        self._image = image
+        self._limits = limits
+        self._slot_count = len(image.slots)
+        self._constants = {
+            number for number, slot in enumerate(image.slots) if slot.region is Region.CONSTANT
+        }
+        self._extents: dict[str, _Extent] = {}
+
+    def check(self) -> None:
+        """All programs."""
+        for name in self._image.programs:
+            self._program(name, 0)
+
+    def _program(self, name: str, level: int) -> _Extent:
+        if name not in self._image.programs:
+            raise ValueError(f"program {name!r:.80} is called but does not exist")
+        if name not in self._extents:
+            self._extents[name] = _RUNNING
+            self._extents[name] = self._block(self._image.programs[name], level)
+        extent = self._extents[name]
+        if extent == _RUNNING:
+            raise ValueError(f"program {name!r:.80} calls itself")
+        self._check_depth(level + extent[1])
+        return extent
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > self._limits.depth:
+            raise ValueError("blocks and calls are nested too deeply")
+
+    def _block(self, block: Block, level: int) -> _Extent:
+        self._check_depth(level)  # on the way down: deeper nesting would end this walk itself
+        items, depth = len(block), 0
+        for item in block:
+            if isinstance(item, Instruction):
+                self._instruction(item)
+                continue
+            inner_items, inner_depth = self._nested(item, level + 1)
+            items += inner_items
+            depth = max(depth, inner_depth + 1)
+        if items > self._limits.expanded_items:
+            raise ValueError(f"a program has more than {self._limits.expanded_items:,} items")
+        return items, depth
+
+    def _nested(self, item: RepeatBlock | IfBlock | CallBlock, level: int) -> _Extent:
+        if isinstance(item, CallBlock):
+            return self._program(item.program, level)
+        if isinstance(item, RepeatBlock):
+            self._repeat(item)
+            return self._block(item.body, level)
+        self._scalar(item.condition_slot, DType.BOOL, item.name)
+        then_items, then_depth = self._block(item.then_body, level)
+        else_items, else_depth = self._block(item.else_body, level)
+        return then_items + else_items, max(then_depth, else_depth)
+
+    def _instruction(self, item: Instruction) -> None:
+        if not item.opcode:
+            raise ValueError(f"instruction {item.name!r:.80} has no opcode")
+        self._operands(item.inputs, item)
+        self._operands(item.outputs, item)
+        if not self._constants.isdisjoint(item.outputs):
+            raise ValueError(f"{item.opcode} {item.name!r:.80} writes to a constant")
+
+    def _operands(self, operands: Sequence[int], item: Instruction) -> None:
+        if operands and not (min(operands) >= -1 and max(operands) < self._slot_count):
+            raise ValueError(
+                f"{item.opcode:.40} {item.name!r:.80} refers to a slot that does not exist"
+            )
+
+    def _repeat(self, block: RepeatBlock) -> None:
+        if block.count < -1:
+            raise ValueError(f"loop {block.name!r:.80} has {block.count} iterations")
+        if block.count_slot != -1:
+            self._scalar(block.count_slot, DType.INT64, block.name)
+        if block.condition_slot != -1:
+            self._scalar(block.condition_slot, DType.BOOL, block.name)
+        if block.counter_slot != -1:
+            self._scalar(block.counter_slot, DType.INT64, block.name)
+            if block.counter_slot in self._constants:
+                raise ValueError(f"loop {block.name!r:.80} counts in a constant")
+
+    def _scalar(self, number: int, dtype: DType, name: str) -> None:
+        if not 0 <= number < self._slot_count:
+            raise ValueError(f"block {name!r:.80} refers to a slot that does not exist")
+        slot = self._image.slots[number]
+        if slot.dtype is not dtype or prod(slot.shape) != 1:
+            raise ValueError(f"block {name!r:.80} is steered by a slot that is no {dtype} scalar")

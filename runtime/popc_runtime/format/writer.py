@@ -1,0 +1,276 @@
+"""Writing archives: canonical bytes, whole files or none.
+
+What the file contains depends on the manifest, the blobs, the compression and the version of zstd
+(which is recorded), and on nothing else: neither on the number of threads nor on path or time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import numpy as np
+import zstandard
+
+from popc_runtime.errors import ResourceError
+from popc_runtime.format.blobs import BLOB_NAME, RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk
+from popc_runtime.format.codec import (
+    CHUNK_BYTES,
+    ChunkPlan,
+    Codec,
+    Compression,
+    Extent,
+    default_threads,
+    encode_chunk,
+    ordered_map,
+    plan_chunks,
+)
+from popc_runtime.format.dtypes import Array
+from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
+from popc_runtime.format.limits import DEFAULT_LIMITS
+from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
+from popc_runtime.format.packing import Packable, pack
+
+__all__ = ["Blob", "Piece", "write_archive"]
+
+_Encoded: TypeAlias = "tuple[ChunkPlan, Sequence[bytes | memoryview]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An array at an offset of a blob; stored little-endian and C-contiguous."""
+
+    offset: int
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What to write: ``size`` bytes, zero except for the pieces.
+
+    The pieces are in order and do not overlap.  They are read chunk by chunk, so that weights are
+    never copied as a whole.
+    """
+
+    name: str
+    kind: BlobKind
+    codec: Codec
+    size: int
+    pieces: tuple[Piece, ...]
+    required: bool = True
+
+    @classmethod
+    def of_bytes(cls, name: str, kind: BlobKind, data: bytes, *, required: bool = True) -> Blob:
+        """A compressed blob of ``data``."""
+        piece = Piece(0, np.frombuffer(data, np.uint8))
+        return cls(name, kind, Codec.ZSTD, len(data), (piece,), required)
+
+
+def write_archive(
+    path: str | os.PathLike[str],
+    manifest: Manifest,
+    blobs: Sequence[Blob],
+    *,
+    force: bool = False,
+    compression: Compression = Compression.DEFAULT,
+    threads: int | None = None,
+) -> None:
+    """Write an archive to ``path``: all of it, or, whatever happens, nothing.
+
+    Args:
+        path: Its folder must exist.
+        manifest: Its format version and schema hash are set to those of this package.
+        blobs: In the order in which they are to lie in the file.
+        force: Replace a file that exists.
+        compression: How much time to spend on size.
+        threads: How many threads compress; as many as there are processors if not given.
+
+    Raises:
+        ResourceError: the file exists, or the file system refuses or is full.
+        ValueError: the manifest contradicts itself, or pieces of a blob overlap.
+    """
+    target = Path(path)
+    manifest = replace(manifest, format_version=FORMAT_VERSION, schema_hash=SCHEMA_HASH)
+    _check(manifest, blobs)
+    _refuse_to_replace(target, force=force)
+    with _new_file(target) as file:
+        _Writer(file, compression, threads or default_threads()).write(manifest, blobs)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _check(manifest: Manifest, blobs: Sequence[Blob]) -> None:
+    problem = manifest.problem()
+    if problem:
+        raise ValueError(f"the manifest cannot be written: {problem}")
+    if len({blob.name for blob in blobs}) != len(blobs):
+        raise ValueError("two blobs have the same name")
+    for blob in blobs:
+        ends = [0, *(piece.offset + piece.array.nbytes for piece in blob.pieces)]
+        starts = [*(piece.offset for piece in blob.pieces), blob.size]
+        if any(end > start for end, start in zip(ends, starts, strict=True)):
+            raise ValueError(f"pieces of blob {blob.name!r} overlap or lie outside of it")
+        if not BLOB_NAME.fullmatch(blob.name):
+            raise ValueError(f"{blob.name!r} is not a name for a blob")
+
+
+class _Writer:
+    """Writes blobs behind each other, then the manifest, then the header in front."""
+
+    def __init__(self, file: BinaryIO, compression: Compression, threads: int) -> None:
+        self._file = file
+        self._compression = compression
+        self._threads = threads
+
+    def write(self, manifest: Manifest, blobs: Sequence[Blob]) -> None:
+        self._file.write(bytes(HEADER_SIZE))
+        rows = [self._write_blob(blob).to_dict() for blob in blobs]
+        fields: dict[str, Packable] = {
+            **manifest.to_dict(),
+            "blobs": rows,
+            "zstd_version": ".".join(map(str, zstandard.ZSTD_VERSION)),
+        }
+        raw = pack(fields)
+        if len(raw) > DEFAULT_LIMITS.manifest_bytes:
+            raise ValueError(f"a manifest of {len(raw):,} bytes is larger than readers accept")
+        stored = zstandard.ZstdCompressor(level=19).compress(raw)
+        header = Header(
+            manifest_offset=self._file.tell(),
+            manifest_stored_bytes=len(stored),
+            manifest_raw_bytes=len(raw),
+            built_by=f"popc {manifest.compiler_version}",
+        ).pack()
+        self._file.write(stored + hashlib.sha256(header + stored).digest())
+        self._file.seek(0)
+        self._file.write(header)
+
+    def _write_blob(self, blob: Blob) -> BlobInfo:
+        if blob.codec is Codec.RAW:
+            self._file.write(bytes(-self._file.tell() % RAW_ALIGNMENT))
+        offset = self._file.tell()
+        digest = hashlib.sha256()
+        chunks: list[Chunk] = []
+        for chunk, frames in self._encoded(blob, digest.update):
+            if blob.codec is not Codec.RAW:
+                sizes = tuple(len(frame) for frame in frames)
+                chunks.append(Chunk(chunk.stop - chunk.start, sizes))
+            self._file.writelines(frames)
+        return BlobInfo(
+            name=blob.name,
+            kind=blob.kind.value,
+            codec=blob.codec,
+            offset=offset,
+            stored_bytes=self._file.tell() - offset,
+            raw_bytes=blob.size,
+            sha256=digest.digest(),
+            required=blob.required,
+            chunks=tuple(chunks),
+        )
+
+    def _encoded(self, blob: Blob, inspect: Callable[[memoryview], None]) -> Iterator[_Encoded]:
+        """Each chunk of ``blob`` with its frames; ``inspect`` sees all uncompressed bytes."""
+        encode = partial(_encode, codec=blob.codec, compression=self._compression)
+        threads = self._threads if blob.size > CHUNK_BYTES else 1
+        yield from ordered_map(encode, _gathered(blob, inspect), threads)
+
+
+def _encode(item: tuple[ChunkPlan, Array], *, codec: Codec, compression: Compression) -> _Encoded:
+    plan, raw = item
+    if codec is Codec.RAW:
+        return plan, (raw.data,)
+    return plan, encode_chunk(raw, plan.itemsize, compression)
+
+
+def _gathered(
+    blob: Blob, inspect: Callable[[memoryview], None]
+) -> Iterator[tuple[ChunkPlan, Array]]:
+    """The chunks of ``blob`` as bytes, one after another."""
+    extents = [
+        Extent(piece.offset, piece.array.nbytes, piece.array.itemsize) for piece in blob.pieces
+    ]
+    shuffled = blob.codec is Codec.ZSTD_SHUFFLE
+    pieces = iter([*blob.pieces, Piece(blob.size, np.empty(0, np.uint8))])
+    piece, data = next(pieces), None
+    for plan in plan_chunks(blob.size, extents if shuffled else ()):
+        raw = np.zeros(plan.stop - plan.start, np.uint8)
+        while piece.offset < plan.stop:
+            data = _as_bytes(piece.array) if data is None else data
+            _copy_overlap(raw, plan.start, data, piece.offset)
+            if piece.offset + data.nbytes > plan.stop:
+                break
+            piece, data = next(pieces), None
+        inspect(raw.data)
+        yield plan, raw
+
+
+def _as_bytes(array: Array) -> Array:
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return np.ascontiguousarray(little).reshape(-1).view(np.uint8)
+
+
+def _copy_overlap(target: Array, target_start: int, source: Array, source_start: int) -> None:
+    """Copy what two ranges of the blob have in common."""
+    start = max(target_start, source_start)
+    stop = min(target_start + target.nbytes, source_start + source.nbytes)
+    target[start - target_start : stop - target_start] = source[
+        start - source_start : stop - source_start
+    ]
+
+
+def _refuse_to_replace(target: Path, *, force: bool) -> None:
+    try:
+        exists = target.exists()
+        regular = target.is_file()
+    except OSError as error:
+        raise _failed(target, error) from error
+    if exists and not regular:
+        raise ResourceError(f"{target} is not a file that can be replaced", subject=str(target))
+    if exists and not force:
+        raise ResourceError(
+            f"{target} exists already",
+            subject=str(target),
+            hint="choose another name, or replace it with --force",
+        )
+
+
+@contextmanager
+def _new_file(target: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``target`` at the end, or vanishes if there is no good end."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _failed(target, error) from error
+    except MemoryError as error:
+        raise ResourceError(f"not enough memory to write {target}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename survive a power failure, where folders can be synchronised."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _failed(target: Path, error: OSError) -> ResourceError:
+    return ResourceError(
+        f"cannot write {target}: {error.strerror or error}",
+        subject=str(target),
+        hint="check that the folder exists, is writable and has room",
+    )
