@@ -9,13 +9,13 @@ import numpy.typing as npt
 import onnx
 
 from popc.archive import Archive, build_archive
-from popc.compiler import OnArtefact, run_stages
-from popc.frontend import Bindings, load_model
-from popc.options import Options, OptionValue, resolve_options
-from popc.progress import OnProgress, ProgressEvent, Stage
+from popc.compiler import Compilation, OnArtefact, run_stages
+from popc.frontend import Bindings, LoadedModel, load_model
+from popc.options import Options, resolve_options
+from popc.progress import OnProgress, Stage
 from popc.transforms import optional_passes
 
-__all__ = ["compile_model", "make_options"]
+__all__ = ["compile_model", "compile_to_stage", "make_options"]
 
 
 def compile_model(  # noqa: PLR0913 - everything that decides what is compiled
@@ -47,19 +47,57 @@ def compile_model(  # noqa: PLR0913 - everything that decides what is compiled
         UsageError: ``shapes``, ``dims``, ``bind`` or ``outputs`` do not fit the model.
     """
     resolved = options if isinstance(options, Options) else make_options(options)
+    loaded, done = _run(
+        model, resolved, Stage.LOWER, shapes, dims, bind, outputs, on_progress, on_artefact
+    )
+    assert done.model is not None and done.plan is not None and done.image is not None  # noqa: PT018
+    return build_archive(loaded, done.model, done.plan, done.image, resolved)
+
+
+def compile_to_stage(  # noqa: PLR0913 - as above
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    stage: Stage,
+    *,
+    options: Options,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    bind: Mapping[str, npt.ArrayLike | list[npt.ArrayLike] | None] | None = None,
+    outputs: Sequence[str] = (),
+    on_progress: OnProgress | None = None,
+    on_artefact: OnArtefact | None = None,
+) -> Compilation:
+    """Compile up to and including ``stage``; arguments and errors as `compile_model`."""
+    return _run(model, options, stage, shapes, dims, bind, outputs, on_progress, on_artefact)[1]
+
+
+def _run(  # noqa: PLR0913, PLR0917 - as above
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    options: Options,
+    stage: Stage,
+    shapes: Mapping[str, Sequence[int]] | None,
+    dims: Mapping[str, int] | None,
+    bind: Mapping[str, npt.ArrayLike | list[npt.ArrayLike] | None] | None,
+    outputs: Sequence[str],
+    on_progress: OnProgress | None,
+    on_artefact: OnArtefact | None,
+) -> tuple[LoadedModel, Compilation]:
     loaded = load_model(model)
     bindings = Bindings(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         dims=dict(dims or {}),
         values=dict(bind or {}),
         outputs=tuple(outputs),
-        anchors=tuple(resolved.anchors),
+        anchors=tuple(options.anchors),
     )
     done = run_stages(
-        loaded, bindings, resolved, on_progress=on_progress, on_artefact=on_artefact
+        loaded,
+        bindings,
+        options,
+        stop_after=stage,
+        on_progress=on_progress,
+        on_artefact=on_artefact,
     )
-    assert done.model is not None and done.plan is not None and done.image is not None
-    return build_archive(loaded, done.model, done.plan, done.image, resolved)
+    return loaded, done
 
 
 def make_options(

@@ -21,7 +21,7 @@ from popc_runtime.format import (
     StreamDirection,
     StreamSpec,
     TensorSpec,
-    encode_image,
+    encode_program,
 )
 
 __all__ = ["build_archive"]
@@ -51,7 +51,7 @@ def build_archive(
     pieces = tuple(Piece(block.offset, block.data) for block in plan.constants)
     codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
     blobs = (
-        Blob.of_bytes("program", BlobKind.PROGRAM, encode_image(image)),
+        Blob.of_bytes("program", BlobKind.PROGRAM, encode_program(image)),
         Blob("weights", BlobKind.WEIGHTS, codec, plan.constant_bytes, pieces),
     )
     return Archive(manifest, blobs, Compression(options.compression))

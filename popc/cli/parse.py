@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array
 
-__all__ = ["pairs", "parse_bindings", "parse_dims", "parse_shapes", "read_arrays", "read_bytes"]
+__all__ = ["load_file", "pairs", "parse_bindings", "parse_dims", "parse_shapes", "read_arrays"]
 
 
 def pairs(items: Iterable[str], option: str) -> dict[str, str]:
@@ -63,7 +62,7 @@ def parse_bindings(items: Iterable[str]) -> dict[str, Any]:
 
 def _bound(name: str, text: str) -> Any:
     if text.endswith(".npy"):
-        return _load(Path(text))
+        return load_file(Path(text))
     if text.endswith(".npz"):
         return list(read_arrays(Path(text)).values())
     if text.lower() in ("true", "false"):
@@ -85,18 +84,18 @@ def read_arrays(path: Path) -> dict[str, Array]:
     Raises:
         ResourceError: it cannot be read.
     """
-    loaded = _load(path)
+    loaded = load_file(path)
     if isinstance(loaded, np.ndarray):
         raise ResourceError(f"{path} holds one array, not several: it is a .npy file")
     return {name: loaded[name] for name in loaded.files}
 
 
-def read_bytes(path: str) -> BytesIO | Path:
-    """Where to read from: stdin for ``-``."""
-    return BytesIO(sys.stdin.buffer.read()) if path == "-" else Path(path)
+def load_file(source: Path | BytesIO) -> Any:
+    """What a .npy or .npz file holds.
 
-
-def _load(source: Path | BytesIO) -> Any:
+    Raises:
+        ResourceError: it cannot be read.
+    """
     try:
         return np.load(source, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from popc.frontend.problems import DataDependent
 from popc.frontend.values import OptionalValue, SequenceValue, Value
-from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
+from popc.ir import OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
-from popc_runtime.format import Array, DType
+from popc_runtime.format import Array, Attributes, DType
 
 if TYPE_CHECKING:
     from popc.frontend.importer import GraphImporter
@@ -198,7 +198,7 @@ class Node:
         self,
         op_type: str,
         inputs: Sequence[Tensor | None],
-        attributes: AttributeMap | None = None,
+        attributes: Attributes | None = None,
     ) -> Tensor:
         """Add an IR op and return its first output (a constant, if it could be folded cheaply)."""
         return self.emit_all(op_type, inputs, attributes)[0]
@@ -207,12 +207,12 @@ class Node:
         self,
         op_type: str,
         inputs: Sequence[Tensor | None],
-        attributes: AttributeMap | None = None,
+        attributes: Attributes | None = None,
     ) -> list[Tensor]:
         """Add an IR op and return all its outputs."""
         graph = self.importer.graph
         settings = OpSettings(origin=self.name)
-        op = build(graph, op_type, inputs, attributes, settings=settings)
+        op = build(graph, op_type, inputs, dict(attributes or {}), settings=settings)
         return self.importer.fold_if_small(op)
 
     def constant(self, values: npt.ArrayLike, dtype: DType | None = None) -> Tensor:

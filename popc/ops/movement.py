@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import broadcast_shapes, integer, integers, operand, same_as_first
+from popc.ops.infer import broadcast_shapes, integer, integers, operand, optional_operand, same_as_first
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.views import (
     expand_view,
@@ -92,7 +92,7 @@ def _trilu(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ..
     source = operand(inputs, 0)
     if source.rank < 2:
         raise ModelError(f"needs matrices, not rank {source.rank}")
-    diagonal = operand(inputs, 1) if len(inputs) > 1 else None
+    diagonal = optional_operand(inputs, 1)
     if diagonal is not None and (diagonal.dtype is not DType.INT64 or diagonal.size != 1):
         raise ModelError(f"the diagonal must be one int64 value, not {diagonal}")
     return same_as_first(inputs, attributes)

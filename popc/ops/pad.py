@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import check_choice, integers, operand, text
+from popc.ops.infer import check_choice, integers, operand, optional_operand, text
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
@@ -27,7 +27,7 @@ def _pad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]
         if kept == 0 and max(begin, end) > 0 and text(attributes, "mode") != "constant":
             raise ModelError(f"dimension {axis} is empty: there is nothing to repeat")
         shape.append(dim + begin + end)
-    value = inputs[1] if len(inputs) > 1 else None
+    value = optional_operand(inputs, 1)
     if value is not None and (value.size != 1 or value.dtype is not source.dtype):
         raise ModelError(f"the value must be one {source.dtype}, not {value}")
     return (source.with_shape(tuple(shape)),)

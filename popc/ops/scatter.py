@@ -6,7 +6,7 @@ from typing import Final
 
 from popc.ir import TensorType
 from popc.ops.indexing import check_element_indices, check_index_tuples
-from popc.ops.infer import check_choice, integer, normal_axis, operand
+from popc.ops.infer import check_choice, integer, normal_axis, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
@@ -51,7 +51,7 @@ def _tensor_scatter(inputs: OperandTypes, attributes: Attributes) -> tuple[Tenso
         raise ModelError(f"the update {update} does not fit the cache {cache} along axis {axis}")
     if steps > cache.shape[axis]:
         raise ModelError(f"{steps} steps do not fit a cache of {cache.shape[axis]}")
-    starts = inputs[2] if len(inputs) > 2 else None
+    starts = optional_operand(inputs, 2)
     if starts is not None and starts != TensorType(DType.INT64, (cache.shape[0],)):
         raise ModelError(f"needs one int64 write index per batch row, not {starts}")
     return (cache,)

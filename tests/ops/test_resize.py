@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, Attribute
 from tests.support import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(7)
@@ -138,11 +138,9 @@ def test_axes_and_policy(policy: str, sizes: tuple[int, int], axes: tuple[int, i
 def test_negative_axes() -> None:
     x, sizes = _image(1, 2, 5, 8), np.array([9, 4], np.int64)
     inputs = [x, None, None, sizes]
-    results = [
-        run_op("Resize", inputs, {"mode": "linear", "axes": axes}, constants={3})[0]
-        for axes in ((2, -1), (2, 3))
-    ]
-    np.testing.assert_array_equal(*results)
+    (y,) = run_op("Resize", inputs, {"mode": "linear", "axes": (2, -1)}, constants={3})
+    (wanted,) = run_op("Resize", inputs, {"mode": "linear", "axes": (2, 3)}, constants={3})
+    np.testing.assert_array_equal(y, wanted)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -208,8 +206,10 @@ def test_linear_types(dtype: Any) -> None:
         constants={2},
     )  # fmt: skip
     assert y.dtype == dtype
-    wanted = exact if np.dtype(dtype).kind == "f" else np.rint(exact)
-    np.testing.assert_allclose(y, wanted, rtol=2e-3 if dtype == np.float16 else 1e-6, atol=1e-3)
+    if np.dtype(dtype).kind == "f":
+        np.testing.assert_allclose(y, exact, rtol=2e-3 if dtype == np.float16 else 1e-6, atol=1e-3)
+    else:
+        assert np.abs(y - exact).max() < 0.5001
 
 
 def test_integers_saturate() -> None:
@@ -228,7 +228,7 @@ def test_integers_saturate() -> None:
 def test_strides_do_not_matter(shape: list[int], data: st.DataObject, mode: str) -> None:
     resized = tuple(data.draw(st.integers(0, 12)) for _ in shape)
     x = _image(*(2 * dim for dim in shape))[tuple(slice(None, None, 2) for _ in shape)]
-    attributes = {
+    attributes: dict[str, Attribute] = {
         "shape": resized,
         "scales": tuple(
             max(after, 1) / before for before, after in zip(shape, resized, strict=True)

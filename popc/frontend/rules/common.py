@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-import numpy as np
 import onnx
 
 from popc.frontend.node import ImportRule, Node
@@ -25,9 +25,12 @@ __all__ = [
     "known_values",
     "required_integers",
     "same_op",
+    "standard_op",
+    "standard_ops",
 ]
 
 ONNX: Final = ""
+_NEWEST: Final = 24  # opset that operators of other domains are expressed in
 
 
 def same_op(node: Node) -> Tensor:
@@ -85,8 +88,8 @@ def known_scalar(node: Node, index: int) -> int | float | None:
         return None
     if values.size != 1:
         raise ModelError(f"input {index} must be one value, not {node.input(index).type}")
-    value = values.reshape(())[()]
-    return float(value) if isinstance(value, np.floating) else int(value)
+    value = values.item()
+    return value if isinstance(value, float) else int(value)
 
 
 def graph_attribute(node: Node, name: str) -> onnx.GraphProto:
@@ -95,6 +98,38 @@ def graph_attribute(node: Node, name: str) -> onnx.GraphProto:
     if not isinstance(value, onnx.GraphProto):
         raise ModelError(f"attribute {name!r} must be a graph")
     return value
+
+
+def standard_op(
+    node: Node,
+    op_type: str,
+    inputs: Sequence[Tensor | None],
+    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+) -> Tensor:
+    """The first result of an operator of ai.onnx, imported in place of (a part of) ``node``."""
+    return standard_ops(node, op_type, inputs, attributes, outputs=1)[0]
+
+
+def standard_ops(
+    node: Node,
+    op_type: str,
+    inputs: Sequence[Tensor | None],
+    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+    *,
+    outputs: int,
+) -> list[Tensor]:
+    """All ``outputs`` results of an operator of ai.onnx, by its own import rule."""
+    names = [f"y{index}" for index in range(outputs)]
+    operands = ["" if tensor is None else "x" for tensor in inputs]
+    proto = onnx.helper.make_node(op_type, operands, names, **(attributes or {}))
+    importer = node.importer
+    opsets = importer.opsets
+    importer.opsets = {**opsets, ONNX: _NEWEST}
+    try:
+        results = importer.apply(proto, node.name, inputs)
+    finally:
+        importer.opsets = opsets
+    return [result for result in results if isinstance(result, Tensor)]
 
 
 def default_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], ImportRule]:

@@ -11,7 +11,6 @@ from popc.frontend.node import Node
 from popc.frontend.rules.common import (
     default_domain,
     integers_of,
-    known_scalar,
     required_integers,
 )
 from popc.frontend.rules.moves import emit_reshape, emit_slice, emit_transpose
@@ -208,10 +207,8 @@ def _even_parts(node: Node, dim: int) -> tuple[int, ...]:
 def _concat(node: Node) -> Tensor:
     operands = node.tensors()
     axis = node.integer("axis", 1 if node.version < 4 else None)
-    attributes = {"axis": normal_axis(axis, node.input(0).type.rank)}
-    if len(operands) == 1:
-        return operands[0]
-    return node.emit("Concat", operands, dict(attributes))
+    axis = normal_axis(axis, node.input(0).type.rank)
+    return node.emit("Concat", operands, {"axis": axis}) if len(operands) > 1 else operands[0]
 
 
 def _tile(node: Node) -> Tensor:
@@ -228,44 +225,8 @@ def _tile(node: Node) -> Tensor:
 
 
 def _trilu(node: Node) -> Tensor:
-    operands = [node.input(0), node.optional(1)]
-    present = [operand for operand in operands if operand is not None]
-    return node.emit("Trilu", present, {"upper": int(bool(node.integer("upper", 1)))})
-
-
-# -- Pad ---------------------------------------------------------------------------------------------
-
-
-def _pad(node: Node) -> Tensor:
-    """Opset 1 calls the pads ``paddings``; up to opset 10 they are attributes, as is the value."""
-    x = node.input(0)
-    pads = required_integers(node, 1, "paddings" if node.version < 2 else "pads", _SHAPE)
-    pads = _spread_pads(pads, integers_of(node, 3, "axes", _SHAPE), x.type.rank)
-    if not any(pads):
-        return x
-    mode = node.text("mode", "constant")
-    value = node.optional(2)
-    if node.version < 11:
-        return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": node.number("value")})
-    if value is None or mode != "constant":
-        return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": 0})
-    known = known_scalar(node, 2)
-    if known is None:
-        return node.emit("Pad", [x, value], {"pads": pads, "mode": mode})
-    return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": known})
-
-
-def _spread_pads(pads: Shape, axes: Shape | None, rank: int) -> Shape:
-    """``pads`` of some axes as begins and ends of all axes."""
-    if axes is None:
-        axes = tuple(range(rank))
-    if len(pads) != 2 * len(axes):
-        raise ModelError(f"needs {2 * len(axes)} pads, not {len(pads)}")
-    spread = [0] * (2 * rank)
-    for index, axis in enumerate(axes):
-        place = normal_axis(axis, rank)
-        spread[place], spread[place + rank] = pads[index], pads[index + len(axes)]
-    return tuple(spread)
+    upper = int(bool(node.integer("upper", 1)))
+    return node.emit("Trilu", [node.input(0), node.optional(1)], {"upper": upper})
 
 
 RULES: Final = default_domain({
@@ -274,7 +235,6 @@ RULES: Final = default_domain({
     "Expand": _expand,
     "Flatten": _flatten,
     "Identity": _identity,
-    "Pad": _pad,
     "Reshape": _reshape,
     "ReverseSequence": _reverse_sequence,
     "Shape": _shape,

@@ -1,7 +1,7 @@
 """The emulated device: memory regions and the engine that runs programs on them."""
 
-from popc_runtime.device.engine import Engine, InstructionTime
-from popc_runtime.device.memory import Memory, aligned_empty
+from popc_runtime.device.engine import Engine, InstructionTime, missing_opcodes
+from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 
 __all__ = [
@@ -11,5 +11,5 @@ __all__ = [
     "Memory",
     "OutputPort",
     "Ports",
-    "aligned_empty",
+    "missing_opcodes",
 ]

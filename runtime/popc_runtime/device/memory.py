@@ -6,19 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from popc_runtime.format import Array, ProgramImage, Region, Slot
+from popc_runtime.format import Array, ProgramImage, Region, Slot, aligned_empty
 
-__all__ = ["Memory", "aligned_empty"]
-
-_ALIGNMENT = 64
-
-
-def aligned_empty(nbytes: int) -> Array:
-    """Uninitialised bytes that start at a multiple of the cache line."""
-    buffer = np.empty(nbytes + _ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % _ALIGNMENT
-    return buffer[start : start + nbytes]
-
+__all__ = ["Memory"]
 
 class Memory:
     """Regions of one program image; ``constants`` are shared and never written."""

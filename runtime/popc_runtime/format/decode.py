@@ -27,7 +27,7 @@ from popc_runtime.format.program import (
 )
 from popc_runtime.format.validate import validate_image
 
-__all__ = ["decode_program"]
+__all__ = ["decode_image"]
 
 _WIDE: Final = re.compile(r"-?[1-9][0-9]{0,39}")
 _Number = TypeVar("_Number", bound=IntEnum)
@@ -37,8 +37,8 @@ _SINGLE: Final = frozenset(
 )
 
 
-def decode_program(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage:
-    """The image that `encode_program` made ``data`` from, validated.
+def decode_image(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage:
+    """The image that `encode_image` made ``data`` from, validated.
 
     Raises:
         CorruptArchiveError: the data are damaged, or the program could reach beyond its memory.
@@ -86,22 +86,24 @@ class _Decoder:
     def _string(self, number: int) -> str:
         return _pick(self._strings, number, "string")
 
-    def _texts(self, count: int) -> list[str]:
-        return [self._string(number) for number in self._columns.take("value_text", count)]
-
     def _value(self, number: int) -> Attribute:
         kind = _member(AttributeKind, number)
         count = self._columns.one("value_count")
-        if kind in _SINGLE and count != 1:
+        single = kind in _SINGLE
+        if single and count != 1:
             raise corrupt(f"an attribute of its program has {count} values")
         if kind in {AttributeKind.INTEGER, AttributeKind.INTEGERS}:
-            return _one_or_all(kind, tuple(self._columns.take("value_integer", count)))
+            integers = tuple(self._columns.take("value_integer", count))
+            return integers[0] if single else integers
         if kind in {AttributeKind.FLOAT, AttributeKind.FLOATS}:
             bits = np.array(self._columns.take("value_float", count), "<i8")
-            return _one_or_all(kind, tuple(bits.view("<f8").tolist()))
-        if kind in {AttributeKind.TEXT, AttributeKind.TEXTS}:
-            return _one_or_all(kind, tuple(self._texts(count)))
-        return _one_or_all(kind, tuple(_wide(text) for text in self._texts(count)))
+            floats = tuple(bits.view("<f8").tolist())
+            return floats[0] if single else floats
+        texts = tuple(self._string(one) for one in self._columns.take("value_text", count))
+        if kind in {AttributeKind.WIDE, AttributeKind.WIDES}:
+            wides = tuple(_wide(text) for text in texts)
+            return wides[0] if single else wides
+        return texts[0] if single else texts
 
     def _set(self, count: int) -> Attributes:
         names = [self._string(number) for number in self._columns.take("set_key", count)]
@@ -210,10 +212,6 @@ def _pick(table: Sequence[_T], number: int, what: str) -> _T:
     if not 0 <= number < len(table):
         raise corrupt(f"its program refers to {what} {number} of {len(table)}")
     return table[number]
-
-
-def _one_or_all(kind: AttributeKind, values: tuple[_T, ...]) -> _T | tuple[_T, ...]:
-    return values[0] if kind in _SINGLE else values
 
 
 def _wide(text: str) -> int:

@@ -272,7 +272,7 @@ def _option_value(value: object, depth: int) -> OptionValue:
     raise corrupt("the value of an option has a type that options do not have")
 
 
-SCHEMA_HASH: Final = definition_hash(
+SCHEMA_HASH: Final[str] = definition_hash(
     (
         *(BlobInfo, BlobKind, Codec),
         *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting),

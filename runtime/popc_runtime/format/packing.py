@@ -15,7 +15,7 @@ from popc_runtime.format.limits import Limits
 __all__ = ["Columns", "Fields", "Packable", "corrupt", "pack", "pack_column", "unpack"]
 
 Packable: TypeAlias = (
-    "None | bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable]"
+    "bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable] | None"
 )
 _T = TypeVar("_T")
 
@@ -67,7 +67,7 @@ def unpack(data: bytes, what: str, limits: Limits) -> Fields:
             max_ext_len=0,
         )
     except ValueError as error:  # what msgpack raises derives from it
-        raise corrupt(f"{what} cannot be read ({error or type(error).__name__})") from error
+        raise corrupt(f"{what} cannot be read ({str(error) or type(error).__name__})") from error
     return Fields(value, what)
 
 

@@ -36,8 +36,10 @@ def instructions_of(block: Block) -> list[Instruction]:
 def format_program(image: ProgramImage) -> str:
     """Regions, then every program with one instruction a line; blocks are indented."""
     lines = [
-        f"arena {image.arena_bytes:,} bytes, constants {image.constant_bytes:,} bytes, "
-        f"state {image.state_bytes:,} bytes, {len(image.slots):,} slots"
+        (
+            f"arena {image.arena_bytes:,} bytes, constants {image.constant_bytes:,} bytes, "
+            f"state {image.state_bytes:,} bytes, {len(image.slots):,} slots"
+        )
     ]
     for name, block in image.programs.items():
         lines.append(f"program {name} {{")

@@ -46,23 +46,33 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:
     """What is wrong with a slot, as a clause."""
+    problem = _shape_problem(slot)
+    if problem:
+        return problem
     itemsize = slot.dtype.itemsize
-    if len(slot.shape) > MAX_RANK:
-        return f"has {len(slot.shape)} dimensions"
-    if any(not 0 <= size <= MAX_DIMENSION for size in slot.shape):
-        return f"has shape {slot.shape}"
-    if slot.strides is not None and len(slot.strides) != len(slot.shape):
-        return f"has {len(slot.strides)} strides for {len(slot.shape)} dimensions"
     steps = (slot.offset, *(slot.strides or ()))
     if itemsize > 1 and any(step % itemsize for step in steps):
         return f"is not aligned to its elements of {itemsize} bytes"
     low, high = _reach(slot, itemsize)
     if low < 0 or high > region_bytes:
         return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,}"
-    # Broadcast slots may have more elements than bytes, but not more than can be addressed.
-    if prod(slot.shape) * itemsize > MAX_DIMENSION:
-        return f"has {prod(slot.shape):,} elements"
     return ""
+
+
+def _shape_problem(slot: Slot) -> str:
+    if len(slot.shape) > MAX_RANK:
+        return f"has {len(slot.shape)} dimensions"
+    # Broadcast slots may have more elements than bytes, but not more than can be addressed.
+    if min(slot.shape, default=0) < 0 or _volume(slot) > MAX_DIMENSION:
+        return f"has shape {slot.shape}"
+    if slot.strides is not None and len(slot.strides) != len(slot.shape):
+        return f"has {len(slot.strides)} strides for {len(slot.shape)} dimensions"
+    return ""
+
+
+def _volume(slot: Slot) -> int:
+    """Bytes of all elements, where a dimension of zero does not hide the others."""
+    return prod(size for size in slot.shape if size) * slot.dtype.itemsize
 
 
 def _reach(slot: Slot, itemsize: int) -> tuple[int, int]:

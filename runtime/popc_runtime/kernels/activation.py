@@ -209,12 +209,12 @@ def _shrink(
 ) -> Iterator[Call]:
     """x + bias below -lambd, x - bias above lambd, 0 between."""
     bias = _constant(_number(attributes, "bias", 0.0), x)
-    limit = _constant(_number(attributes, "lambd", 0.5), x)
-    yield partial(np.less, x, -limit, out=mask)
+    lambd = _number(attributes, "lambd", 0.5)
+    yield partial(np.less, x, _constant(-lambd, x), out=mask)
     yield bit_mask(mask, _bits(select))
     yield partial(np.add, x, bias, out=part)
     yield partial(np.bitwise_and, _bits(part), _bits(select), out=_bits(part))
-    yield partial(np.greater, x, limit, out=mask)
+    yield partial(np.greater, x, _constant(lambd, x), out=mask)
     yield bit_mask(mask, _bits(select))
     yield partial(np.subtract, x, bias, out=out)
     yield partial(np.bitwise_and, _bits(out), _bits(select), out=_bits(out))

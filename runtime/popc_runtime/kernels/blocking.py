@@ -57,7 +57,7 @@ def blocked(
 ) -> tuple[Call, ...]:
     """The calls that compute ``out`` elementwise from ``operands``, block by block.
 
-    ``steps`` is called once per block while binding, with arrays of the block's shape (operands
+    ``steps`` is called at least once per block while binding, with arrays of the block's shape (operands
     that are one element for all are 0-d): the output block, one block of each operand,
     ``temporaries`` uninitialised arrays of the work dtype and ``masks`` bool arrays.  It returns
     the calls for that block in order.  An operand may be the same memory as ``out``, so a step
@@ -76,6 +76,10 @@ def blocked(
     """
     dtype = np.dtype(work_dtype(out, *operands) if work is None else work)
     convert = work is not None or dtype != out.dtype
+    if not (convert or temporaries or masks):
+        whole = tuple(steps(*coalesce(out, operands)))
+        if len(whole) == 1:  # nothing stays in the cache between steps if there is one
+            return whole if out.size else ()
     pieces = list(split(out, operands, BLOCK_BYTES // dtype.itemsize))
     capacity = max((piece[0].size for piece in pieces), default=0)
     wide = sum(_is_converted(array, dtype) for array in (out, *operands)) if convert else 0
@@ -107,7 +111,7 @@ def _converted(
     ready = []
     for array in inputs:
         if _is_converted(array, dtype):
-            wide = next(free)[...] if array.ndim else next(free).reshape(-1)[:1].reshape(())
+            wide = next(free) if array.ndim else next(free).reshape(-1)[:1].reshape(())
             yield partial(np.copyto, wide, array, casting="unsafe")
             ready.append(wide)
         else:
@@ -127,7 +131,10 @@ def coalesce(out: Array, operands: Sequence[Array], keep: int = 0) -> tuple[Arra
     """
     wide = [out, *(np.broadcast_to(array, out.shape) for array in operands)]
     shape, strides = _merged(out.shape, [array.strides for array in wide], keep)
-    views = [as_strided(array, shape, steps) for array, steps in zip(wide, strides, strict=True)]
+    views = [
+        as_strided(array, shape, steps, writeable=array is out)
+        for array, steps in zip(wide, strides, strict=True)
+    ]
     for index, array in enumerate(operands, start=1):
         if array.size == 1 and not keep:
             views[index] = array.reshape(())

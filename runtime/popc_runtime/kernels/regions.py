@@ -143,9 +143,9 @@ def _average_region(image: Array, rows: _Samples, columns: _Samples, out: Array)
     row_range, by_row = rows.averaging(out.shape[1])
     column_range, by_column = columns.averaging(out.shape[2])
     window = image[row_range, column_range]
-    channels = window.shape[2]
-    flat = window.reshape(window.shape[0], -1)
-    pooled = (by_row @ flat).reshape(len(by_row), -1, channels)
+    height, width, channels = window.shape
+    pooled = by_row @ window.reshape(height, width * channels)
+    pooled = pooled.reshape(len(by_row), width, channels)
     np.copyto(out, np.moveaxis(np.matmul(by_column, pooled), 2, 0), casting="same_kind")
 
 

@@ -7,10 +7,9 @@ reductions see every update.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -64,7 +65,7 @@ def _pools(binding: Binding) -> Iterator[tuple[int, _Grams]]:
     starts = (*binding.integers("ngram_counts"), len(pool))
     columns = np.asarray(binding.integers("ngram_indexes"), np.int64)
     done = 0
-    for length, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True), start=1):
+    for length, (begin, end) in enumerate(pairwise(starts), start=1):
         count = (end - begin) // length
         if count:
             grams = pool[begin : begin + count * length].reshape(count, length)

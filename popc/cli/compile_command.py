@@ -1,0 +1,161 @@
+"""popc compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from popc.cli.console import Console
+from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.report import Report, format_bytes, format_table
+from popc.progress import OnProgress, ProgressEvent, Stage
+from popc_runtime.errors import ResourceError
+
+__all__ = ["command"]
+
+
+@click.command("compile")
+@click.argument("model", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The archive to write; MODEL with the suffix .popx if not given.")
+@model_options
+@click.option("--emit-ir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write the text form of what each stage made.")
+@click.option("--stop-after", type=click.Choice([stage.value for stage in Stage]),
+              help="Print what this stage made; write no archive.")
+@click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
+@click.option("--dump-options", is_flag=True, help="Print the effective options; compile nothing.")
+@click.option("--force", is_flag=True, help="Replace the archive if it exists.")
+@click.pass_obj
+def command(
+    console: Console,
+    *,
+    model: Path,
+    output: Path | None,
+    settings: ModelSettings,
+    emit_ir: Path | None,
+    stop_after: str | None,
+    time_passes: bool,
+    dump_options: bool,
+    force: bool,
+) -> Report:
+    """Compile MODEL, an ONNX file, into an executable archive.
+
+    \b
+    popc compile model.onnx -o model.popx --shape x=1,3,224,224
+    popc compile model.onnx --dim batch=4 --set batches_per_step=8
+    """
+    if dump_options:
+        return _show_options(settings)
+    if stop_after is not None:
+        return _stop_after(model, settings, Stage(stop_after), emit_ir, console)
+    target = output or model.with_suffix(".popx")
+    if target.exists() and not force:  # before minutes of work, not after
+        raise ResourceError(
+            f"{target} exists already", subject=str(target), hint="--force replaces it"
+        )
+    return _compile(console, model, target, settings, emit_ir, force=force, times=time_passes)
+
+
+def _show_options(settings: ModelSettings) -> Report:
+    rows = settings.resolve().to_manifest()
+    text = format_table([[row.name, "=", str(row.value), f"# from {row.origin}"] for row in rows])
+    data = {row.name: {"value": row.value, "origin": row.origin.value} for row in rows}
+    return Report("compile", {"options": data}, text)
+
+
+def _stop_after(
+    model: Path, settings: ModelSettings, stage: Stage, emit_ir: Path | None, console: Console
+) -> Report:
+    from popc.api import compile_to_stage
+
+    texts: dict[Stage, str] = {}
+    keywords = settings.keywords()
+    compile_to_stage(
+        model,
+        stage,
+        on_progress=console.on_progress(),
+        on_artefact=texts.__setitem__,
+        **keywords,
+    )
+    _write_texts(emit_ir, texts)
+    return Report("compile", {"stage": stage.value, "text": texts[stage]}, texts[stage].rstrip())
+
+
+def _compile(
+    console: Console,
+    model: Path,
+    target: Path,
+    settings: ModelSettings,
+    emit_ir: Path | None,
+    *,
+    force: bool,
+    times: bool,
+) -> Report:
+    import popc
+
+    texts: dict[Stage, str] = {}
+    timer = _Timer(console.on_progress())
+    archive = popc.compile(
+        model,
+        on_progress=timer,
+        on_artefact=texts.__setitem__ if emit_ir else None,
+        **settings.keywords(),
+    )
+    timer(ProgressEvent(Stage.PACK))
+    archive.save(target, force=force)
+    size = target.stat().st_size
+    timer(ProgressEvent(Stage.PACK, timer.since_last(), format_bytes(size)))
+    _write_texts(emit_ir, texts)
+    manifest = archive.manifest
+    data = {
+        "archive": target.name,
+        "bytes": size,
+        "inputs": [str(one) for one in manifest.inputs],
+        "outputs": [str(one) for one in manifest.outputs],
+        "memory": dict(manifest.memory),
+        "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
+    }
+    text = "" if console.quiet else f"{target} ({format_bytes(size)})"
+    if times:
+        rows = [[stage.value, f"{seconds:.3f} s"] for stage, seconds in timer.seconds.items()]
+        rows.append(["total", f"{sum(timer.seconds.values()):.3f} s"])
+        text = "\n".join(part for part in (text, format_table(rows, right=(1,))) if part)
+    return Report("compile", data, text)
+
+
+class _Timer:
+    """Passes events on, and keeps the time of each stage."""
+
+    def __init__(self, forward: OnProgress | None) -> None:
+        from time import perf_counter
+
+        self.seconds: dict[Stage, float] = {}
+        self._forward = forward
+        self._clock = perf_counter
+        self._last = perf_counter()
+
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.seconds is not None:
+            self.seconds[event.stage] = event.seconds
+        else:
+            self._last = self._clock()
+        if self._forward is not None:
+            self._forward(event)
+
+    def since_last(self) -> float:
+        """Seconds since the last stage began."""
+        return self._clock() - self._last
+
+
+def _write_texts(folder: Path | None, texts: dict[Stage, Any]) -> None:
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, (stage, text) in enumerate(texts.items(), start=1):
+            (folder / f"{number}-{stage.value}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"cannot write to {folder}: {error.strerror}") from error

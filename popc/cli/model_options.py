@@ -1,0 +1,84 @@
+"""Options that every verb shares that compiles a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from popc.cli.parse import parse_bindings, parse_dims, parse_shapes
+
+if TYPE_CHECKING:
+    from popc.options import Options
+
+__all__ = ["ModelSettings", "model_options"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What the user fixed about the model, as given on the command line."""
+
+    options: Path | None
+    set_: tuple[str, ...]
+    shape: tuple[str, ...]
+    dim: tuple[str, ...]
+    bind: tuple[str, ...]
+    outputs: str
+
+    def resolve(self) -> Options:
+        """The effective options.
+
+        Raises:
+            OptionError: lists every problem.
+        """
+        from popc.options import resolve_options
+        from popc.transforms import optional_passes
+
+        return resolve_options(
+            cli=self.set_, env=os.environ, file=self.options, pass_names=optional_passes()
+        )
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments for `popc.compile`."""
+        return {
+            "options": self.resolve(),
+            "shapes": parse_shapes(self.shape),
+            "dims": parse_dims(self.dim),
+            "bind": parse_bindings(self.bind),
+            "outputs": tuple(name for name in self.outputs.split(",") if name),
+        }
+
+
+def model_options(function: _F) -> _F:
+    """Add the shared options; the command receives them as one argument, ``settings``."""
+
+    @wraps(function)
+    def command(**values: Any) -> Any:
+        names = ("options", "set_", "shape", "dim", "bind", "outputs")
+        settings = ModelSettings(**{name: values.pop(name) for name in names})
+        return function(settings=settings, **values)
+
+    decorated: Any = command
+    for decorator in reversed((
+        click.option("--options", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                     help="Options as TOML or JSON (see `popc options`)."),
+        click.option("--set", "set_", multiple=True, metavar="KEY=VALUE",
+                     help="Set one option; wins over the file and the environment."),
+        click.option("--shape", multiple=True, metavar="NAME=DIMS",
+                     help="Shape of an input, as in x=1,3,224,224."),
+        click.option("--dim", multiple=True, metavar="NAME=SIZE",
+                     help="Value of a symbolic dimension, as in N=4."),
+        click.option("--bind", multiple=True, metavar="NAME=VALUE",
+                     help="Make an input a constant: a number, 1,2,3, or a .npy or .npz file."),
+        click.option("--outputs", default="", metavar="A,B",
+                     help="Return these tensors instead of the model's outputs."),
+    )):
+        decorated = decorator(decorated)
+    return cast("_F", decorated)

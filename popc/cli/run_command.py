@@ -1,0 +1,113 @@
+"""popc run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from popc.cli.report import Report, format_seconds, format_table
+
+if TYPE_CHECKING:
+    from popc_runtime import Executable, TensorSpec
+    from popc_runtime.format import Array
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SOURCE",
+              help="x=x.npy, x=data.npz (its array x), x=- (a .npy from stdin), x=random:SEED; "
+                   "data.npz alone gives every input by its name.")
+@click.option("-o", "--output", "outputs", multiple=True, metavar="DIR|NAME=FILE",
+              help="Write all results as .npy files into DIR, or one to FILE (- for stdout).")
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Run this many steps; inputs with a leading dimension of STEPS are split.")
+@click.option("--strict", is_flag=True,
+              help="Convert no dtypes, and fail on results that are NaN or infinite.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the device's RNG.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def command(
+    *,
+    archive: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    steps: int,
+    strict: bool,
+    seed: int,
+    force: bool,
+) -> Report:
+    """Run ARCHIVE on the given inputs and print or write its results.
+
+    \b
+    popc run model.popx --input x=image.npy --output results/
+    popc run model.popx --input x=random:0 --steps 10
+    """
+    import popc_runtime
+    from popc.cli.run_io import gather_inputs, plan_outputs, write_outputs
+
+    executable = popc_runtime.load(archive, seed=seed)
+    feeds = gather_inputs(inputs, executable.inputs, steps)
+    targets = plan_outputs(outputs, executable.outputs, force=force)
+    results = _run_steps(executable, feeds, steps, strict=strict)
+    warnings = _non_finite(results, strict=strict)
+    written = write_outputs(results, targets)
+    seconds = executable.stats().run_seconds
+    rows = [_summary(name, array) for name, array in results.items()]
+    data = {
+        "steps": steps,
+        "seconds": seconds,
+        "outputs": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+        "files": written,
+    }
+    table = format_table([_COLUMNS, *rows])
+    steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
+    to_stdout = "-" in written.values()
+    return Report("run", data, "" if to_stdout else f"{table}\n{steps_text}", warnings=warnings)
+
+
+_COLUMNS = ("output", "type", "min", "mean", "max", "first values")
+
+
+def _run_steps(
+    executable: Executable, feeds: Sequence[Mapping[str, Array]], steps: int, *, strict: bool
+) -> dict[str, Array]:
+    """Results by name; of several steps, stacked along a new first axis."""
+    import numpy as np
+
+    collected = [executable.run(feed, cast="no" if strict else "safe") for feed in feeds]
+    if steps == 1:
+        return collected[0]
+    return {
+        spec.name: np.stack([result[spec.name] for result in collected])
+        for spec in executable.outputs
+    }
+
+
+def _non_finite(results: Mapping[str, Array], *, strict: bool) -> tuple[str, ...]:
+    import numpy as np
+
+    from popc_runtime.errors import DeviceError
+
+    bad = [
+        name
+        for name, array in results.items()
+        if array.dtype.kind == "f" and not np.isfinite(array).all()
+    ]
+    message = f"results contain NaN or infinity: {', '.join(bad)}"
+    if bad and strict:
+        raise DeviceError(message)
+    return (message,) if bad else ()
+
+
+def _summary(name: str, array: Array) -> tuple[str, ...]:
+    type_ = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+    first = " ".join(f"{value:.6g}" for value in array.reshape(-1)[:4].tolist())
+    if array.size == 0:
+        return (name, type_, "-", "-", "-", "")
+    wide = array.astype("float64")
+    numbers = (wide.min(), wide.mean(), wide.max())
+    return (name, type_, *(f"{number:.6g}" for number in numbers), first)

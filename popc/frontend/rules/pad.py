@@ -1,0 +1,55 @@
+"""Pad."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.frontend.node import Node
+from popc.frontend.rules.common import (
+    default_domain,
+    integers_of,
+    known_scalar,
+    required_integers,
+)
+from popc.ir import Shape, Tensor
+from popc.ops.infer import normal_axis
+from popc_runtime.errors import ModelError
+
+__all__ = ["RULES"]
+
+_SHAPE: Final = "the output shape"
+
+
+def _pad(node: Node) -> Tensor:
+    """Opset 1 calls the pads ``paddings``; up to opset 10 they are attributes, as is the value."""
+    x = node.input(0)
+    pads = required_integers(node, 1, "paddings" if node.version < 2 else "pads", _SHAPE)
+    pads = _spread_pads(pads, integers_of(node, 3, "axes", _SHAPE), x.type.rank)
+    if not any(pads):
+        return x
+    mode = node.text("mode", "constant")
+    value = node.optional(2)
+    if node.version < 11:
+        return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": node.number("value")})
+    if value is None or mode != "constant":
+        return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": 0})
+    known = known_scalar(node, 2)
+    if known is None:
+        return node.emit("Pad", [x, value], {"pads": pads, "mode": mode})
+    return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": known})
+
+
+def _spread_pads(pads: Shape, axes: Shape | None, rank: int) -> Shape:
+    """``pads`` of some axes as begins and ends of all axes."""
+    if axes is None:
+        axes = tuple(range(rank))
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"needs {2 * len(axes)} pads, not {len(pads)}")
+    spread = [0] * (2 * rank)
+    for index, axis in enumerate(axes):
+        place = normal_axis(axis, rank)
+        spread[place], spread[place + rank] = pads[index], pads[index + len(axes)]
+    return tuple(spread)
+
+
+RULES: Final = default_domain({"Pad": _pad})

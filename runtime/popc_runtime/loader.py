@@ -1,0 +1,39 @@
+"""From a file to an executable."""
+
+from __future__ import annotations
+
+import os
+
+from popc_runtime.executable import Executable
+from popc_runtime.format import ArchiveFile, Array, Codec, Limits, decode_program
+from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
+
+__all__ = ["load"]
+
+
+def load(
+    source: str | os.PathLike[str] | bytes, *, seed: int = 0, limits: Limits = _DEFAULT_LIMITS
+) -> Executable:
+    """Load an archive.
+
+    Args:
+        source: Path of a .popx file, or its bytes.
+        seed: Of the device's random numbers.
+        limits: What an archive may make the loader allocate.
+
+    Raises:
+        ArchiveError: not an archive, damaged, or written for another version.
+        ResourceError: the file cannot be read, or there is not enough memory.
+        DeviceError: the program computes its weights at load time, and that failed.
+    """
+    with ArchiveFile.open(source, limits=limits) as archive:
+        image = decode_program(archive.read("program"), limits)
+        constants = _weights(archive)
+        return Executable(archive.manifest, image, constants, seed=seed)
+
+
+def _weights(archive: ArchiveFile) -> Array:
+    """Mapped into memory if they are stored for that, decompressed otherwise."""
+    if archive.blobs["weights"].codec is Codec.RAW:
+        return archive.map("weights")
+    return archive.load("weights")
