@@ -12,7 +12,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
-__all__ = ["decode_tensor", "dtype_from_onnx", "dtype_name", "onnx_type_of"]
+__all__ = ["decode_tensor", "dtype_from_onnx", "dtype_from_onnx_name", "dtype_name", "onnx_type_of"]
 
 _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.BOOL: DType.BOOL,
@@ -49,6 +49,17 @@ def dtype_from_onnx(number: int) -> DType:
     if number not in _DTYPES:
         raise ModelError(f"element type {dtype_name(number)} is not supported")
     return _DTYPES[number]
+
+
+def dtype_from_onnx_name(name: str) -> DType:
+    """The `DType` of an ONNX element type name ("FLOAT"), as attributes before opset 6 hold it.
+
+    Raises:
+        ModelError: popc does not support the element type, or there is none of that name.
+    """
+    if name.upper() not in onnx.TensorProto.DataType.keys():
+        raise ModelError(f"element type {name!r} does not exist")
+    return dtype_from_onnx(onnx.TensorProto.DataType.Value(name.upper()))
 
 
 def onnx_type_of(dtype: DType) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from popc.ir import Shape, TensorType
 from popc.ops.spec import InferRule, OperandTypes
@@ -10,19 +11,31 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
 
 __all__ = [
+    "BOOLS",
+    "FLOATS",
+    "INTEGERS",
+    "NUMBERS",
     "attribute_dtype",
     "broadcast_result",
     "broadcast_shapes",
     "check_choice",
     "check_rank",
+    "elementwise",
     "integer",
     "integers",
     "normal_axis",
+    "one_dtype",
     "operand",
+    "optional_operand",
     "same_along_axis",
     "same_as_first",
     "text",
 ]
+
+BOOLS: Final = frozenset({DType.BOOL})
+FLOATS: Final = frozenset(dtype for dtype in DType if dtype.is_float)
+INTEGERS: Final = frozenset(dtype for dtype in DType if dtype.is_integer)
+NUMBERS: Final = FLOATS | INTEGERS
 
 
 def operand(inputs: OperandTypes, index: int) -> TensorType:
@@ -31,6 +44,11 @@ def operand(inputs: OperandTypes, index: int) -> TensorType:
     if type_ is None:
         raise ModelError(f"input {index} is required but missing")
     return type_
+
+
+def optional_operand(inputs: OperandTypes, index: int) -> TensorType | None:
+    """The type of an input that may be absent."""
+    return inputs[index] if index < len(inputs) else None
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
@@ -54,6 +72,32 @@ def broadcast_result(dtype: DType | None = None) -> InferRule:
         del attributes
         shape = broadcast_shapes([type_.shape for type_ in inputs if type_ is not None])
         return (TensorType(dtype or operand(inputs, 0).dtype, shape),)
+
+    return infer
+
+
+def one_dtype(inputs: OperandTypes, allowed: Collection[DType]) -> DType:
+    """The element type that all present inputs share and that must be one of ``allowed``."""
+    dtypes = list(dict.fromkeys(type_.dtype for type_ in inputs if type_ is not None))
+    if len(dtypes) != 1:
+        raise ModelError(f"operands must have one element type, not {' and '.join(dtypes)}")
+    if dtypes[0] not in allowed:
+        raise ModelError(f"element type {dtypes[0]} is not allowed here")
+    return dtypes[0]
+
+
+def elementwise(allowed: Collection[DType], result: DType | None = None) -> InferRule:
+    """Inputs of one allowed element type; one output of their broadcast shape, of that type.
+
+    ``result`` is the element type of the output where it is another (comparisons).
+    """
+
+    def infer(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+        del attributes
+        operand(inputs, 0)
+        dtype = one_dtype(inputs, allowed)
+        shape = broadcast_shapes([type_.shape for type_ in inputs if type_ is not None])
+        return (TensorType(result or dtype, shape),)
 
     return infer
 

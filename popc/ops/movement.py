@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import broadcast_shapes, integer, integers, operand, optional_operand, same_as_first
+from popc.ops.infer import (
+    broadcast_shapes,
+    integer,
+    integers,
+    operand,
+    optional_operand,
+    same_as_first,
+)
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.views import (
     expand_view,
@@ -24,9 +31,7 @@ def _reshape(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, 
     source = operand(inputs, 0)
     result = source.with_shape(integers(attributes, "shape"))
     if result.size != source.size or min(result.shape, default=0) < 0:
-        raise ModelError(
-            f"{source.size} elements cannot take the shape {list(result.shape)}"
-        )
+        raise ModelError(f"{source.size} elements cannot take the shape {list(result.shape)}")
     return (result,)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 
 from popc.ir import Shape, TensorType
@@ -77,7 +77,7 @@ def _is_one_dimension(members: list[tuple[int, int]]) -> bool:
     """Whether each stride is what the next dimension spans."""
     return all(
         stride == next_dim * next_stride
-        for (_, stride), (next_dim, next_stride) in zip(members, members[1:], strict=False)
+        for (_, stride), (next_dim, next_stride) in pairwise(members)
     )
 
 

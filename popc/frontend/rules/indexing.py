@@ -105,11 +105,13 @@ def _non_zero(node: Node) -> Tensor:
     return node.constant(np.asarray(places, np.int64))
 
 
-RULES: Final = default_domain({
-    "Compress": _compress,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
-    "NonZero": _non_zero,
-    "OneHot": _one_hot,
-})
+RULES: Final = default_domain(
+    {
+        "Compress": _compress,
+        "Gather": _gather,
+        "GatherElements": _gather_elements,
+        "GatherND": _gather_nd,
+        "NonZero": _non_zero,
+        "OneHot": _one_hot,
+    }
+)

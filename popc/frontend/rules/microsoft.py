@@ -6,34 +6,59 @@ Quantised operators, normalisations and attention have files of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from popc.frontend.node import Node
-from popc.frontend.rules import conv
-from popc.frontend.rules.common import ONNX, standard_op
+from popc.frontend.node import ImportRule, Node
+from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
+from popc_runtime.format import DType
 
-__all__ = ["MICROSOFT", "RULES", "activated", "contrib_domain", "plus", "times"]
+__all__ = [
+    "RULES",
+    "WINDOW_ATTRIBUTES",
+    "channels_first",
+    "channels_last",
+    "microsoft_domain",
+    "passed_on",
+    "plus",
+    "times",
+]
 
-MICROSOFT: Final = "com.microsoft"
+_DOMAIN: Final = "com.microsoft"
 
-# Attributes of an activation: its parameters in order, with their defaults
-_ACTIVATIONS: Final[dict[str, tuple[tuple[str, float], ...]]] = {
-    "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
-    "LeakyRelu": (("alpha", 0.01),),
-    "Relu": (),
-    "Sigmoid": (),
-    "Tanh": (),
+WINDOW_ATTRIBUTES: Final = (
+    "auto_pad", "ceil_mode", "count_include_pad", "dilations", "group", "kernel_shape", "pads",
+    "strides",
+)  # fmt: skip
+
+# Attributes of activations: parameters in order, with their defaults
+_ACTIVATIONS: Final[dict[str, Mapping[str, float]]] = {
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "LeakyRelu": {"alpha": 0.01},
+    "Relu": {},
+    "Sigmoid": {},
+    "Tanh": {},
 }
 
 
-def plus(node: Node, x: Tensor, bias: Tensor | None) -> Tensor:
-    """``x + bias``, or ``x`` if there is no bias."""
-    return x if bias is None else node.emit("Add", [x, bias])
+def microsoft_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], ImportRule]:
+    """Rules of com.microsoft by op type, keyed as the rule table wants them."""
+    return {(_DOMAIN, op_type): rule for op_type, rule in rules.items()}
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def plus(node: Node, x: Tensor, *terms: Tensor | None) -> Tensor:
+    """The sum of ``x`` and those ``terms`` that are present."""
+    for term in terms:
+        if term is not None:
+            x = node.emit("Add", [x, term])
+    return x
 
 
 def times(node: Node, x: Tensor, factor: float) -> Tensor:
@@ -41,15 +66,37 @@ def times(node: Node, x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else node.emit("Mul", [x, node.constant(factor, x.type.dtype)])
 
 
-def activated(node: Node, x: Tensor, name: str, parameters: Sequence[float]) -> Tensor:
-    """``x`` after the activation of a fused operator; the name "" stands for none."""
+def passed_on(node: Node, names: Iterable[str]) -> dict[str, int | float | str | Sequence[int]]:
+    """Those attributes of ``node`` that are present, for the operator that replaces it."""
+    found: dict[str, int | float | str | Sequence[int]] = {}
+    for name in names:
+        value = node.attributes.get(name)
+        if isinstance(value, (int, float, str, tuple)):
+            found[name] = value
+    return found
+
+
+def channels_first(node: Node, x: Tensor) -> Tensor:
+    """[N, ..., C] -> [N, C, ...]."""
+    rank = x.type.rank
+    return emit_transpose(node, x, (0, rank - 1, *range(1, rank - 1)))
+
+
+def channels_last(node: Node, x: Tensor) -> Tensor:
+    """[N, C, ...] -> [N, ..., C]."""
+    return emit_transpose(node, x, (0, *range(2, x.type.rank), 1))
+
+
+def _activated(node: Node, x: Tensor, parameters: Sequence[float]) -> Tensor:
+    """``x`` after the activation that a fused operator names."""
+    name = node.text("activation", "")
     if name == "":
         return x
     if name == "Clip":
         limits = [node.constant(value, x.type.dtype) for value in parameters]
         return standard_op(node, "Clip", [x, *limits])
     if name not in _ACTIVATIONS:
-        raise ModelError(f"activation {name!r} is not known")
+        raise ModelError(f"activation {name!r} is not supported")
     attributes = dict(_ACTIVATIONS[name])
     attributes.update(zip(attributes, parameters, strict=False))
     return standard_op(node, name, [x], attributes)
@@ -65,7 +112,7 @@ def _fused_matmul(node: Node) -> Tensor:
 
 
 def _with_axes_moved(node: Node, index: int, side: str) -> Tensor:
-    """transBatch: [M, batch..., K] -> [batch..., M, K]; trans swaps the last two axes after it."""
+    """transBatch: [M, batch..., K] -> [batch..., M, K]; then trans swaps the last two axes."""
     x = node.input(index)
     axes = list(range(x.type.rank))
     if len(axes) > 1 and node.integer(f"transBatch{side}", 0):
@@ -76,22 +123,112 @@ def _with_axes_moved(node: Node, index: int, side: str) -> Tensor:
 
 
 def _fused_gemm(node: Node) -> Tensor:
-    attributes = {
-        "transA": node.integer("transA", 0),
-        "transB": node.integer("transB", 0),
-        "alpha": node.number("alpha", 1.0),
-        "beta": node.number("beta", 1.0),
-    }
+    attributes = passed_on(node, ("alpha", "beta", "transA", "transB"))
     y = standard_op(node, "Gemm", [node.input(0), node.input(1), node.optional(2)], attributes)
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    parameters = [node.number(name) for name in names if node.has(name)]
-    return activated(node, y, node.text("activation", ""), parameters)
+    return _activated(node, y, [node.number(name) for name in names if node.has(name)])
 
 
 def _fused_conv(node: Node) -> Tensor:
-    """Conv, then a sum with the optional operand Z, then an activation."""
-    y = node.emit("Identity", [])
-    return y
+    """Conv, a sum with the optional operand Z, an activation."""
+    operands = [node.input(0), node.input(1), node.optional(2)]
+    y = standard_op(node, "Conv", operands, passed_on(node, WINDOW_ATTRIBUTES))
+    y = plus(node, y, node.optional(3))
+    return _activated(node, y, node.numbers("activation_params", ()))
 
 
-def contrib_domain(rules: dict[str, object]) -> None: ...
+def _nhwc_conv(node: Node) -> Tensor:
+    """Conv of [N, H, W, C] by weights [M, kH, kW, C / group]."""
+    x, weights = (channels_first(node, node.input(index)) for index in (0, 1))
+    attributes = passed_on(node, WINDOW_ATTRIBUTES)
+    y = standard_op(node, "Conv", [x, weights, node.optional(2)], attributes)
+    return channels_last(node, y)
+
+
+# -- activations ---------------------------------------------------------------------------------
+
+
+def _gelu(node: Node) -> Tensor:
+    """The exact Gelu of the input, or of the sum of two inputs (BiasGelu)."""
+    return standard_op(node, "Gelu", [plus(node, node.input(0), node.optional(1))])
+
+
+def _fast_gelu(node: Node) -> Tensor:
+    x = plus(node, node.input(0), node.optional(1))
+    return standard_op(node, "Gelu", [x], {"approximate": "tanh"})
+
+
+def _quick_gelu(node: Node) -> Tensor:
+    """x * sigmoid(alpha * x)."""
+    x = node.input(0)
+    gate = node.emit("Sigmoid", [times(node, x, node.number("alpha", 1.702))])
+    return node.emit("Mul", [x, gate])
+
+
+def _bias_softmax(node: Node) -> Tensor:
+    """Softmax of a sum, over all axes from ``axis`` on together."""
+    x = node.input(0)
+    rank = x.type.rank
+    axis = normal_axis(node.integer("axis", 1), rank)
+    bias = node.input(1)
+    if not node.integer("is_inner_broadcast", 0) and bias.type.rank < rank:
+        bias = emit_reshape(node, bias, (1,) * (rank - bias.type.rank) + bias.type.shape)
+    total = node.emit("Add", [x, bias])
+    if axis == rank - 1:
+        return node.emit("Softmax", [total], {"axis": axis})
+    rows = (*x.type.shape[:axis], -1)
+    flat = standard_op(node, "Reshape", [total, node.constant(rows, DType.INT64)])
+    return emit_reshape(node, node.emit("Softmax", [flat], {"axis": axis}), x.type.shape)
+
+
+def _bias_split_gelu(node: Node) -> Tensor:
+    """The first half of the columns of a sum, times the Gelu of the second half."""
+    total = plus(node, node.input(0), node.input(1))
+    width = total.type.shape[-1] // 2
+    attributes = {"axis": total.type.rank - 1, "split": (width, width)}
+    left, right = node.emit_all("Split", [total], attributes)
+    return node.emit("Mul", [left, standard_op(node, "Gelu", [right])])
+
+
+def _bias_add(node: Node) -> Tensor:
+    return plus(node, node.input(0), node.input(1), node.input(2))
+
+
+# -- movement ------------------------------------------------------------------------------------
+
+
+def _expand_dims(node: Node) -> Tensor:
+    axis = int(node.require_known(1, "the axis").reshape(())[()])
+    x = node.input(0)
+    axis = normal_axis(axis, x.type.rank + 1)
+    return emit_reshape(node, x, (*x.type.shape[:axis], 1, *x.type.shape[axis:]))
+
+
+def _as_standard(*names: str) -> ImportRule:
+    """The operator of the same name, operands and (``names``) attributes in ai.onnx."""
+
+    def rule(node: Node) -> Tensor:
+        operands = [node.optional(index) for index in range(len(node.inputs))]
+        return standard_op(node, node.op_type, operands, passed_on(node, names))
+
+    return rule
+
+
+RULES: Final = microsoft_domain({
+    "BiasAdd": _bias_add,
+    "BiasGelu": _gelu,
+    "BiasSoftmax": _bias_softmax,
+    "BiasSplitGelu": _bias_split_gelu,
+    "ExpandDims": _expand_dims,
+    "FastGelu": _fast_gelu,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_matmul,
+    "Gelu": _gelu,
+    "GridSample": _as_standard("align_corners", "mode", "padding_mode"),
+    "NhwcConv": _nhwc_conv,
+    "Pad": _as_standard("mode"),
+    "QuickGelu": _quick_gelu,
+    "TransposeMatMul": _fused_matmul,
+    "Trilu": _as_standard("upper"),
+})

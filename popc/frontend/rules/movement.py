@@ -24,7 +24,7 @@ __all__ = ["RULES"]
 _SHAPE: Final = "the output shape"
 
 
-# -- shapes ------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def _reshape(node: Node) -> Tensor:
@@ -108,7 +108,7 @@ def _size(node: Node) -> Tensor:
     return node.constant(np.int64(node.input(0).type.size))
 
 
-# -- order -------------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------
 
 
 def _transpose(node: Node) -> Tensor:
@@ -156,7 +156,7 @@ def _reverse_sequence(node: Node) -> Tensor:
     return node.emit("ReverseSequence", node.tensors(), {"batch_axis": batch})
 
 
-# -- parts -------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def _slice(node: Node) -> Tensor:
@@ -229,22 +229,24 @@ def _trilu(node: Node) -> Tensor:
     return node.emit("Trilu", [node.input(0), node.optional(1)], {"upper": upper})
 
 
-RULES: Final = default_domain({
-    "Concat": _concat,
-    "DepthToSpace": _depth_to_space,
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Identity": _identity,
-    "Reshape": _reshape,
-    "ReverseSequence": _reverse_sequence,
-    "Shape": _shape,
-    "Size": _size,
-    "Slice": _slice,
-    "SpaceToDepth": _space_to_depth,
-    "Split": _split,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Trilu": _trilu,
-    "Unsqueeze": _unsqueeze,
-})
+RULES: Final = default_domain(
+    {
+        "Concat": _concat,
+        "DepthToSpace": _depth_to_space,
+        "Expand": _expand,
+        "Flatten": _flatten,
+        "Identity": _identity,
+        "Reshape": _reshape,
+        "ReverseSequence": _reverse_sequence,
+        "Shape": _shape,
+        "Size": _size,
+        "Slice": _slice,
+        "SpaceToDepth": _space_to_depth,
+        "Split": _split,
+        "Squeeze": _squeeze,
+        "Tile": _tile,
+        "Transpose": _transpose,
+        "Trilu": _trilu,
+        "Unsqueeze": _unsqueeze,
+    }
+)

@@ -31,9 +31,11 @@ def _tensor_scatter(node: Node) -> Tensor:
     return node.emit("TensorScatter", operands, {"axis": axis, "mode": mode})
 
 
-RULES: Final = default_domain({
-    "Scatter": _scatter_elements,
-    "ScatterElements": _scatter_elements,
-    "ScatterND": _scatter_nd,
-    "TensorScatter": _tensor_scatter,
-})
+RULES: Final = default_domain(
+    {
+        "Scatter": _scatter_elements,
+        "ScatterElements": _scatter_elements,
+        "ScatterND": _scatter_nd,
+        "TensorScatter": _tensor_scatter,
+    }
+)

@@ -24,7 +24,7 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 
-# -- sequences ---------------------------------------------------------------------------------------
+# -- sequences -------------------------------------------------------------------------------------
 
 
 def _construct(node: Node) -> SequenceValue:
@@ -78,8 +78,10 @@ def _length(node: Node) -> Tensor:
 
 
 def _split(node: Node) -> SequenceValue:
-    """ONNX SplitToSequence-11: parts of size 1 whose axis ``keepdims`` may drop, parts of one
-    given size (the last may be smaller), or parts of given sizes."""
+    """ONNX SplitToSequence-11: in parts of size 1, of one given size, or of given sizes.
+
+    Only parts of size 1 that nobody asked for may lose their axis (``keepdims`` = 0).
+    """
     x = node.input(0)
     axis = normal_axis(node.integer("axis", 0), x.type.rank)
     sizes = integers_of(node, 1, "split", "the number of parts")
@@ -131,14 +133,12 @@ def _map(node: Node) -> RuleResult:
         columns.append(value.items if isinstance(value, SequenceValue) else (value,) * count)
     if any(len(column) != count for column in columns):
         raise ModelError(f"sequences differ in length: {[len(column) for column in columns]}")
-    rows = [
-        node.importer.inline(body, list(arguments)) for arguments in zip(*columns, strict=True)
-    ]
+    rows = [node.importer.inline(body, list(arguments)) for arguments in zip(*columns, strict=True)]
     if any(isinstance(value, Unknown) for row in rows for value in row):
         raise AlreadyReported
     dtypes = [_element_type(info.type.tensor_type.elem_type) for info in body.output]
     return [
-        SequenceValue(tuple(value for row in rows if (value := row[place]) is not None), dtype)
+        SequenceValue(tuple(item for row in rows if (item := row[place]) is not None), dtype)
         for place, dtype in enumerate(dtypes)
     ]
 
@@ -147,7 +147,7 @@ def _element_type(number: int) -> DType | None:
     return dtype_from_onnx(number) if number else None
 
 
-# -- optionals ---------------------------------------------------------------------------------------
+# -- optionals -------------------------------------------------------------------------------------
 
 
 def _optional(node: Node) -> OptionalValue:
@@ -169,17 +169,19 @@ def _get_element(node: Node) -> Value:
     return value.value
 
 
-RULES: Final = default_domain({
-    "ConcatFromSequence": _concat,
-    "Optional": _optional,
-    "OptionalGetElement": _get_element,
-    "OptionalHasElement": _has_element,
-    "SequenceAt": _at,
-    "SequenceConstruct": _construct,
-    "SequenceEmpty": _empty,
-    "SequenceErase": _erase,
-    "SequenceInsert": _insert,
-    "SequenceLength": _length,
-    "SequenceMap": _map,
-    "SplitToSequence": _split,
-})
+RULES: Final = default_domain(
+    {
+        "ConcatFromSequence": _concat,
+        "Optional": _optional,
+        "OptionalGetElement": _get_element,
+        "OptionalHasElement": _has_element,
+        "SequenceAt": _at,
+        "SequenceConstruct": _construct,
+        "SequenceEmpty": _empty,
+        "SequenceErase": _erase,
+        "SequenceInsert": _insert,
+        "SequenceLength": _length,
+        "SequenceMap": _map,
+        "SplitToSequence": _split,
+    }
+)

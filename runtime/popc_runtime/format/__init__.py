@@ -3,9 +3,9 @@
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.buffers import aligned_empty
 from popc_runtime.format.codec import Codec, Compression
-from popc_runtime.format.decode import decode_image
+from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.encode import encode_image
+from popc_runtime.format.encode import encode_program
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import (
@@ -74,8 +74,8 @@ __all__ = [
     "StreamSpec",
     "TensorSpec",
     "aligned_empty",
-    "decode_image",
-    "encode_image",
+    "decode_program",
+    "encode_program",
     "format_program",
     "instructions_of",
     "probe",

@@ -137,12 +137,9 @@ class BlobInfo:
 
 def _read_chunks(source: Fields) -> tuple[Chunk, ...]:
     columns = Columns(source, _CHUNK_COLUMNS, "the chunk table")
-    sizes, widths = columns.rest("chunk_bytes"), columns.rest("chunk_frames")
-    if len(sizes) != len(widths) or min([*sizes, *widths, 0]) < 0:
-        raise corrupt("a chunk table has columns of different length")
     chunks = tuple(
         Chunk(size, tuple(columns.take("frame_bytes", width)))
-        for size, width in zip(sizes, widths, strict=True)
+        for size, width in columns.rows("chunk_bytes", "chunk_frames")
     )
     columns.finish()
     if any(size < 0 for chunk in chunks for size in chunk.frames):

@@ -27,7 +27,7 @@ from popc_runtime.format.program import (
 )
 from popc_runtime.format.validate import validate_image
 
-__all__ = ["decode_image"]
+__all__ = ["decode_program"]
 
 _WIDE: Final = re.compile(r"-?[1-9][0-9]{0,39}")
 _Number = TypeVar("_Number", bound=IntEnum)
@@ -37,8 +37,8 @@ _SINGLE: Final = frozenset(
 )
 
 
-def decode_image(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage:
-    """The image that `encode_image` made ``data`` from, validated.
+def decode_program(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage:
+    """The image that `encode_program` made ``data`` from, validated.
 
     Raises:
         CorruptArchiveError: the data are damaged, or the program could reach beyond its memory.
@@ -66,10 +66,15 @@ class _Decoder:
         )
         self._values = [self._value(kind) for kind in self._columns.rest("value_kind")]
         self._sets = [self._set(count) for count in self._columns.rest("set_count")]
+        rows = self._columns.rows("op_code", "op_name", "op_attributes", "op_inputs", "op_outputs")
+        self._instructions = iter([self._instruction(*row) for row in rows])
 
     def image(self, memory: tuple[int, ...]) -> ProgramImage:
         """Everything, used up to the last number."""
-        slots = tuple(self._slot(region) for region in self._columns.rest("slot_region"))
+        rows = self._columns.rows(
+            "slot_region", "slot_dtype", "slot_offset", "slot_rank", "slot_strided"
+        )
+        slots = tuple(self._slot(*row) for row in rows)
         names = self._columns.rest("program_name")
         programs = {
             self._string(name): self._block(self._columns.one("program_items"), self._depth)
@@ -78,6 +83,8 @@ class _Decoder:
         if len(programs) != len(names):
             raise corrupt("two programs have the same name")
         self._columns.finish()
+        if next(self._instructions, None) is not None:
+            raise corrupt("its program has instructions that no block contains")
         arena, constant, state = memory
         return ProgramImage(slots, programs, arena, constant, state)
 
@@ -118,18 +125,26 @@ class _Decoder:
 
     # -- slots and items -------------------------------------------------------------------------
 
-    def _slot(self, region: int) -> Slot:
-        columns = self._columns
-        rank = columns.one("slot_rank")
+    def _slot(self, region: int, dtype: int, offset: int, rank: int, strided: int) -> Slot:
         if not 0 <= rank <= MAX_RANK:
             raise corrupt(f"a slot of its program has {rank} dimensions")
-        strided = columns.one("slot_strided")
         return Slot(
             region=_member(Region, region),
-            offset=columns.one("slot_offset"),
-            dtype=_pick(DTYPES, columns.one("slot_dtype"), "element type"),
-            shape=tuple(columns.take("slot_dimension", rank)),
-            strides=tuple(columns.take("slot_stride", rank)) if strided else None,
+            offset=offset,
+            dtype=_pick(DTYPES, dtype, "element type"),
+            shape=tuple(self._columns.take("slot_dimension", rank)),
+            strides=tuple(self._columns.take("slot_stride", rank)) if strided else None,
+        )
+
+    def _instruction(
+        self, opcode: int, name: int, attributes: int, inputs: int, outputs: int
+    ) -> Instruction:
+        return Instruction(
+            opcode=self._string(opcode),
+            inputs=tuple(self._columns.take("op_input", inputs)),
+            outputs=tuple(self._columns.take("op_output", outputs)),
+            attributes=_pick(self._sets, attributes, "set of attributes"),
+            name=self._string(name),
         )
 
     def _block(self, count: int, depth: int) -> Block:
@@ -143,22 +158,18 @@ class _Decoder:
     def _item(self, depth: int) -> Item:
         kind = _member(ItemKind, self._columns.one("item_kind"))
         if kind is ItemKind.INSTRUCTION:
-            return self._instruction()
+            return self._next_instruction()
         if kind is ItemKind.REPEAT:
             return self._repeat(depth - 1)
         if kind is ItemKind.IF:
             return self._if(depth - 1)
         return CallBlock(self._string(self._columns.one("call_program")))
 
-    def _instruction(self) -> Instruction:
-        columns = self._columns
-        return Instruction(
-            opcode=self._string(columns.one("op_code")),
-            inputs=tuple(columns.take("op_input", columns.one("op_inputs"))),
-            outputs=tuple(columns.take("op_output", columns.one("op_outputs"))),
-            attributes=_pick(self._sets, columns.one("op_attributes"), "set of attributes"),
-            name=self._string(columns.one("op_name")),
-        )
+    def _next_instruction(self) -> Instruction:
+        instruction = next(self._instructions, None)
+        if instruction is None:
+            raise corrupt("a block of its program has more instructions than there are")
+        return instruction
 
     def _repeat(self, depth: int) -> RepeatBlock:
         columns = self._columns

@@ -23,13 +23,13 @@ from popc_runtime.format.program import (
 )
 from popc_runtime.format.validate import validate_image
 
-__all__ = ["encode_image"]
+__all__ = ["encode_program"]
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _DTYPE_NUMBERS: Final = {dtype: number for number, dtype in enumerate(DTYPES)}
 
 
-def encode_image(image: ProgramImage) -> bytes:
+def encode_program(image: ProgramImage) -> bytes:
     """The canonical bytes of ``image``: equal images give equal bytes.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
@@ -210,6 +210,13 @@ class Columns:
     def rest(self, name: str) -> list[int]:
         """All numbers of a column that are left."""
         return self.take(name, self.left(name))
+
+    def rows(self, *names: str) -> Iterator[tuple[int, ...]]:
+        """The rows of a table whose columns are ``names``."""
+        columns = [self.rest(name) for name in names]
+        if len({len(column) for column in columns}) != 1:
+            raise corrupt(f"{self._what} has columns of different length: {', '.join(names)}")
+        return zip(*columns, strict=True)
 
     def left(self, name: str) -> int:
         """How many numbers of a column are left."""

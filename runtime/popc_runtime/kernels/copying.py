@@ -9,6 +9,7 @@ numpy call, up to ten times faster.
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -68,8 +69,8 @@ def _panel_width(to: Array, from_: Array) -> int:
         return 1 if to.shape[-2] > to.shape[-1] else to.shape[-1]
     steps = [abs(stride) or np.inf for stride in from_.strides]
     along = steps.index(min(steps))
-    between = int(np.prod(to.shape[along + 1 : -1]))
-    columns = to.shape[-1]
+    between = prod(to.shape[along + 1 : -1])
+    columns: int = to.shape[-1]
     width = max(_PANEL, _CALL_ELEMENTS * columns // to.size)
     width = max(_NARROWEST, min(width, _CACHE_LINES // between))
     return columns if columns < 2 * width else width

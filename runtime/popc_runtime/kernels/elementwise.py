@@ -68,24 +68,6 @@ def _through_float32(function: Ufunc) -> Kernel:
     return kernel
 
 
-def _variadic(function: Ufunc, *, mean: bool = False) -> Kernel:
-    """The first two operands, then each further one, folded with ``function``."""
-
-    def steps(out: Array, first: Array, *others: Array) -> Iterator[Call]:
-        if not others:
-            yield partial(np.copyto, out, first)
-        for index, operand in enumerate(others):
-            yield partial(function, out if index else first, operand, out=out)
-        if mean:
-            count = np.asarray(1 + len(others), out.dtype)
-            yield partial(np.divide, out, count, out=out)
-
-    def kernel(binding: Binding) -> Calls:
-        return blocked(steps, binding.output(), _operands(binding), binding.scratch)
-
-    return kernel
-
-
 def _divide(binding: Binding) -> Calls:
     """Integers: the quotient rounded toward zero, as in C."""
     a, b, out = binding.input(0), binding.input(1), binding.output()
@@ -226,6 +208,8 @@ _SLOW_FLOAT16: Final[dict[str, Ufunc]] = {
     "Exp": np.exp,
     "Floor": np.floor,
     "Log": np.log,
+    "Max": np.maximum,
+    "Min": np.minimum,
     "Reciprocal": np.reciprocal,
     "Round": np.rint,
     "Sin": np.sin,
@@ -263,11 +247,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "BitShift": _bit_shift,
     "Div": _divide,
     "IsInf": _is_inf,
-    "Max": _variadic(np.maximum),
-    "Mean": _variadic(np.add, mean=True),
-    "Min": _variadic(np.minimum),
     "Mod": _modulo,
     "Pow": _power,
-    "Sum": _variadic(np.add),
     "Where": MoveKernel(_where),
 }

@@ -65,11 +65,11 @@ def _gather_one(binding: Binding, x: Array, out: Array, axis: int) -> Calls:
 
 def _gather_strided(binding: Binding, x: Array, axis: int) -> Calls:
     """`numpy.take` would copy all of a strided operand; indexing reads only what is wanted."""
-    indices, out = binding.input(1), binding.output()
-    before = (slice(None),) * axis
+    out = binding.output()
+    wanted: tuple[slice | Array, ...] = (*(slice(None),) * axis, binding.input(1))
 
     def call() -> None:
-        np.copyto(out, x[(*before, indices)])
+        np.copyto(out, x[wanted])
 
     return call
 

@@ -87,7 +87,7 @@ def element_positions(
 def row_numbers(
     binding: Binding, operand: int, dims: tuple[int, ...], batch_dims: int = 0
 ) -> tuple[Array, tuple[Call, ...]]:
-    """Flat row numbers (1-D) that index tuples name in an array whose rows are numbered by ``dims``.
+    """Flat numbers (1-D) of the rows that index tuples name, where ``dims`` number the rows.
 
     The last axis of the operand holds one tuple; its leading ``batch_dims`` axes are themselves
     the first coordinates of the rows.

@@ -67,9 +67,7 @@ def _along(axis: int, window: slice) -> tuple[slice, ...]:
 def _parts(axis: int, sizes: list[int]) -> list[tuple[slice, ...]]:
     """Indices of consecutive parts of the given sizes along ``axis``."""
     ends = list(accumulate(sizes))
-    return [
-        _along(axis, slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)
-    ]
+    return [_along(axis, slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
 
 def _concat(binding: Binding) -> Calls:
@@ -98,16 +96,14 @@ def _trilu(binding: Binding) -> Calls:
     rows, columns = x.shape[-2:]
     above = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     beyond = np.less if binding.integer("upper", 1) else np.greater
-    calls = (
-        *copy_calls(out, x),
-        partial(np.copyto, out, out.dtype.type(0), where=(outside := np.empty(above.shape, bool))),
-    )
+    outside = np.empty(above.shape, bool)
+    clear = partial(np.copyto, out, out.dtype.type(0), where=outside)
     diagonal = np.zeros((), np.int64) if k is None else k.reshape(())
     find = partial(beyond, above, diagonal, out=outside)
     if k is None or binding.is_constant(1):
         find()
-        return calls
-    return (find, *calls)
+        return (*copy_calls(out, x), clear)
+    return (find, *copy_calls(out, x), clear)
 
 
 def _reverse_sequence(binding: Binding) -> Calls:

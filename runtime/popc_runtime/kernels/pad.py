@@ -17,8 +17,11 @@ __all__ = ["KERNELS"]
 
 
 def _pad(binding: Binding) -> Calls:
-    """Negative pads crop first.  Borders are filled axis by axis: those of a later axis span the
-    borders of the earlier ones, so that corners come out as numpy.pad defines them."""
+    """Negative pads crop first.
+
+    Borders are filled axis by axis.  Those of a later axis span the borders of the earlier ones,
+    so that corners come out as numpy.pad defines them.
+    """
     x, out = binding.input(0), binding.output()
     pads = binding.integers("pads")
     begins, ends = pads[: x.ndim], pads[x.ndim :]
@@ -41,9 +44,7 @@ def _pad(binding: Binding) -> Calls:
     return tuple(calls)
 
 
-def _borders(
-    binding: Binding, mode: str, out: Array, window: list[slice], axis: int
-) -> list[Call]:
+def _borders(binding: Binding, mode: str, out: Array, window: list[slice], axis: int) -> list[Call]:
     inner = window[axis]
     if mode == "constant":
         return _constant_borders(binding, out, window, axis)
@@ -59,9 +60,7 @@ def _copy_run(target: Array, source: Array) -> tuple[Call, ...]:
     return copy_calls(target, np.broadcast_to(source, target.shape))
 
 
-def _constant_borders(
-    binding: Binding, out: Array, window: list[slice], axis: int
-) -> list[Call]:
+def _constant_borders(binding: Binding, out: Array, window: list[slice], axis: int) -> list[Call]:
     value = _fill_value(binding, out)
     inner = window[axis]
     calls: list[Call] = []
@@ -128,7 +127,8 @@ def _reflect(positions: Array, size: int) -> Array:
 
 
 def _wrap(positions: Array, size: int) -> Array:
-    return positions % size
+    wrapped: Array = positions % size
+    return wrapped
 
 
 # (positions relative to the interior, size of the interior) -> the element that stands there

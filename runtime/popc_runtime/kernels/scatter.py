@@ -89,9 +89,7 @@ def _flat(binding: Binding, updates: Array) -> tuple[Array, tuple[Call, ...]]:
     return packed.reshape(-1), copy_calls(packed, updates)
 
 
-def _write_rows(
-    binding: Binding, table: Array, rows: Array, updates: Array
-) -> tuple[Call, ...]:
+def _write_rows(binding: Binding, table: Array, rows: Array, updates: Array) -> tuple[Call, ...]:
     """Whole rows; a constant run of evenly spaced rows is an ordinary strided copy."""
     if updates.size == 0:
         return ()
@@ -122,9 +120,7 @@ def _tensor_scatter(binding: Binding) -> Calls:
     return (*_start(binding), partial(write, cache, update, first, np.arange(count), length))
 
 
-def _circular_write(
-    cache: Array, update: Array, first: Array, offsets: Array, length: int
-) -> None:
+def _circular_write(cache: Array, update: Array, first: Array, offsets: Array, length: int) -> None:
     steps = (first[:, None] + offsets) % length
     cache[np.arange(len(first))[:, None], steps] = update
 

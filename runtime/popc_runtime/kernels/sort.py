@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _select_narrow(binding: Binding, rows: Array) -> tuple[Array, tuple[Call, ..
     k, length = binding.integer("k"), rows.shape[-1]
     keys = binding.scratch.take(rows.shape, np.uint64)
     best = binding.scratch.take((*rows.shape[:-1], k), np.uint64)
-    calls = [
+    calls: list[Call] = [
         *_order_calls(binding, rows, keys),
         partial(np.left_shift, keys, np.uint64(32), out=keys),
         partial(np.bitwise_or, keys, np.arange(length, dtype=np.uint64), out=keys),

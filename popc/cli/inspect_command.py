@@ -1,0 +1,174 @@
+"""popc inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from popc.cli.report import Report, format_bytes, format_table
+
+__all__ = ["command"]
+
+_SECTIONS = ("summary", "streams", "options", "blobs", "program", "nodes")
+
+
+@click.command("inspect")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--section", type=click.Choice(_SECTIONS), default="summary", show_default=True,
+              help="What to show; program is for archives, nodes for models.")
+@click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
+def command(*, file: Path, section: str, show_all: bool) -> Report:
+    """Show what is in FILE, an ONNX model or an archive.
+
+    \b
+    popc inspect model.onnx
+    popc inspect model.popx --section program
+    """
+    from popc_runtime.format import MAGIC
+
+    with file.open("rb") as stream:
+        is_archive = stream.read(len(MAGIC)) == MAGIC
+    if is_archive:
+        return _inspect_archive(file, section)
+    return _inspect_model(file, section, limit=None if show_all else 20)
+
+
+# -- archives ----------------------------------------------------------------------------------------
+
+
+def _inspect_archive(path: Path, section: str) -> Report:
+    from popc_runtime.errors import UsageError
+    from popc_runtime.format import ArchiveFile, decode_program, format_program
+
+    with ArchiveFile.open(path) as archive:
+        data = {
+            "kind": "archive",
+            "bytes": path.stat().st_size,
+            **archive.manifest.to_dict(),
+            "blobs": [_blob_row(blob) for blob in archive.blobs.values()],
+        }
+        if section == "program":
+            text = format_program(decode_program(archive.read("program"))).rstrip()
+            return Report("inspect", {**data, "program": text}, text)
+    if section == "nodes":
+        raise UsageError("an archive has no ONNX nodes", hint="--section program shows its program")
+    return Report("inspect", data, _ARCHIVE_TEXTS[section](data))
+
+
+def _blob_row(blob: Any) -> dict[str, Any]:
+    return {
+        "name": blob.name,
+        "kind": blob.kind,
+        "codec": blob.codec.value,
+        "stored_bytes": blob.stored_bytes,
+        "raw_bytes": blob.raw_bytes,
+        "sha256": blob.sha256.hex(),
+    }
+
+
+def _archive_summary(data: dict[str, Any]) -> str:
+    version = ".".join(map(str, data["format_version"]))
+    rows = [
+        ["archive", f"{format_bytes(data['bytes'])}, format {version}"],
+        ["built by", f"popc {data['compiler_version']}"],
+        ["model", f"sha256 {data['model_sha256']}"],
+        *([key, value] for key, value in sorted(data["provenance"].items())),
+        *(["input", _type_of(spec)] for spec in data["inputs"]),
+        *(["output", _type_of(spec)] for spec in data["outputs"]),
+        ["programs", ", ".join(data["programs"])],
+        *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
+    ]
+    changed = [row for row in data["options"] if row["origin"] != "default"]
+    rows += [["option", f"{row['name']} = {row['value']} (from {row['origin']})"] for row in changed]
+    return format_table(rows)
+
+
+def _type_of(spec: dict[str, Any]) -> str:
+    return f"{spec['name']}: {spec['dtype']}[{','.join(map(str, spec['shape']))}]"
+
+
+def _archive_streams(data: dict[str, Any]) -> str:
+    header = ["stream", "direction", "sample", "samples per step", "returns"]
+    return format_table([
+        header,
+        *(
+            [
+                row["name"],
+                row["direction"],
+                f"{row['dtype']}[{','.join(map(str, row['shape']))}]",
+                str(row["samples_per_step"] or 1),
+                row["return_type"] or "-",
+            ]
+            for row in data["streams"]
+        ),
+    ])
+
+
+def _archive_options(data: dict[str, Any]) -> str:
+    return format_table([
+        [row["name"], "=", str(row["value"]), f"# from {row['origin']}"] for row in data["options"]
+    ])
+
+
+def _archive_blobs(data: dict[str, Any]) -> str:
+    header = ["blob", "kind", "codec", "stored", "raw", "sha256"]
+    rows = [
+        [
+            row["name"],
+            row["kind"],
+            row["codec"],
+            format_bytes(row["stored_bytes"]),
+            format_bytes(row["raw_bytes"]),
+            row["sha256"][:16],
+        ]
+        for row in data["blobs"]
+    ]
+    return format_table([header, *rows], right=(3, 4))
+
+
+_ARCHIVE_TEXTS = {
+    "summary": _archive_summary,
+    "streams": _archive_streams,
+    "options": _archive_options,
+    "blobs": _archive_blobs,
+}
+
+
+# -- models ------------------------------------------------------------------------------------------
+
+
+def _inspect_model(path: Path, section: str, limit: int | None) -> Report:
+    from popc.frontend import describe_model, load_model
+    from popc_runtime.errors import UsageError
+
+    if section not in ("summary", "nodes"):
+        raise UsageError(
+            f"a model has no {section}", hint="compile it first, then inspect the archive"
+        )
+    facts = describe_model(load_model(path))
+    data: dict[str, Any] = {"kind": "model", "bytes": path.stat().st_size, **facts}
+    if section == "nodes":
+        return Report("inspect", data, "\n".join(facts["nodes"]))
+    return Report("inspect", data, _model_summary(data, limit))
+
+
+def _model_summary(data: dict[str, Any], limit: int | None) -> str:
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {number}" for domain, number in data["opsets"])
+    ops = sorted(data["op_counts"].items(), key=lambda item: (-item[1], item[0]))
+    shown = ops[:limit]
+    rows = [
+        ["model", format_bytes(data["bytes"])],
+        ["producer", data["producer"] or "-"],
+        ["IR version", str(data["ir_version"])],
+        ["opsets", opsets],
+        *(["input", text] for text in data["inputs"]),
+        *(["output", text] for text in data["outputs"]),
+        ["weights", f"{data['weight_count']:,} tensors, {format_bytes(data['weight_bytes'])}"],
+        ["nodes", f"{sum(count for _, count in ops):,}"],
+        *([f"  {op}", f"{count:,}"] for op, count in shown),
+    ]
+    if len(ops) > len(shown):
+        rows.append([f"  ... {len(ops) - len(shown)} more", "(--all)"])
+    return format_table(rows)
