@@ -100,7 +100,7 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
 
 
 def _feeds(executable: Executable, inputs: tuple[str, ...]) -> dict[str, Array]:
-    from popc.cli.run_io import gather_inputs, random_array
+    from popc.inputs import gather_inputs, random_array
 
     given = gather_inputs(inputs, executable.inputs)[0]
     missing = (spec for spec in executable.inputs if spec.name not in given)

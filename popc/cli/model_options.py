@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from popc.cli.parse import parse_bindings, parse_dims, parse_shapes
+from popc.arguments import parse_bindings, parse_dims, parse_shapes
 
 if TYPE_CHECKING:
     from popc.options import Options

@@ -47,7 +47,7 @@ def command(
     popc run model.popx --input x=random:0 --steps 10
     """
     import popc_runtime
-    from popc.cli.run_io import gather_inputs, plan_outputs, write_outputs
+    from popc.inputs import gather_inputs, plan_outputs, write_outputs
 
     executable = popc_runtime.load(archive, seed=seed)
     feeds = gather_inputs(inputs, executable.inputs, steps)

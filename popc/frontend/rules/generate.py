@@ -1,11 +1,110 @@
-"""Constants, ranges, identity matrices, windows: tensors made from attributes."""
+"""Operators whose result follows from shapes and constants alone: they become constants."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import ceil, pi
 from typing import Final
 
-from popc.frontend.rules.common import default_domain
+import numpy as np
+
+from popc.frontend.node import ImportRule, Node
+from popc.frontend.problems import DataDependent
+from popc.frontend.rules.common import default_domain, known_scalar
+from popc.frontend.tensors import dtype_from_onnx
+from popc.ir import Tensor
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array, DType
 
 __all__ = ["RULES"]
 
-RULES: Final = default_domain({})
+
+def _constant(node: Node) -> Tensor:
+    if node.has("value"):
+        type_, data = node.tensor("value")
+        return node.constant(data, type_.dtype)
+    if node.has("value_float"):
+        return node.constant(node.number("value_float"), DType.FLOAT32)
+    if node.has("value_floats"):
+        return node.constant(node.numbers("value_floats"), DType.FLOAT32)
+    if node.has("value_int"):
+        return node.constant(node.integer("value_int"), DType.INT64)
+    if node.has("value_ints"):
+        return node.constant(node.integers("value_ints"), DType.INT64)
+    raise ModelError("only tensor, float and integer constants are supported")
+
+
+def _constant_of_shape(node: Node) -> Tensor:
+    shape = tuple(int(dim) for dim in node.require_known(0, "the output shape"))
+    if any(dim < 0 for dim in shape):
+        raise ModelError(f"shape {list(shape)} has a negative dimension")
+    if not node.has("value"):
+        value = node.constant(0.0, DType.FLOAT32)
+    else:
+        type_, data = node.tensor("value")
+        if data.size != 1:
+            raise ModelError(f"attribute 'value' must hold one element, not {data.size}")
+        value = node.constant(data.reshape(()), type_.dtype)
+    return node.emit("Expand", [value], {"shape": shape})
+
+
+def _range(node: Node) -> Tensor:
+    values = [known_scalar(node, index) for index in range(3)]
+    start, limit, delta = (value for value in values if value is not None) if all(
+        value is not None for value in values
+    ) else _data_dependent()
+    if delta == 0:
+        raise ModelError("the delta of a range must not be 0")
+    dtype = node.input(0).type.dtype
+    if dtype.is_integer:
+        return node.constant(np.arange(start, limit, delta, dtype.storage), dtype)
+    count = max(0, ceil((limit - start) / delta))
+    work = np.float32 if dtype is DType.BFLOAT16 else dtype.storage.type
+    steps = np.arange(count).astype(work)
+    return node.constant(work(start) + steps * work(delta), dtype)
+
+
+def _data_dependent() -> tuple[float, float, float]:
+    raise DataDependent("Range: the output shape depends on a run-time value")
+
+
+def _eye_like(node: Node) -> Tensor:
+    type_ = node.input(0).type
+    if type_.rank != 2:
+        raise ModelError(f"the input must have 2 dimensions, not {type_.rank}")
+    dtype = dtype_from_onnx(node.integer("dtype")) if node.has("dtype") else type_.dtype
+    rows, columns = type_.shape
+    eye = np.eye(rows, columns, node.integer("k"), dtype=np.float32)
+    return node.constant(eye, dtype)
+
+
+def _window(coefficients: tuple[float, ...]) -> ImportRule:
+    """a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N the size, less one if symmetric."""
+
+    def rule(node: Node) -> Tensor:
+        size = known_scalar(node, 0)
+        if size is None:
+            raise DataDependent(f"{node.op_type}: the output shape depends on a run-time value")
+        length = int(size)
+        if length < 0:
+            raise ModelError(f"a window cannot have {length} elements")
+        period = length if node.integer("periodic") else max(length - 1, 1)
+        phase = 2 * pi * np.arange(length) / max(period, 1)
+        window = sum(
+            (-1) ** order * weight * np.cos(order * phase)
+            for order, weight in enumerate(coefficients)
+        )
+        return node.constant(window, dtype_from_onnx(node.integer("output_datatype")))
+
+    return rule
+
+
+RULES: Final = default_domain({
+    "BlackmanWindow": _window((0.42, 0.5, 0.08)),
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "EyeLike": _eye_like,
+    "HammingWindow": _window((25 / 46, 21 / 46)),
+    "HannWindow": _window((0.5, 0.5)),
+    "Range": _range,
+})

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from popc.frontend.node import Node
 from popc.frontend.rules.common import default_domain
+from popc.frontend.rules.moves import emit_reshape
 from popc.ir import Tensor
 from popc_runtime.format import DType
 
-__all__ = ["RULES", "output_multiplier", "per_column", "per_row", "requantize"]
+__all__ = [
+    "RULES",
+    "int_product",
+    "matmul_zeros",
+    "output_multiplier",
+    "qlinear_conv",
+    "requantize",
+]
 
 
-def per_row(node: Node, parameter: Tensor | None) -> Tensor | None:
-    """A scale or zero point of a left operand, made to broadcast: [M] stands for its rows."""
-    if parameter is None or parameter.type.size == 1:
-        return per_column(node, parameter)
-    if parameter.type.rank == 1:
-        return node.emit("Reshape", [parameter], {"shape": (parameter.type.size, 1)})
-    return parameter
+# -- scales and zero points ----------------------------------------------------------------------
 
 
-def per_column(node: Node, parameter: Tensor | None) -> Tensor | None:
-    """A scale or zero point of a right operand, made to broadcast: [N] stands for its columns."""
-    if parameter is None or parameter.type.size > 1 or parameter.type.rank == 0:
+def _per_row(node: Node, parameter: Tensor | None) -> Tensor | None:
+    """A parameter of a left operand, made to broadcast: [M] stands for its rows."""
+    if parameter is not None and parameter.type.rank == 1 and parameter.type.size > 1:
+        return emit_reshape(node, parameter, (parameter.type.size, 1))
+    return _per_column(node, parameter)
+
+
+def _per_column(node: Node, parameter: Tensor | None) -> Tensor | None:
+    """A parameter of a right operand, made to broadcast: [N] stands for its columns."""
+    if parameter is None or parameter.type.size > 1:
         return parameter
-    return node.emit("Reshape", [parameter], {"shape": ()})
+    return emit_reshape(node, parameter, ())
 
 
-def requantize(node: Node, product: Tensor, multiplier: Tensor, zero: Tensor) -> Tensor:
-    """An integer product scaled to the quantised type of ``zero``."""
-    attributes = {"dtype": zero.type.dtype.value}
-    return node.emit("Requantize", [product, multiplier, zero], attributes)
+def _per_channel(node: Node, parameter: Tensor, rank: int) -> Tensor:
+    """A parameter of output channels, made to broadcast in tensors whose channels have ``rank``
+    axes from theirs on.
+    """
+    if parameter.type.size == 1:
+        return emit_reshape(node, parameter, ())
+    return emit_reshape(node, parameter, (parameter.type.size, *(1,) * (rank - 1)))
 
 
 def output_multiplier(node: Node, left: Tensor, right: Tensor, result: Tensor) -> Tensor:
@@ -46,7 +59,41 @@ def _in_float32(node: Node, scale: Tensor) -> Tensor:
     return node.emit("Cast", [scale], {"to": DType.FLOAT32.value})
 
 
+def requantize(node: Node, product: Tensor, multiplier: Tensor, zero: Tensor) -> Tensor:
+    """An integer product multiplied, in the quantised type of ``zero``."""
+    attributes = {"dtype": zero.type.dtype.value}
+    return node.emit("Requantize", [product, multiplier, zero], attributes)
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def matmul_zeros(
+    node: Node, left: Tensor | None, right: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Zero points of the operands of a matrix product, made to broadcast."""
+    return _per_row(node, left), _per_column(node, right)
+
+
+def int_product(
+    node: Node, a: Tensor, b: Tensor, zeros: Sequence[Tensor | None], dtype: DType = DType.INT32
+) -> Tensor:
+    """(a - zero) @ (b - zero), exact, and rounded once if ``dtype`` is float32."""
+    return node.emit("MatMulInteger", [a, b, *zeros], {"dtype": dtype.value})
+
+
 def _matmul_integer(node: Node) -> Tensor:
-    zeros = [per_row(node, node.optional(2)), per_column(node, node.optional(3))]
-    attributes = {"dtype": DType.INT32.value}
-    return node.emit("MatMulInteger", [node.input(0), node.input(1), *zeros], attributes)
+    zeros = matmul_zeros(node, node.optional(2), node.optional(3))
+    return int_product(node, node.input(0), node.input(1), zeros)
+
+
+def _qlinear_matmul(node: Node) -> Tensor:
+    """Operands: a, scale, zero point; b, scale, zero point; scale and zero point of y."""
+    a, b = node.input(0), node.input(3)
+    zeros = matmul_zeros(node, node.input(2), node.input(5))
+    product = int_product(node, a, b, zeros, DType.FLOAT32)
+    left, right = _per_row(node, node.input(1)), _per_column(node, node.input(4))
+    result = _per_row(node, node.input(6))
+    assert left is not None and right is not None and result is not None
+    multiplier = output_multiplier(node, left, right, result)
+    return requantize(node, product, multiplier, node.input(7))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from popc.cli.parse import load_file, pairs, read_arrays
+from popc.arguments import load_file, pairs, read_arrays
 from popc_runtime import TensorSpec
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array

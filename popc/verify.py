@@ -1,0 +1,178 @@
+"""Compare what popc computes with what another runtime computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popc.api import compile_model
+from popc.frontend import LoadedModel, expose_tensors, load_model
+from popc.progress import OnProgress
+from popc_runtime import TensorSpec, load
+from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.format import MAGIC, Array
+
+__all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
+
+# Rounding of half-precision and of quantised values moves a result by one step of the coarse grid.
+_COARSE_ATOL = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One tensor as computed by both sides.
+
+    Attributes:
+        name: ONNX name of the tensor.
+        node: The node that produces it ("" for inputs).
+        type: dtype and shape.
+        difference: Largest absolute difference.
+        allowed: What the tolerance allows at that element.
+        agrees: Whether every element is within the tolerance.
+        reason: Why not, in a few words.
+    """
+
+    name: str
+    node: str
+    type: str
+    difference: float
+    allowed: float
+    agrees: bool
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+
+def compare(
+    name: str, ours: Array, theirs: Array, *, rtol: float, atol: float, node: str = ""
+) -> Comparison:
+    """Compare two arrays; ``atol`` is relative to the largest finite value of ``theirs``."""
+    type_ = f"{ours.dtype}[{','.join(map(str, ours.shape))}]"
+    if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        other = f"{theirs.dtype}[{','.join(map(str, theirs.shape))}]"
+        return Comparison(name, node, type_, np.inf, 0.0, agrees=False, reason=f"expected {other}")
+    if ours.size == 0:
+        return Comparison(name, node, type_, 0.0, 0.0, agrees=True)
+    if ours.dtype.kind not in "fiu":
+        equal = bool((ours == theirs).all())
+        reason = "" if equal else f"{int((ours != theirs).sum()):,} elements differ"
+        return Comparison(name, node, type_, float(not equal), 0.0, agrees=equal, reason=reason)
+    wide, reference = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (wide == reference) | (np.isnan(wide) & np.isnan(reference))
+    finite = np.abs(reference[np.isfinite(reference)])
+    peak = float(finite.max(initial=0.0))
+    coarse = max(atol, _COARSE_ATOL) if ours.dtype == np.float16 else atol
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(wide - reference))
+    difference = np.where(np.isnan(difference), np.inf, difference)
+    allowed = rtol * np.abs(np.where(np.isfinite(reference), reference, 0.0)) + coarse * peak
+    worst = int(np.argmax(difference - allowed))
+    excess = int((difference > allowed).sum())
+    return Comparison(
+        name,
+        node,
+        type_,
+        float(difference.reshape(-1)[worst]),
+        float(allowed.reshape(-1)[worst]),
+        agrees=excess == 0,
+        reason=f"{excess:,} of {ours.size:,} elements differ" if excess else "",
+    )
+
+
+def run_onnxruntime(
+    model: LoadedModel, feeds: Mapping[str, Array], outputs: Sequence[str], *, optimise: bool = False
+) -> list[Array]:
+    """The tensors named ``outputs``, computed by onnxruntime.
+
+    Raises:
+        ResourceError: onnxruntime is not installed, or cannot run the model.
+    """
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise ResourceError(
+            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
+        )
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    if not optimise:
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            expose_tensors(model, outputs), settings, providers=["CPUExecutionProvider"]
+        )
+        known = {one.name for one in session.get_inputs()}
+        arrays: list[Array] = session.run(
+            list(outputs), {name: array for name, array in feeds.items() if name in known}
+        )
+    except Exception as error:
+        raise ResourceError(f"onnxruntime cannot run the model: {error}") from error
+    return arrays
+
+
+def verify_file(
+    file: Path,
+    model: Path | None,
+    inputs: Sequence[str],
+    *,
+    every: bool,
+    rtol: float,
+    atol: float,
+    keywords: dict[str, Any],
+    on_progress: OnProgress | None = None,
+) -> list[Comparison]:
+    """Compare a model, or an archive and its model, with onnxruntime on the same inputs.
+
+    Raises:
+        UsageError: an archive is given without its model.
+        ResourceError: onnxruntime is missing or cannot run the model.
+    """
+    with file.open("rb") as stream:
+        is_archive = stream.read(len(MAGIC)) == MAGIC
+    if is_archive and model is None:
+        raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
+    if is_archive and every:
+        raise UsageError("--all compiles the model: give the model instead of the archive")
+    source = model if is_archive and model is not None else file
+    loaded = load_model(source)
+    if every:
+        keywords = {**keywords, "outputs": loaded.tensor_names()}
+    archive_path = file if is_archive else None
+    results, feeds = _run_popc(archive_path, source, inputs, keywords, on_progress)
+    bound = {name: np.asarray(value) for name, value in keywords["bind"].items()}
+    names = [name for name in results if name in loaded.tensor_names()]
+    reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
+    return [
+        compare(name, results[name], array, rtol=rtol, atol=atol, node=loaded.producer_of(name))
+        for name, array in zip(names, reference, strict=True)
+    ]
+
+
+def _run_popc(
+    archive: Path | None,
+    model: Path,
+    inputs: Sequence[str],
+    keywords: dict[str, Any],
+    on_progress: OnProgress | None,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Results and inputs of one run."""
+    from popc.inputs import gather_inputs, random_array
+
+    with tempfile.TemporaryDirectory(prefix="popc-verify-") as folder:
+        path = archive or Path(folder) / "model.popx"
+        if archive is None:
+            compile_model(model, on_progress=on_progress, **keywords).save(path)
+        executable = load(os.fspath(path))
+    given = gather_inputs(inputs, executable.inputs)[0]
+    missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
+    feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
+    return executable.run(feeds), feeds

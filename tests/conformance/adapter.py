@@ -1,0 +1,77 @@
+"""Runs a backend test case through the whole of popc: compile, save, load, run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import popc
+import popc_runtime
+from popc_runtime.errors import DataDependentShapeError
+from tests.conformance.cases import Case
+
+
+def run_case(case: Case, folder: Any) -> bool:
+    """Check every data set of ``case``; whether inputs had to be bound at compile time.
+
+    Inputs of sequence or optional type are always bound, since their structure decides the
+    program.  If a shape depends on the value of a tensor input, all integer and bool inputs are
+    bound as well, and if that is not enough, everything.
+
+    Raises:
+        Exception: whatever popc raises, or AssertionError on a wrong result.
+    """
+    needed = False
+    for inputs, outputs in case.data_sets:
+        named = dict(zip((info.name for info in case.inputs()), inputs, strict=False))
+        structured = {
+            info.name
+            for info in case.inputs()
+            if info.name in named and not info.type.HasField("tensor_type")
+        }
+        discrete = {
+            name for name, value in named.items() if np.asarray(value, object).ndim >= 0
+            and getattr(np.asarray(value), "dtype", np.dtype("O")).kind in "iub"
+        } if not structured else set(named)
+        for bound in (structured, structured | discrete, set(named)):
+            try:
+                archive = _compile(case, named, bound)
+            except DataDependentShapeError:
+                needed = True
+                if bound == set(named):
+                    raise
+                continue
+            break
+        path = folder / "case.popx"
+        archive.save(path, force=True)
+        results = popc_runtime.load(path).run(
+            {name: np.asarray(value) for name, value in named.items() if name not in bound}
+        )
+        _check(list(results.values()), flatten(outputs), case)
+    return needed
+
+
+def _compile(case: Case, named: dict[str, Any], bound: set[str]) -> popc.Archive:
+    return popc.compile(
+        case.model,
+        shapes={name: np.shape(value) for name, value in named.items() if name not in bound},
+        bind={name: named[name] for name in named if name in bound},
+    )
+
+
+def flatten(values: Any) -> list[Any]:
+    """Arrays of nested lists in order; ``None`` disappears."""
+    if values is None:
+        return []
+    if isinstance(values, (list, tuple)):
+        return [item for value in values for item in flatten(value)]
+    return [np.asarray(values)]
+
+
+def _check(results: list[Any], expected: list[Any], case: Case) -> None:
+    assert len(results) == len(expected), f"{len(results)} outputs instead of {len(expected)}"
+    for ours, theirs in zip(results, expected, strict=True):
+        assert ours.dtype == theirs.dtype, f"{ours.dtype} instead of {theirs.dtype}"
+        assert ours.shape == theirs.shape, f"{ours.shape} instead of {theirs.shape}"
+        np.testing.assert_allclose(ours, theirs, rtol=case.rtol, atol=case.atol)
