@@ -110,9 +110,7 @@ class _Builder:
             steps.append(1)
             if dim and self.number(0, 3) == 0:  # backwards
                 starts[-1], sizes[-1], steps[-1] = dim - 1, (dim + 1) // 2, -2 if dim > 2 else -1
-        self.emit(
-            "Slice", [tensor], starts=tuple(starts), sizes=tuple(sizes), steps=tuple(steps)
-        )
+        self.emit("Slice", [tensor], starts=tuple(starts), sizes=tuple(sizes), steps=tuple(steps))
 
     def split(self) -> None:
         tensor = self.ranked()

@@ -10,6 +10,7 @@ import onnx
 
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext
+from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
@@ -17,7 +18,7 @@ from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, UsageError
 from popc_runtime.format import Array
 
-__all__ = ["Bindings", "import_model"]
+__all__ = ["Bindings", "ImportedModel", "import_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,31 @@ class Bindings:
     anchors: tuple[str, ...] = ()
 
 
-def import_model(
-    model: onnx.ModelProto, bindings: Bindings | None = None, *, base_dir: str = ""
-) -> Graph:
-    """The graph of ``model`` with every shape static.
+@dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """The graph of a model, and how its tensors are seen from outside.
+
+    Attributes:
+        graph: The graph; passes edit it in place.
+        inputs, outputs: Names and types, as they were when the model was imported.
+        sequences: The names of the element tensors of each output that is a sequence.
+    """
+
+    graph: Graph
+    inputs: tuple[tuple[str, TensorType], ...]
+    outputs: tuple[tuple[str, TensorType], ...]
+    sequences: Mapping[str, tuple[str, ...]]
+
+
+def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> ImportedModel:
+    """The graph of a model with every shape static.
 
     Raises:
         UnsupportedOpError, DataDependentShapeError, ModelError: the model cannot be compiled.
         UsageError: ``bindings`` name inputs, dimensions or outputs that do not exist.
     """
     bindings = bindings or Bindings()
+    model, base_dir = loaded.proto, loaded.base_dir
     opsets = {
         "" if item.domain == "ai.onnx" else item.domain: item.version
         for item in model.opset_import
@@ -61,8 +77,17 @@ def import_model(
     _define_inputs(importer, model.graph, bindings)
     importer.import_nodes(model.graph.node)
     context.problems.raise_if_any()
-    _define_outputs(importer, model.graph, bindings)
-    return importer.graph
+    sequences = _define_outputs(importer, model.graph, bindings)
+    result = importer.graph
+    return ImportedModel(
+        graph=result,
+        inputs=tuple((tensor.name, tensor.type) for tensor in result.inputs),
+        outputs=tuple(
+            (name, tensor.type)
+            for name, tensor in zip(result.output_names, result.outputs, strict=True)
+        ),
+        sequences=sequences,
+    )
 
 
 def _define_initializers(importer: GraphImporter, graph: onnx.GraphProto, base_dir: str) -> None:
@@ -134,11 +159,18 @@ def _input_type(info: onnx.ValueInfoProto, bindings: Bindings) -> TensorType:
 
 def _define_outputs(
     importer: GraphImporter, graph: onnx.GraphProto, bindings: Bindings
-) -> None:
+) -> dict[str, tuple[str, ...]]:
+    """Add the wanted outputs; the element names of those that are sequences."""
     wanted = bindings.outputs or tuple(info.name for info in graph.output)
-    for name in (*wanted, *bindings.anchors):
-        for part, tensor in _flatten(name, importer.lookup(name)):
+    sequences: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys((*wanted, *bindings.anchors)):
+        value = importer.lookup(name)
+        parts = _flatten(name, value)
+        for part, tensor in parts:
             importer.graph.add_output(part, tensor)
+        if isinstance(value, SequenceValue):
+            sequences[name] = tuple(part for part, _ in parts)
+    return sequences
 
 
 def _flatten(name: str, value: Value) -> list[tuple[str, Tensor]]:

@@ -6,6 +6,7 @@ output.  An operand is joined if all of this holds:
 
 * it is all that its buffer holds, contiguously; the buffer could be taken over in place (it
   belongs to the graph that holds the Concat, lies in the same region, is no constant, ...);
+* it has not been joined to another Concat;
 * neither buffer is overwritten in place once the Concat has run, or the operand is not read after
   it: from then on its content is also the output's;
 * reserving the whole output from the time of its first operand on does not raise the peak.
@@ -13,7 +14,7 @@ output.  An operand is joined if all of this holds:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -67,6 +68,7 @@ def join_concats(
 ) -> dict[Op, frozenset[int]]:
     """Merge buffers of operands into those of Concats; the operands that each has joined."""
     profile = _Profile(storage, clock.now)
+    parts: set[Buffer] = set()
     joined: dict[Op, frozenset[int]] = {}
     for owner, op in execution:
         if op.op_type != "Concat" or not _is_row_of_operands(op):
@@ -74,10 +76,15 @@ def join_concats(
         target, start = storage.sites[op.output].buffer.resolve()
         if start != 0 or target.region is not Region.ARENA:
             continue
-        candidates = _find_candidates(storage, owner, op, clock.ops[op].begin)
-        indices = _join(profile, target, candidates)
-        if indices:
-            joined[op] = frozenset(indices)
+        candidates = [
+            candidate
+            for candidate in _find_candidates(storage, owner, op, clock.ops[op].begin)
+            if not _is_part(storage.sites[op.operand(candidate.operand)].buffer, parts)
+        ]
+        accepted = _join(profile, target, candidates)
+        if accepted:
+            joined[op] = frozenset(candidate.operand for candidate in accepted)
+            parts.update(candidate.buffer for candidate in accepted)
     return joined
 
 
@@ -107,6 +114,13 @@ def _find_candidates(storage: Storage, owner: Graph, op: Op, tick: int) -> list[
     return sorted(candidates.values(), key=lambda candidate: -candidate.buffer.first)
 
 
+def _is_part(buffer: Buffer | None, parts: Container[Buffer]) -> bool:
+    """Whether ``buffer``, or one that it lies in, has been joined."""
+    while buffer is not None and buffer not in parts:
+        buffer = buffer.home
+    return buffer is not None
+
+
 def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
     dead_after = buffer.last <= tick
     unchanged_after = buffer.overwritten <= tick and target.overwritten <= tick
@@ -118,12 +132,12 @@ def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
     )
 
 
-def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[int]:
+def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """Join all candidates if the peak allows, else as many as it does, one by one."""
     together = profile.admits(target, [candidate.buffer for candidate in candidates])
-    accepted: list[int] = []
+    accepted: list[_Candidate] = []
     for candidate in candidates:
         if together or profile.admits(target, [candidate.buffer]):
             target.absorb(candidate.buffer, candidate.offset)
-            accepted.append(candidate.operand)
+            accepted.append(candidate)
     return accepted

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, OpSettings
 from popc.ops.build import build
-from popc.options import Anchor
+from popc.options import Options
 from popc.transforms.base import Pass
 
 __all__ = ["HostIo"]
@@ -34,12 +33,12 @@ class HostIo(Pass):
           return
         }
 
-    ``anchors`` gives the return type of each output by name.
+    The options give the return type of each output by name.
     """
 
     name: ClassVar[str] = "host_io"
     optional: ClassVar[bool] = False
-    anchors: Mapping[str, Anchor]
+    options: Options
 
     def run(self, graph: Graph) -> int:
         """Replace inputs and outputs; the number of transfers."""
@@ -57,7 +56,7 @@ class HostIo(Pass):
             graph.remove_input(tensor)
             graph.rename(load.output, name)
         for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
-            anchor = self.anchors[name]
+            anchor = self.options.anchor(name)
             build(
                 graph,
                 "HostStore",

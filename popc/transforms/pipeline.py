@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from popc.ir import Graph
+from popc.options import Options
 from popc.transforms.base import Pass, PassReport, run_to_fixed_point
 from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc.transforms.constant_folding import ConstantFolding
@@ -14,9 +14,6 @@ from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.host_io import HostIo
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.subgraph_outputs import SubgraphOutputs
-
-if TYPE_CHECKING:
-    from popc.options import Options
 
 __all__ = ["Phase", "build_pipeline", "optional_passes", "transform"]
 
@@ -37,7 +34,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
     merging = CommonSubexpressions()
     return (
         # First, so that every later pass sees plain ops with side effects and no graph outputs.
-        Phase("explicit io", (HostIo(options.anchors),)),
+        Phase("explicit io", (HostIo(options),)),
         Phase(
             "clean up",
             (
@@ -62,9 +59,9 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
     )
 
 
-def optional_passes(options: Options) -> tuple[str, ...]:
+def optional_passes() -> tuple[str, ...]:
     """Names of the passes that a user may disable, sorted."""
-    passes = [one for phase in build_pipeline(options) for one in phase.passes]
+    passes = [one for phase in build_pipeline(Options()) for one in phase.passes]
     return tuple(sorted({one.name for one in passes if one.optional}))
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -73,7 +72,6 @@ def test_types_of_equal_numbers_are_kept_apart() -> None:
 def test_integers_among_floats_become_floats() -> None:
     mixed: Any = (1, 0.5)
     image = ProgramImage((), {"main": (Instruction("Fill", (), (), {"value": mixed}),)}, 0, 0, 0)
-    assert "value=[1.0, 0.5]" or image  # readable form of what is expected below
     block = decode_program(encode_program(image)).programs["main"]
     assert isinstance(block[0], Instruction)
     assert repr(block[0].attributes["value"]) == "(1.0, 0.5)"
@@ -250,7 +248,7 @@ def _column(*values: int) -> list[Any]:
         (_changed(item_kind=["f8", b""]), "is not a column"),
         (_changed(item_kind=[[], b""]), "is not a column"),
         (_changed(item_kind=["u4", b"123"]), "ends within a number"),
-        (_changed(item_kind=_column(9)), "has a ItemKind of 9"),
+        (_changed(item_kind=_column(9)), "unknown ItemKind 9"),
         (_changed(item_kind=_column()), "more items than there are"),
         (_changed(item_kind=_column(*[0] * 99)), "does not use all of column 'item_kind'"),
         (_changed(string_bytes=_column(-1)), "string of wrong size"),
@@ -260,18 +258,18 @@ def _column(*values: int) -> list[Any]:
         (_changed(slot_rank=_column(0, 0, 1 << 40, 0, 0)), "has 1099511627776 dimensions"),
         (_changed(slot_rank=_column(0)), "columns of different length"),
         (_changed(slot_dtype=_column(0, 0, 0, 0, 99)), "refers to element type 99"),
-        (_changed(slot_region=_column(0, 0, 0, 0, 7)), "Region of 7"),
-        (_changed(op_inputs=_column(-1, 1, 1)), "needs more of column 'op_input'"),
-        (_changed(op_inputs=_column(1 << 60, 1, 1)), "needs more of column 'op_input'"),
-        (_changed(op_code=_column(-1, 1, 1)), "refers to string -1"),
-        (_changed(value_kind=_column(*[44] * 9)), "AttributeKind of 44"),
+        (_changed(slot_region=_column(0, 0, 0, 0, 7)), "unknown Region 7"),
+        (_changed(op_inputs=_column(-1, 1, 1, 1, 1)), "needs more of column 'op_input'"),
+        (_changed(op_inputs=_column(1 << 60, 1, 1, 1, 1)), "needs more of column 'op_input'"),
+        (_changed(op_code=_column(-1, 1, 1, 1, 1)), "refers to string -1"),
+        (_changed(value_kind=_column(*[44] * 9)), "unknown AttributeKind 44"),
         (_changed(value_count=_column(*[2] * 9)), "has 2 values"),
         (_changed(set_value=_column(*[99] * 9)), "refers to attribute 99"),
         (_changed(set_key=_column(*[0] * 9)), "two attributes of one name"),
         (_changed(program_name=_column(0, 0)), "two programs have the same name"),
         (_changed(repeat_items=_column(-5)), "more items than there are"),
         (_changed(if_then_items=_column(1 << 50)), "more items than there are"),
-        (_changed(slot_offset=_column(0, 8, 64, 120, 256)), "covers bytes"),
+        (_changed(slot_offset=_column(0, 8, 64, 40, 256)), "covers bytes"),
     ],
 )
 def test_damaged_encodings(data: bytes, message: str) -> None:
@@ -331,9 +329,12 @@ def _mutation(value: Any) -> st.SearchStrategy[Any]:
 
 def _spoiled(data: bytes) -> st.SearchStrategy[bytes]:
     """``data`` with one byte replaced, or cut off, or longer."""
-    spoil: Callable[[int, int], bytes] = lambda at, byte: data[:at] + bytes([byte]) + data[at + 1 :]  # noqa: E731
+
+    def replaced(at: int, byte: int) -> bytes:
+        return data[:at] + bytes([byte]) + data[at + 1 :]
+
     return st.one_of(
-        st.builds(spoil, st.integers(0, max(len(data) - 1, 0)), st.integers(0, 255)),
+        st.builds(replaced, st.integers(0, max(len(data) - 1, 0)), st.integers(0, 255)),
         st.integers(0, len(data)).map(lambda size: data[:size]),
         st.binary(min_size=1, max_size=8).map(lambda more: data + more),
     )

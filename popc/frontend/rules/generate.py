@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, pi
 from typing import Final
 
 import numpy as np
 
 from popc.frontend.node import ImportRule, Node
-from popc.frontend.problems import DataDependent
 from popc.frontend.rules.common import default_domain, known_scalar
 from popc.frontend.tensors import dtype_from_onnx
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
-from popc_runtime.format import Array, DType
+from popc_runtime.format import DType
 
 __all__ = ["RULES"]
 
@@ -49,23 +47,22 @@ def _constant_of_shape(node: Node) -> Tensor:
 
 
 def _range(node: Node) -> Tensor:
-    values = [known_scalar(node, index) for index in range(3)]
-    start, limit, delta = (value for value in values if value is not None) if all(
-        value is not None for value in values
-    ) else _data_dependent()
+    start, limit, delta = (_required_scalar(node, index) for index in range(3))
     if delta == 0:
         raise ModelError("the delta of a range must not be 0")
     dtype = node.input(0).type.dtype
     if dtype.is_integer:
         return node.constant(np.arange(start, limit, delta, dtype.storage), dtype)
     count = max(0, ceil((limit - start) / delta))
-    work = np.float32 if dtype is DType.BFLOAT16 else dtype.storage.type
-    steps = np.arange(count).astype(work)
-    return node.constant(work(start) + steps * work(delta), dtype)
+    work = np.float64 if dtype is DType.FLOAT64 else np.float32
+    return node.constant(work(start) + np.arange(count).astype(work) * work(delta), dtype)
 
 
-def _data_dependent() -> tuple[float, float, float]:
-    raise DataDependent("Range: the output shape depends on a run-time value")
+def _required_scalar(node: Node, index: int) -> int | float:
+    node.require_known(index, "the output shape")
+    value = known_scalar(node, index)
+    assert value is not None
+    return value
 
 
 def _eye_like(node: Node) -> Tensor:
@@ -82,18 +79,14 @@ def _window(coefficients: tuple[float, ...]) -> ImportRule:
     """a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N the size, less one if symmetric."""
 
     def rule(node: Node) -> Tensor:
-        size = known_scalar(node, 0)
-        if size is None:
-            raise DataDependent(f"{node.op_type}: the output shape depends on a run-time value")
-        length = int(size)
+        length = int(_required_scalar(node, 0))
         if length < 0:
             raise ModelError(f"a window cannot have {length} elements")
         period = length if node.integer("periodic") else max(length - 1, 1)
         phase = 2 * pi * np.arange(length) / max(period, 1)
-        window = sum(
-            (-1) ** order * weight * np.cos(order * phase)
-            for order, weight in enumerate(coefficients)
-        )
+        window = np.zeros(length)
+        for order, weight in enumerate(coefficients):
+            window += (-1) ** order * weight * np.cos(order * phase)
         return node.constant(window, dtype_from_onnx(node.integer("output_datatype")))
 
     return rule

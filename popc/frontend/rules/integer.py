@@ -8,6 +8,7 @@ from typing import Final
 from popc.frontend.node import Node
 from popc.frontend.rules.common import default_domain
 from popc.frontend.rules.moves import emit_reshape
+from popc.frontend.rules.windows import kernel_shape, window_attribute_map
 from popc.ir import Tensor
 from popc_runtime.format import DType
 
@@ -97,3 +98,53 @@ def _qlinear_matmul(node: Node) -> Tensor:
     assert left is not None and right is not None and result is not None
     multiplier = output_multiplier(node, left, right, result)
     return requantize(node, product, multiplier, node.input(7))
+
+
+# -- convolutions --------------------------------------------------------------------------------
+
+
+def _conv_integer(node: Node) -> Tensor:
+    x, w, zero, w_zero = node.input(0), node.input(1), node.optional(2), node.optional(3)
+    return _int_conv(node, (x, w), (zero, w_zero), None, DType.INT32)
+
+
+def qlinear_conv(node: Node, x: Tensor) -> Tensor:
+    """QLinearConv of ``x`` in place of operand 0.
+
+    Operands: x, scale, zero point; w, scale, zero point; scale and zero point of y; int32 bias.
+    """
+    w, zeros = node.input(3), (node.input(2), node.input(5))
+    product = _int_conv(node, (x, w), zeros, node.optional(8), DType.FLOAT32)
+    w_scale = _per_channel(node, node.input(4), x.type.rank - 1)
+    scales = [emit_reshape(node, node.input(index), ()) for index in (1, 6)]
+    multiplier = output_multiplier(node, scales[0], w_scale, scales[1])
+    return requantize(node, product, multiplier, node.input(7))
+
+
+def _qlinear_conv(node: Node) -> Tensor:
+    return qlinear_conv(node, node.input(0))
+
+
+def _int_conv(
+    node: Node,
+    operands: tuple[Tensor, Tensor],
+    zeros: tuple[Tensor | None, Tensor | None],
+    bias: Tensor | None,
+    dtype: DType,
+) -> Tensor:
+    """Convolution of x - zero and w - zero, plus an int32 bias."""
+    x, w = operands
+    zero = None if zeros[0] is None else emit_reshape(node, zeros[0], ())
+    w_zero = None if zeros[1] is None else _per_channel(node, zeros[1], w.type.rank)
+    kernel = kernel_shape(node, w.type.shape)
+    attributes = window_attribute_map(node, x.type.shape[2:], kernel)
+    attributes |= {"group": node.integer("group", 1), "dtype": dtype.value}
+    return node.emit("ConvInteger", [x, w, zero, w_zero, bias], attributes)
+
+
+RULES: Final = default_domain({
+    "ConvInteger": _conv_integer,
+    "MatMulInteger": _matmul_integer,
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear_matmul,
+})

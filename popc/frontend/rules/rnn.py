@@ -74,8 +74,9 @@ def _activations(node: Node, default: tuple[str, ...]) -> AttributeMap:
     A list of parameters is consumed in order by those functions that have such a parameter.
     """
     names = tuple(name.lower() for name in node.texts("activations", default))
-    if len(names) != len(default):
+    if len(names) < len(default):
         raise ModelError(f"{len(default)} activation functions are needed, not {len(names)}")
+    names = names[: len(default)]  # RNN's schema names two, whatever the direction
     unknown = [name for name in names if name not in _FUNCTIONS]
     if unknown:
         raise ModelError(f"unknown activation function {unknown[0]!r}")

@@ -216,7 +216,7 @@ def _member(kind: type[_Number], number: int) -> _Number:
     try:
         return kind(number)
     except ValueError:
-        raise corrupt(f"its program has a {kind.__name__} of {number}") from None
+        raise corrupt(f"its program has the unknown {kind.__name__} {number}") from None
 
 
 def _pick(table: Sequence[_T], number: int, what: str) -> _T:

@@ -164,7 +164,7 @@ class Fields:
     def column(self, key: str) -> list[int]:
         """Integers that `pack_column` wrote."""
         values = self._take(key, list)
-        if len(values) != 2 or values[0] not in _COLUMN_RANGES or not isinstance(values[1], bytes):
+        if len(values) != 2 or values[0] not in _COLUMN_TYPES or not isinstance(values[1], bytes):
             raise corrupt(f"field {key!r} of {self._what} is not a column")
         dtype = np.dtype(f"<{values[0]}")
         if len(values[1]) % dtype.itemsize:

@@ -1,11 +1,123 @@
-"""Random tensors and dropout."""
+"""Random numbers.
+
+An instruction with attribute ``seed`` draws from a sequence of its own that starts when the program
+is bound; the others share the device's generator, which the user can seed.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
 
-from popc_runtime.kernels.binding import Kernel
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, RandomState
 
 __all__ = ["KERNELS"]
 
-KERNELS: Final[dict[str, Kernel]] = {}
+_Fill: TypeAlias = Callable[[RandomState, Array], object]
+
+
+def _state(binding: Binding) -> RandomState:
+    if "seed" in binding.attributes:
+        return RandomState(abs(binding.integer("seed")))
+    return binding.random
+
+
+def _fill_normal(state: RandomState, target: Array) -> None:
+    # The generator is looked up on each call: seeding the device replaces it.
+    state.generator.standard_normal(dtype=target.dtype, out=target)
+
+
+def _fill_uniform(state: RandomState, target: Array) -> None:
+    state.generator.random(dtype=target.dtype, out=target)
+
+
+def _filled(binding: Binding, fill: _Fill, offset: float, scale: float) -> Calls:
+    """offset + scale * standard numbers; float16 by way of float32."""
+    out = binding.output()
+    narrow = out.dtype == np.float16
+    target = binding.scratch.take(out.shape, np.float32) if narrow else out
+    calls: list[Call] = [partial(fill, _state(binding), target)]
+    if scale != 1:
+        calls.append(partial(np.multiply, target, np.asarray(scale, target.dtype), out=target))
+    if offset != 0:
+        calls.append(partial(np.add, target, np.asarray(offset, target.dtype), out=target))
+    if narrow:
+        calls.append(partial(np.copyto, out, target, casting="same_kind"))
+    return tuple(calls)
+
+
+def _normal(binding: Binding) -> Calls:
+    return _filled(binding, _fill_normal, binding.number("mean"), binding.number("scale"))
+
+
+def _uniform(binding: Binding) -> Calls:
+    low, high = binding.number("low"), binding.number("high")
+    return _filled(binding, _fill_uniform, low, high - low)
+
+
+def _multinomial(binding: Binding) -> Calls:
+    """By inversion: the class whose share of [0, 1) a uniform number falls into."""
+    logits, out, state = binding.input(0), binding.output(), _state(binding)
+    rows, classes = logits.shape
+    row_numbers = np.arange(rows)[:, None]
+
+    def call() -> None:
+        shares = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+        limits = np.cumsum(shares, axis=1)
+        limits /= limits[:, -1:]
+        # Rows are searched together: row r's limits lie in (r, r + 1].
+        draws = state.generator.random(out.shape) + row_numbers
+        found = np.searchsorted((limits + row_numbers).reshape(-1), draws, side="right")
+        np.copyto(out, np.clip(found - row_numbers * classes, 0, classes - 1), casting="unsafe")
+
+    return call
+
+
+def _dropout(binding: Binding) -> Calls:
+    """Operands data, ratio, training mode.  Elements are kept with probability 1 - ratio.
+
+    With a seed, the numbers are those of the ONNX reference: numpy's legacy generator.
+    """
+    x, ratio, training = (binding.input(index) for index in range(3))
+    out, wanted = binding.output(), binding.optional_output(1)
+    mask = binding.scratch.take(x.shape, np.bool_) if wanted is None else wanted
+    draw = _dropout_draw(binding, x.shape)
+
+    def call() -> None:
+        share = float(ratio.reshape(())) if training.any() else 0.0
+        if share == 0:
+            mask.fill(True)  # noqa: FBT003 - the value
+            np.copyto(out, x)
+            return
+        np.greater_equal(draw(), share, out=mask)
+        np.multiply(x, mask, out=out)
+        np.multiply(out, np.asarray(1 / (1 - share), out.dtype), out=out)
+
+    return call
+
+
+def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Array]:
+    """Uniform numbers, newly drawn on each call."""
+    if "seed" in binding.attributes:
+        legacy = np.random.RandomState(abs(binding.integer("seed")) % 2**32)
+        return partial(legacy.uniform, 0.0, 1.0, shape)
+    state = binding.random
+    numbers = binding.scratch.take(shape, np.float32)
+
+    def draw() -> Array:
+        _fill_uniform(state, numbers)
+        return numbers
+
+    return draw
+
+
+KERNELS: Final[dict[str, Kernel]] = {
+    "Dropout": _dropout,
+    "Multinomial": _multinomial,
+    "RandomNormal": _normal,
+    "RandomUniform": _uniform,
+}

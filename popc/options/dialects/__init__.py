@@ -1,0 +1,1 @@
+"""Names that other tools have for popc's options."""

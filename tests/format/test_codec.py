@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.format import Compression
+from popc_runtime.format.codec import (
+    CHUNK_BYTES,
+    ITEMSIZES,
+    Extent,
+    decode_chunk,
+    decompress,
+    encode_chunk,
+    ordered_map,
+    plan_chunks,
+)
+
+
+@given(
+    st.sampled_from(ITEMSIZES),
+    st.integers(0, 300),
+    st.sampled_from(Compression),
+    st.integers(1, 256),
+)
+def test_chunks_round_trip(itemsize: int, count: int, level: Compression, values: int) -> None:
+    raw = np.random.default_rng(count).integers(0, values, count * itemsize).astype(np.uint8)
+    frames = encode_chunk(raw, itemsize, level)
+    assert len(frames) == itemsize
+    out = np.full_like(raw, 7)
+    decode_chunk(frames, out)
+    assert (out == raw).all()
+
+
+def test_planes_of_weights_compress_close_to_their_entropy() -> None:
+    raw = np.random.default_rng(0).normal(size=CHUNK_BYTES // 4).astype("<f4").view(np.uint8)
+    counts = np.bincount(raw[3::4], minlength=256)
+    shares = counts[counts > 0] / counts.sum()
+    entropy = -(shares * np.log2(shares)).sum() / 8
+    high_plane = encode_chunk(raw, 4, Compression.DEFAULT)[3]
+    assert len(high_plane) < 1.03 * entropy * CHUNK_BYTES / 4
+
+
+def test_repetition_is_found_as_well() -> None:
+    rows = np.random.default_rng(0).normal(size=2048).astype("<f4")
+    raw = np.tile(rows, 16).view(np.uint8)
+    assert sum(map(len, encode_chunk(raw, 4, Compression.DEFAULT))) < 1.1 * rows.nbytes
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9000), st.integers(0, 3 << 20), st.sampled_from([1, 2, 4, 8, 3])),
+        max_size=8,
+    ),
+    st.integers(0, 100),
+)
+def test_plans_cover_everything_once(parts: list[tuple[int, int, int]], tail: int) -> None:
+    extents: list[Extent] = []
+    position = 0
+    for gap, nbytes, itemsize in parts:
+        extents.append(Extent(position + gap, nbytes, itemsize))
+        position += gap + nbytes
+    size = position + tail
+    plan = plan_chunks(size, extents)
+    assert [0, *(chunk.stop for chunk in plan)] == [*(chunk.start for chunk in plan), size]
+    for chunk in plan:
+        length = chunk.stop - chunk.start
+        assert 0 < length <= CHUNK_BYTES
+        assert chunk.itemsize in ITEMSIZES
+        assert length % chunk.itemsize == 0
+
+
+def test_large_arrays_keep_their_width_and_small_ones_join() -> None:
+    extents = [
+        Extent(0, 8, 8),
+        Extent(64, 1 << 20, 4),
+        Extent(64 + (1 << 20), 80, 8),
+        Extent(192 + (1 << 20), 1 << 15, 2),
+    ]
+    plan = plan_chunks(192 + (1 << 20) + (1 << 15) + 1, extents)
+    widths = [(chunk.start, chunk.itemsize) for chunk in plan]
+    start = 192 + (1 << 20)
+    assert widths == [(0, 4), (1 << 20, 4), (start, 2), (start + (1 << 15), 1)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"not zstd",
+        zstandard.compress(b"abcd")[:-1],
+        zstandard.compress(b"abcd") + b"!",
+        zstandard.compress(b"abcde"),
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"abcd"),
+        zstandard.compress(bytes(1 << 24)),
+        b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd",  # a skippable frame of four bytes
+    ],
+)
+def test_frames_that_do_not_hold_what_is_expected(frame: bytes) -> None:
+    with pytest.raises(CorruptArchiveError):
+        decompress(frame, 4)
+
+
+def test_ordered_map_is_map() -> None:
+    for threads in (1, 3):
+        assert list(ordered_map(abs, range(-50, 0), threads)) == [*range(50, 0, -1)]
+
+
+def test_ordered_map_runs_ahead_a_little_only() -> None:
+    taken: list[int] = []
+    results = ordered_map(hash, (taken.append(n) or n for n in range(1000)), 2)
+    assert next(results) == 0
+    assert len(taken) <= 6
+    results.close()
+
+
+def test_ordered_map_passes_errors_on_and_leaves_no_threads() -> None:
+    def fail(item: int) -> int:
+        if item == 3:
+            raise KeyboardInterrupt
+        return item
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        list(ordered_map(fail, range(100), 2))
+    assert threading.active_count() == before
+
+
+def test_speed_of_both_directions() -> None:
+    raw = np.random.default_rng(0).normal(size=2 * CHUNK_BYTES // 4).astype("<f4").view(np.uint8)
+    start = time.process_time()
+    frames = [encode_chunk(raw[n : n + CHUNK_BYTES], 4, Compression.DEFAULT) for n in (0, CHUNK_BYTES)]
+    encoded = time.process_time()
+    out = np.empty(CHUNK_BYTES, np.uint8)
+    for chunk in frames:
+        decode_chunk(chunk, out)
+    assert encoded - start < 0.5  # 0.05 s on an idle machine
+    assert time.process_time() - encoded < 0.05  # 0.002 s
+    assert hashlib.sha256(out.data).digest() == hashlib.sha256(raw[CHUNK_BYTES:].data).digest()

@@ -1,0 +1,83 @@
+"""Pad in all modes and opset forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array
+from tests.support import assert_matches_onnxruntime, run_ir, run_op
+
+_X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def _ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+@pytest.mark.parametrize("pads", [(1, 0, 2, 0, 2, 1), (0, 1, 0, 0, -1, 3), (0, 0, 0, 0, 0, 0)])
+def test_modes(mode: str, pads: tuple[int, ...]) -> None:
+    assert_matches_onnxruntime("Pad", [_X, _ints(*pads)], {"mode": mode}, opset=19, constants=[1])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_against_numpy(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    x = x.transpose(data.draw(st.permutations(range(x.ndim))))
+    pads = data.draw(st.lists(st.integers(0, 9), min_size=2 * x.ndim, max_size=2 * x.ndim))
+    pairs = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
+    for mode in ("constant", "edge", "reflect", "wrap"):
+        (y,) = run_ir("Pad", [x], {"pads": tuple(pads), "mode": mode, "value": 0})
+        np.testing.assert_array_equal(y, np.pad(x, pairs, mode=mode))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes"),
+    [
+        (1, {"paddings": [0, 1, 0, 0, 0, 2]}),
+        (2, {"pads": [0, 1, 0, 0, 0, 2], "value": 1.5}),
+        (10, {"pads": [0, 1, 0, 0, 0, 2], "mode": "edge"}),
+    ],
+)
+def test_attributes_of_old_opsets(opset: int, attributes: dict[str, Any]) -> None:
+    (y,) = run_op("Pad", [_X], attributes, opset=opset)
+    fill = {"mode": "edge"} if opset == 10 else {"constant_values": attributes.get("value", 0)}
+    np.testing.assert_array_equal(y, np.pad(_X, [(0, 0), (1, 0), (0, 2)], **fill))
+
+
+@pytest.mark.parametrize("constants", [(1, 3), (1, 2, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "float16"])
+def test_value_and_axes(constants: tuple[int, ...], dtype: str) -> None:
+    value = np.array(2**60 + 1 if dtype == "int64" else 1).astype(dtype)
+    operands = [_X.astype(dtype), _ints(2, 1, 0, 1), value, _ints(-1, 0)]
+    (y,) = run_op("Pad", operands, opset=18, constants=constants)
+    expected = np.pad(_X.astype(dtype), [(1, 1), (0, 0), (2, 0)], constant_values=value)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_minus_infinity_and_empty_operands() -> None:
+    (y,) = run_ir("Pad", [_X[:, :0]], {"pads": (0, 1, 0, 0, 0, 0), "mode": "constant",
+                                       "value": float("-inf")})
+    np.testing.assert_array_equal(y, np.full((2, 1, 4), -np.inf, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("x", "pads", "mode", "message"),
+    [
+        (_X, (0, -4, 0, 0, 0, 0), "constant", "take more than dimension 1"),
+        (_X, (0, 1), "constant", "needs 6 pads"),
+        (_X[:, :0], (0, 1, 0, 0, 0, 0), "edge", "nothing to repeat"),
+        (_X, (0, 1, 0, 0, 0, 0), "mirror", "'mode' is 'mirror'"),
+    ],
+)
+def test_errors(x: Array, pads: tuple[int, ...], mode: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        run_op("Pad", [x, _ints(*pads)], {"mode": mode}, opset=13, constants=[1])
