@@ -6,13 +6,20 @@
 The archive is run by the package ``popc_runtime``.
 """
 
-from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
-from popc.api import make_options
-from popc.archive import Archive
-from popc.options import Options
-from popc.progress import ProgressEvent, Stage
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
+
+if TYPE_CHECKING:
+    from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
+    from popc.api import make_options
+    from popc.archive import Archive
+    from popc.options import Options
+    from popc.progress import ProgressEvent, Stage
 
 __all__ = [
     "Archive",
@@ -24,3 +31,23 @@ __all__ = [
     "errors",
     "make_options",
 ]
+
+# Resolved on first use: the command line imports this package, and `popc run` must not pay for
+# importing the compiler and onnx.
+_LAZY: Final = {
+    "Archive": ("popc.archive", "Archive"),
+    "Options": ("popc.options", "Options"),
+    "ProgressEvent": ("popc.progress", "ProgressEvent"),
+    "Stage": ("popc.progress", "Stage"),
+    "compile": ("popc.api", "compile_model"),
+    "make_options": ("popc.api", "make_options"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'popc' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy.typing as npt
 import onnx
 
 from popc.archive import Archive, build_archive
@@ -24,7 +24,7 @@ def compile_model(  # noqa: PLR0913 - everything that decides what is compiled
     options: Options | Mapping[str, object] | str | os.PathLike[str] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
-    bind: Mapping[str, npt.ArrayLike | list[npt.ArrayLike] | None] | None = None,
+    bind: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
@@ -61,7 +61,7 @@ def compile_to_stage(  # noqa: PLR0913 - as above
     options: Options,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
-    bind: Mapping[str, npt.ArrayLike | list[npt.ArrayLike] | None] | None = None,
+    bind: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
@@ -76,7 +76,7 @@ def _run(  # noqa: PLR0913, PLR0917 - as above
     stage: Stage,
     shapes: Mapping[str, Sequence[int]] | None,
     dims: Mapping[str, int] | None,
-    bind: Mapping[str, npt.ArrayLike | list[npt.ArrayLike] | None] | None,
+    bind: Mapping[str, Any] | None,
     outputs: Sequence[str],
     on_progress: OnProgress | None,
     on_artefact: OnArtefact | None,

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from popc.frontend.load import load_model
+from popc.frontend.load import load_model
 from popc.frontend.model import Bindings, import_model
 from popc.ir import Graph, TensorType
 from popc.ops.build import infer_types
@@ -18,6 +20,7 @@ from popc_runtime.kernels.prepare import from_bfloat16
 
 __all__ = [
     "assert_matches_onnxruntime",
+    "import_graph",
     "one_node_model",
     "run_graph",
     "run_ir",
@@ -127,10 +130,15 @@ def _shown(array: Array, type_: TensorType) -> Array:
     return from_bfloat16(array) if type_.dtype is DType.BFLOAT16 else array
 
 
+def import_graph(model: onnx.ModelProto, bindings: Bindings | None = None) -> Graph:
+    """The graph of ``model`` as popc imports it."""
+    return import_model(load_model(model), bindings).graph
+
+
 def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """The outputs of ``model`` as popc imports and computes it."""
     shapes = {name: array.shape for name, array in feeds.items()}
-    return run_graph(import_model(model, Bindings(shapes=shapes)), feeds)
+    return run_graph(import_model(load_model(model), Bindings(shapes=shapes)).graph, feeds)
 
 
 def run_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:

@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MemoryError, OSError) as error:
-        resource = ResourceError(f"{error or 'out of memory'}")
+        resource = ResourceError(str(error) or "out of memory")
         console.show_error(verb, resource)
         return resource.exit_code
     except Exception:  # noqa: BLE001 - the last resort: a bug must leave a trace, not a mess

@@ -57,7 +57,7 @@ def dtype_from_onnx_name(name: str) -> DType:
     Raises:
         ModelError: popc does not support the element type, or there is none of that name.
     """
-    if name.upper() not in onnx.TensorProto.DataType.keys():
+    if name.upper() not in onnx.TensorProto.DataType.keys():  # noqa: SIM118 - no dict
         raise ModelError(f"element type {name!r} does not exist")
     return dtype_from_onnx(onnx.TensorProto.DataType.Value(name.upper()))
 

@@ -85,10 +85,14 @@ def _copy(lowering: _Lowering, op: Op) -> list[Item]:
 
 
 def _if(lowering: _Lowering, op: Op) -> list[Item]:
-    bodies = [
-        _branch(lowering, op, op.subgraphs[name]) for name in ("then_branch", "else_branch")
+    return [
+        IfBlock(
+            condition_slot=lowering.slots.of(op.operand(0)),
+            then_body=_branch(lowering, op, op.subgraphs["then_branch"]),
+            else_body=_branch(lowering, op, op.subgraphs["else_branch"]),
+            name=op.settings.origin,
+        )
     ]
-    return [IfBlock(lowering.slots.of(op.operand(0)), *bodies, op.settings.origin)]
 
 
 def _branch(lowering: _Lowering, op: Op, branch: Graph) -> Block:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import broadcast_shapes, integer, normal_axis, operand
+from popc.ops.infer import attribute_dtype, broadcast_shapes, integer, normal_axis, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
-from popc_runtime.format import Attributes, DType
+from popc_runtime.format import Attributes
 
 __all__ = ["OPS"]
 
@@ -55,7 +55,7 @@ def _layer(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ..
     x = _rms(inputs, attributes)[0]
     axis = normal_axis(integer(attributes, "axis"), x.rank)
     kept = x.shape[:axis] + (1,) * (x.rank - axis)
-    statistics = TensorType(DType(attributes.get("stash_type", DType.FLOAT32)), kept)
+    statistics = TensorType(attribute_dtype(attributes, "stash_type"), kept)
     return x, statistics, statistics
 
 

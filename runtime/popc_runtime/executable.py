@@ -105,7 +105,7 @@ class Executable:
             self._check_open()
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
-            return self._worker.submit(self.run, inputs, **named)
+            return self._worker.submit(self.run, {**(inputs or {}), **named})
 
     def session(self) -> Session:
         """A session: streams stay connected while the program steps through them."""

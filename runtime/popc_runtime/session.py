@@ -109,8 +109,10 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        for end in (*self._sources.values(), *self._sinks.values()):
-            end.close()
+        for source in self._sources.values():
+            source.close()
+        for sink in self._sinks.values():
+            sink.close()
 
     def __enter__(self) -> Self:
         return self

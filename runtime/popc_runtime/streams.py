@@ -42,7 +42,7 @@ SourceLike: TypeAlias = (
     " | queue.Queue[Any] | str | os.PathLike[str]"
 )
 SinkLike: TypeAlias = (
-    "Array | list[Array] | Callable[[int, Array], object] | queue.Queue[Any] | str"
+    "Array | list[Array] | Callable[[Array], object] | queue.Queue[Any] | str"
     " | os.PathLike[str]"
 )
 
@@ -313,15 +313,13 @@ def _calls(function: Callable[[int], npt.ArrayLike]) -> Iterator[npt.ArrayLike]:
 
 
 class _FunctionSink:
-    """Hands each sample, with its number, to a function."""
+    """Hands each sample to a function."""
 
-    def __init__(self, function: Callable[[int, Array], object]) -> None:
+    def __init__(self, function: Callable[[Array], object]) -> None:
         self._function = function
-        self._count = 0
 
     def put(self, value: Array) -> None:
-        self._function(self._count, value)
-        self._count += 1
+        self._function(value)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -397,8 +395,8 @@ class _FileSink:
 def make_sink(stream: StreamType, sink: SinkLike, *, timeout: float | None = None) -> Sink:
     """A `Sink` for whatever the caller has.
 
-    A list is appended to; an array is filled along its first axis; a callable gets the number of
-    the sample and the sample; into a queue they are put, waiting up to ``timeout`` seconds each; a
+    A list is appended to; an array is filled along its first axis; a callable gets each
+    sample; into a queue they are put, waiting up to ``timeout`` seconds each; a
     path names the .npy file that is written when the session closes.
 
     Raises:
@@ -411,7 +409,7 @@ def make_sink(stream: StreamType, sink: SinkLike, *, timeout: float | None = Non
     if isinstance(sink, np.ndarray):
         return _ArraySink(stream, sink)
     if isinstance(sink, list):
-        return _FunctionSink(lambda _, value: sink.append(value))
+        return _FunctionSink(sink.append)
     if callable(sink):
         return _FunctionSink(sink)
     raise UsageError(

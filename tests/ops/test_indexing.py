@@ -8,10 +8,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from popc.frontend.model import import_model
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, one_node_model, run_ir, run_op
+from tests.support import (
+    assert_matches_onnxruntime,
+    import_graph,
+    one_node_model,
+    run_ir,
+    run_op,
+)
 
 _RNG = np.random.default_rng(2)
 _X = _RNG.normal(size=(5, 6, 7)).astype(np.float32)
@@ -45,7 +50,7 @@ def test_gather(axis: int, shape: tuple[int, ...], constants: tuple[int, ...]) -
 )
 def test_gather_of_evenly_spaced_indices_is_a_view(indices: Any, op_types: list[str]) -> None:
     operands = [_X, np.array(indices, np.int64)]
-    graph = import_model(one_node_model("Gather", operands, {"axis": 1}, constants=[1]))
+    graph = import_graph(one_node_model("Gather", operands, {"axis": 1}, constants=[1]))
     assert [op.op_type for op in graph.ops] == op_types
     assert_matches_onnxruntime("Gather", operands, {"axis": 1}, constants=[1])
 

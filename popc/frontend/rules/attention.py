@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import default_domain
+from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.values import Value
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
@@ -27,12 +27,12 @@ def _attention(node: Node) -> list[Value | None]:
     attributes["heads_last"] = int(flat)
     lengths = node.optional(6)
     if lengths is not None:
-        lengths = _cast(node, lengths, DType.INT64)
+        lengths = converted(node, lengths, DType.INT64)
     operands = [q, k, v, _mask(node, q, k), lengths]
     y, *scores = node.emit_all("Attention", operands, attributes)
     if flat:
         batch, rows, heads, depth = y.type.shape
-        y = node.emit("Reshape", [y], {"shape": (batch, rows, heads * depth)})
+        y = reshaped(node, y, (batch, rows, heads * depth))
     return [y, k, v, *scores]
 
 
@@ -61,7 +61,7 @@ def _heads(node: Node, index: int, name: str) -> Tensor:
     batch, rows, width = x.type.shape
     if heads < 1 or width % heads:
         raise ModelError(f"input {index}: {width} columns cannot be split into {heads} heads")
-    split = node.emit("Reshape", [x], {"shape": (batch, rows, heads, width // heads)})
+    split = reshaped(node, x, (batch, rows, heads, width // heads))
     return node.emit("Transpose", [split], {"perm": (0, 2, 1, 3)})
 
 
@@ -76,7 +76,7 @@ def _mask(node: Node, q: Tensor, k: Tensor) -> Tensor | None:
     if mask is None:
         return None
     if mask.type.dtype is not DType.BOOL:
-        mask = _cast(node, mask, q.type.dtype)
+        mask = converted(node, mask, q.type.dtype)
     columns = mask.type.shape[-1] if mask.type.rank else 1
     missing = k.type.shape[2] - columns
     if missing <= 0 or (columns == 1 and node.version < 24):
@@ -100,24 +100,19 @@ def _rotary_embedding(node: Node) -> Tensor:
         heads = node.integer("num_heads")
         if heads < 1 or shape[2] % heads:
             raise ModelError(f"{shape[2]} columns cannot be split into {heads} heads")
-        x = node.emit("Reshape", [x], {"shape": (*shape[:2], heads, shape[2] // heads)})
+        x = reshaped(node, x, (*shape[:2], heads, shape[2] // heads))
     axis = 2 if len(shape) == 3 else 1
     size = node.integer("rotary_embedding_dim", 0) or x.type.shape[-1]
     if cosine.type.shape[-1] != size // 2:
         raise ModelError(f"cos has {cosine.type.shape[-1]} columns, {size // 2} are needed")
     cosine, sine = (_unsqueezed(node, table, axis) for table in (cosine, sine))
     attributes: AttributeMap = {"interleaved": node.integer("interleaved", 0)}
-    y = node.emit("RotaryEmbedding", [x, cosine, sine], attributes)
-    return y if len(shape) == 4 else node.emit("Reshape", [y], {"shape": shape})
+    return reshaped(node, node.emit("RotaryEmbedding", [x, cosine, sine], attributes), shape)
 
 
 def _unsqueezed(node: Node, x: Tensor, axis: int) -> Tensor:
     shape = x.type.shape
-    return node.emit("Reshape", [x], {"shape": (*shape[:axis], 1, *shape[axis:])})
-
-
-def _cast(node: Node, x: Tensor, dtype: DType) -> Tensor:
-    return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
+    return reshaped(node, x, (*shape[:axis], 1, *shape[axis:]))
 
 
 RULES: Final = default_domain({

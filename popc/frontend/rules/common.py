@@ -18,12 +18,14 @@ from popc_runtime.kernels.prepare import from_bfloat16
 __all__ = [
     "ONNX",
     "along_axis",
+    "converted",
     "default_domain",
     "graph_attribute",
     "integers_of",
     "known_scalar",
     "known_values",
     "required_integers",
+    "reshaped",
     "same_op",
     "standard_op",
     "standard_ops",
@@ -44,14 +46,23 @@ def along_axis(node: Node) -> Tensor:
     Before opset 13 these worked on everything from ``axis`` (default 1) on, as one dimension.
     """
     x = node.input(0)
-    if node.version >= 13:
-        return node.emit(node.op_type, [x], {"axis": normal_axis(node.integer("axis"), x.type.rank)})
-    axis = node.integer("axis", 1)
-    axis = x.type.rank if axis == x.type.rank else normal_axis(axis, x.type.rank)
-    rows, columns = prod(x.type.shape[:axis]), prod(x.type.shape[axis:])
-    flat = node.emit("Reshape", [x], {"shape": (rows, columns)})
-    result = node.emit(node.op_type, [flat], {"axis": 1})
-    return node.emit("Reshape", [result], {"shape": x.type.shape})
+    shape, rank = x.type.shape, x.type.rank
+    axis = node.integer("axis", 1 if node.version < 13 else -1)
+    if node.version >= 13 or axis in (-1, rank - 1):
+        return node.emit(node.op_type, [x], {"axis": normal_axis(axis, rank)})
+    axis = rank if axis == rank else normal_axis(axis, rank)
+    flat = reshaped(node, x, (prod(shape[:axis]), prod(shape[axis:])))
+    return reshaped(node, node.emit(node.op_type, [flat], {"axis": 1}), shape)
+
+
+def reshaped(node: Node, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``x`` with another shape of the same size."""
+    return x if x.type.shape == shape else node.emit("Reshape", [x], {"shape": shape})
+
+
+def converted(node: Node, x: Tensor, dtype: DType) -> Tensor:
+    """``x`` with another element type."""
+    return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
 
 
 def integers_of(node: Node, index: int, name: str, what: str) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ from popc.frontend.node import Node
 from popc.frontend.rules.common import default_domain
 from popc.frontend.rules.windows import kernel_shape, split_padding, window_attribute_map
 from popc.ir import AttributeMap, Shape, Tensor
+from popc.ops.windows import window_attributes
 from popc_runtime.errors import ModelError
 
 __all__ = ["RULES", "conv_attributes"]
@@ -28,46 +29,44 @@ def _conv(node: Node) -> Tensor:
 
 
 def _conv_transpose(node: Node) -> Tensor:
-    """The padding is given, follows from ``output_shape``, or is such that sizes scale by stride."""
     x, w = node.input(0), node.input(1)
     rank = x.type.rank - 2
     if rank < 1 or w.type.rank != rank + 2:
         raise ModelError(f"X is {list(x.type.shape)}, but W is {list(w.type.shape)}")
-    strides = node.integers("strides", (1,) * rank)
+    kernel = kernel_shape(node, w.type.shape)
     attributes: AttributeMap = {
-        "strides": strides,
+        "strides": node.integers("strides", (1,) * rank),
         "dilations": node.integers("dilations", (1,) * rank),
-        "output_padding": node.integers("output_padding", (0,) * rank),
         "group": node.integer("group", 1),
     }
-    kernel = kernel_shape(node, w.type.shape)
-    attributes["pads"] = _transposed_pads(node, x.type.shape[2:], kernel, attributes)
-    return node.emit("ConvTranspose", [x, w, node.optional(2)], attributes)
+    padding = _transposed_padding(node, x.type.shape[2:], kernel, attributes)
+    return node.emit("ConvTranspose", [x, w, node.optional(2)], {**attributes, **padding})
 
 
-def _transposed_pads(
+def _transposed_padding(
     node: Node, sizes: Shape, kernel: Shape, attributes: AttributeMap
-) -> tuple[int, ...]:
+) -> AttributeMap:
+    """``pads`` and ``output_padding``, which are stated or follow from the wanted output shape."""
     rank = len(sizes)
+    extra = node.integers("output_padding", (0,) * rank)
     auto_pad = node.text("auto_pad", "NOTSET") or "NOTSET"
-    strides = node.integers("strides", (1,) * rank)
-    is_same = auto_pad in {"SAME_UPPER", "SAME_LOWER"}
+    if auto_pad not in {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}:
+        raise ModelError(f"attribute 'auto_pad' has the unknown value {auto_pad!r}")
     if node.has("output_shape"):
         wanted = node.integers("output_shape")[-rank:]
-    elif is_same:
+    elif auto_pad.startswith("SAME"):
+        strides = node.integers("strides", (1,) * rank)
         wanted = tuple(size * stride for size, stride in zip(sizes, strides, strict=True))
     else:
-        return (0,) * (2 * rank) if auto_pad == "VALID" else node.integers("pads", (0,) * 2 * rank)
-    unpadded = _unpadded(sizes, kernel, attributes)
-    total = [have - want for have, want in zip(unpadded, wanted, strict=True)]
-    if is_same or min(total) >= 0:
-        return split_padding([max(0, item) for item in total], upper=auto_pad != "SAME_LOWER")
-    raise ModelError(f"output_shape {list(wanted)} is larger than the {list(unpadded)} computed")
-
-
-def _unpadded(sizes: Shape, kernel: Shape, attributes: AttributeMap) -> Shape:
-    """Spatial shape of the transposed convolution without padding."""
-    raise NotImplementedError
+        none = (0,) * (2 * rank)
+        pads = none if auto_pad == "VALID" else node.integers("pads", none)
+        return {"pads": pads, "output_padding": extra}
+    full = window_attributes(attributes, rank).transposed(sizes, kernel, extra)
+    surplus = [have - want for have, want in zip(full, wanted, strict=True)]
+    pads = split_padding([max(0, item) for item in surplus], upper=auto_pad != "SAME_LOWER")
+    # A larger output than the windows reach is extended at the end, as by output_padding.
+    missing = tuple(more + max(0, -item) for more, item in zip(extra, surplus, strict=True))
+    return {"pads": pads, "output_padding": missing}
 
 
 def _deform_conv(node: Node) -> Tensor:

@@ -52,10 +52,11 @@ def _range(node: Node) -> Tensor:
         raise ModelError("the delta of a range must not be 0")
     dtype = node.input(0).type.dtype
     if dtype.is_integer:
-        return node.constant(np.arange(start, limit, delta, dtype.storage), dtype)
+        return node.constant(np.arange(start, limit, delta), dtype)
     count = max(0, ceil((limit - start) / delta))
-    work = np.float64 if dtype is DType.FLOAT64 else np.float32
-    return node.constant(work(start) + np.arange(count).astype(work) * work(delta), dtype)
+    work = np.dtype(np.float64 if dtype is DType.FLOAT64 else np.float32)
+    steps = np.arange(count).astype(work) * work.type(delta)
+    return node.constant(work.type(start) + steps, dtype)
 
 
 def _required_scalar(node: Node, index: int) -> int | float:

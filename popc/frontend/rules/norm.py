@@ -9,7 +9,7 @@ from math import prod
 from typing import Final
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import default_domain
+from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
 from popc.frontend.values import Value
 from popc.ir import Tensor
@@ -26,15 +26,15 @@ def _batch_normalization(node: Node) -> list[Value | None]:
     x = node.input(0)
     parameters = [node.input(index) for index in range(1, 5)]
     shape = _channel_shape(node, x)
-    flat = x if shape == x.type.shape else node.emit("Reshape", [x], {"shape": shape})
+    flat = reshaped(node, x, shape)
     if len(parameters[0].type.shape) > 1:
-        parameters = [_reshaped(node, item, (item.type.size,)) for item in parameters]
+        parameters = [reshaped(node, item, (item.type.size,)) for item in parameters]
     statistics: list[Value | None] = []
     if _is_training(node):
         parameters[2:], statistics = _batch_statistics(node, flat, parameters)
     attributes = {"epsilon": node.number("epsilon", 1e-5)}
     y = node.emit("BatchNormalization", [flat, *parameters], attributes)
-    return [_reshaped(node, y, x.type.shape), *statistics]
+    return [reshaped(node, y, x.type.shape), *statistics]
 
 
 def _channel_shape(node: Node, x: Tensor) -> tuple[int, ...]:
@@ -65,9 +65,9 @@ def _batch_statistics(
     wide = DType.FLOAT64 if x.type.dtype is DType.FLOAT64 else DType.FLOAT32
     axes = tuple(axis for axis in range(x.type.rank) if axis != 1)
     shape = tuple(size if axis == 1 else 1 for axis, size in enumerate(x.type.shape))
-    x = _cast(node, x, wide)
+    x = converted(node, x, wide)
     mean = node.emit("ReduceMean", [x], {"axes": axes, "keepdims": 0})
-    centred = node.emit("Sub", [x, _reshaped(node, mean, shape)])
+    centred = node.emit("Sub", [x, reshaped(node, mean, shape)])
     squares = node.emit("Mul", [centred, centred])
     variance = node.emit("ReduceMean", [squares], {"axes": axes, "keepdims": 0})
     running = [
@@ -78,12 +78,12 @@ def _batch_statistics(
 
 
 def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:
-    """old * momentum + new * (1 - momentum), in the type of the old value."""
+    """A running mean of both: old * momentum + new * (1 - momentum), in the old one's type."""
     momentum = node.number("momentum", 0.9)
     dtype = new.type.dtype
-    kept = node.emit("Mul", [_cast(node, old, dtype), node.constant(momentum, dtype)])
+    kept = node.emit("Mul", [converted(node, old, dtype), node.constant(momentum, dtype)])
     added = node.emit("Mul", [new, node.constant(1.0 - momentum, dtype)])
-    return _cast(node, node.emit("Add", [kept, added]), old.type.dtype)
+    return converted(node, node.emit("Add", [kept, added]), old.type.dtype)
 
 
 # -- statistics of one sample --------------------------------------------------------------------
@@ -108,8 +108,8 @@ def _group_normalization(node: Node) -> Tensor:
 def _repeated(node: Node, x: Tensor, count: int) -> Tensor:
     """Each element of a vector ``count`` times."""
     size = x.type.size
-    column = _reshaped(node, x, (size, 1))
-    return _reshaped(node, node.emit("Expand", [column], {"shape": (size, count)}), (size * count,))
+    column = reshaped(node, x, (size, 1))
+    return reshaped(node, node.emit("Expand", [column], {"shape": (size, count)}), (size * count,))
 
 
 def _layer_normalization(node: Node) -> list[Value | None]:
@@ -140,16 +140,6 @@ def _lrn(node: Node) -> Tensor:
         "size": node.integer("size"),
     }
     return node.emit("LRN", [node.input(0)], attributes)
-
-
-def _reshaped(node: Node, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if x.type.shape == shape:
-        return x
-    return node.emit("Reshape", [x], {"shape": shape})
-
-
-def _cast(node: Node, x: Tensor, dtype: DType) -> Tensor:
-    return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
 
 
 RULES: Final = default_domain({

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import along_axis, default_domain
-from popc.ir import Tensor
+from popc.frontend.rules.common import along_axis, default_domain, integers_of
+from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 
@@ -17,16 +17,12 @@ def _reduce(node: Node) -> Tensor:
     """The axes moved from an attribute to an input in opset 18 (ReduceSum: 13)."""
     x = node.input(0)
     axes = _reduced_axes(node, x.type.rank)
-    attributes = {"axes": axes, "keepdims": node.integer("keepdims", 1)}
+    attributes: AttributeMap = {"axes": axes, "keepdims": node.integer("keepdims", 1)}
     return node.emit(node.op_type, [x], attributes)
 
 
 def _reduced_axes(node: Node, rank: int) -> tuple[int, ...]:
-    if node.optional(1) is not None:
-        values = node.require_known(1, "the set of reduced axes")
-        axes = tuple(int(axis) for axis in values.reshape(-1))
-    else:
-        axes = node.integers("axes", ())
+    axes = integers_of(node, 1, "axes", "the set of reduced axes")
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted({normal_axis(axis, rank) for axis in axes}))
@@ -54,7 +50,7 @@ def _accumulate(node: Node) -> Tensor:
 
 
 def _lp_normalization(node: Node) -> Tensor:
-    """x / norm; where the norm is zero, so is x, and the result is defined as zero."""
+    """Elements over their norm; where that is zero, so are they, and the result is zero."""
     x = node.input(0)
     p = node.integer("p", 2)
     if p not in (1, 2):

@@ -31,7 +31,7 @@ def _plus(node: Node, tensor: Tensor, value: float) -> Tensor:
 
 
 def _mixed(node: Node, keep: float, old: Tensor, add: float, new: Tensor) -> Tensor:
-    """keep * old + add * new."""
+    """The sum keep * old + add * new."""
     return node.emit("Add", [_scaled(node, keep, old), _scaled(node, add, new)])
 
 
@@ -56,7 +56,8 @@ def _for_each(rate_rule: Callable[[Node], Tensor], update: _Update, states: int)
         rate = rate_rule(node)
         results = []
         for index in range(count):
-            x, gradient, *state = (node.input(2 + part * count + index) for part in range(2 + states))
+            positions = range(2 + index, len(node.inputs), count)
+            x, gradient, *state = (node.input(position) for position in positions)
             decay = _scaled(node, node.number("norm_coefficient"), x)
             gradient = node.emit("Add", [decay, gradient])
             results.append(update(node, _like(node, rate, x), x, gradient, *state))
@@ -119,7 +120,8 @@ def _momentum(
     started = node.emit("Greater", [count, node.constant(0.0, x.type.dtype)])
     first, later = (node.constant(value, x.type.dtype) for value in (1.0, node.number("beta")))
     share = node.emit("Where", [started, later, first])
-    velocity = node.emit("Add", [_scaled(node, alpha, velocity), node.emit("Mul", [share, gradient])])
+    damped = node.emit("Mul", [share, gradient])
+    velocity = node.emit("Add", [_scaled(node, alpha, velocity), damped])
     if mode == "standard":
         return _step(node, x, rate, velocity), velocity
     ahead = node.emit("Add", [gradient, _scaled(node, alpha, velocity)])

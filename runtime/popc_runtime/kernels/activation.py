@@ -71,7 +71,7 @@ def _constant(value: float, like: Array) -> Array:
 def _number(attributes: Attributes, name: str, default: float) -> float:
     value = attributes.get(name, default)
     if not isinstance(value, (int, float)):
-        raise ValueError(f"attribute {name!r} must be a number, not {value!r}")
+        raise ValueError(f"attribute {name!r} must be a number")  # noqa: TRY004 - bad data
     return float(value)
 
 
@@ -123,7 +123,7 @@ def _leaky_relu(attributes: Attributes, out: Array, x: Array, scaled: Array) -> 
 def _exponential_below(
     out: Array, x: Array, below: Array, *, scale: float, divide: float = 1, factor: float = 1
 ) -> Iterator[Call]:
-    """factor * (x if x >= 0 else scale * (exp(x / divide) - 1))."""
+    """Elu and its kin: factor * (x if x >= 0 else scale * (exp(x / divide) - 1))."""
     yield partial(np.minimum, x, _constant(0, x), out=below)
     if divide != 1:
         yield partial(np.divide, below, _constant(divide, x), out=below)
@@ -152,14 +152,14 @@ def _selu(attributes: Attributes, out: Array, x: Array, below: Array) -> Iterato
 
 
 def _over_one_plus_exp(out: Array, x: Array, h: Array) -> Iterator[Call]:
-    """x / (1 + exp(h)); ``h`` is overwritten."""
+    """The quotient x / (1 + exp(h)); ``h`` is overwritten."""
     yield partial(np.exp, h, out=h)
     yield partial(np.add, h, _constant(1, x), out=h)
     yield partial(np.divide, x, h, out=out)
 
 
 def _gelu(attributes: Attributes, out: Array, x: Array, *extra: Array) -> Iterator[Call]:
-    """x P(x); "tanh": P(x) = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), u a cubic in x."""
+    """By the normal distribution, or nearly: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), u cubic."""
     if attributes.get("approximate", "none") != "tanh":
         yield from gelu_steps(out, x, *extra)
         return
@@ -187,7 +187,7 @@ def _hard_swish(attributes: Attributes, out: Array, x: Array, gate: Array) -> It
 
 
 def _mish(attributes: Attributes, out: Array, x: Array, e: Array, n: Array) -> Iterator[Call]:
-    """x tanh(log(1 + e)) = x n / (n + 2) with e = exp(x), n = e (e + 2); above 20 it is x."""
+    """With e = exp(x), n = e (e + 2): x tanh(log(1 + e)) = x n / (n + 2); above 20 it is x."""
     del attributes
     two = _constant(2, x)
     yield partial(np.minimum, x, _constant(20, x), out=e)
@@ -207,7 +207,7 @@ def _erf(attributes: Attributes, out: Array, x: Array, *extra: Array) -> Iterato
 def _shrink(
     attributes: Attributes, out: Array, x: Array, part: Array, select: Array, mask: Array
 ) -> Iterator[Call]:
-    """x + bias below -lambd, x - bias above lambd, 0 between."""
+    """Bias is added to x below -lambd, subtracted above lambd; between them it is 0."""
     bias = _constant(_number(attributes, "bias", 0.0), x)
     lambd = _number(attributes, "lambd", 0.5)
     yield partial(np.less, x, _constant(-lambd, x), out=mask)
@@ -230,7 +230,7 @@ def _sigmoid(attributes: Attributes, out: Array, x: Array) -> Iterator[Call]:
 
 
 def _softplus(attributes: Attributes, out: Array, x: Array, tail: Array) -> Iterator[Call]:
-    """log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
+    """Without overflow: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
     del attributes
     yield partial(np.absolute, x, out=tail)
     yield partial(np.negative, tail, out=tail)
@@ -248,7 +248,7 @@ def _softsign(attributes: Attributes, out: Array, x: Array, size: Array) -> Iter
 
 
 def _swish(attributes: Attributes, out: Array, x: Array, h: Array) -> Iterator[Call]:
-    """x sigmoid(alpha x) = x / (1 + exp(-alpha x))."""
+    """Written as one quotient: x sigmoid(alpha x) = x / (1 + exp(-alpha x))."""
     alpha = _number(attributes, "alpha", 1.0)
     yield partial(np.multiply, x, _constant(-alpha, x), out=h)
     yield from _over_one_plus_exp(out, x, h)
@@ -262,7 +262,7 @@ def _tanh(attributes: Attributes, out: Array, x: Array) -> Iterator[Call]:
 def _thresholded_relu(
     attributes: Attributes, out: Array, x: Array, select: Array, mask: Array
 ) -> Iterator[Call]:
-    """x above alpha, else 0."""
+    """Zero up to alpha, x above."""
     alpha = _number(attributes, "alpha", 1.0)
     yield partial(np.greater, x, _constant(alpha, x), out=mask)
     yield bit_mask(mask, _bits(select))
@@ -315,7 +315,7 @@ def _shrink_kernel(binding: Binding) -> Calls:
 
 
 def _prelu(binding: Binding) -> Calls:
-    """x above 0, slope * x below; the slope broadcasts to x."""
+    """Below 0, x times a slope, which broadcasts to x."""
     x, slope = binding.input(0), binding.input(1)
     fixed = binding.is_constant(1) and bool(np.all((slope > 0) & (slope <= 1)))
     steps = _gentle_prelu_steps if fixed else _prelu_steps

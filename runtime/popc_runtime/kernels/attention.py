@@ -162,7 +162,9 @@ def _biased(problem: _Problem, unit: _Slices, scores: Array) -> list[Call]:
             partial(np.tanh, scores, out=scores),
             partial(np.multiply, scores, cap, out=scores),
         ]
-    copy: list[Call] = [] if stored is None else [partial(np.copyto, stored, scores, casting="same_kind")]
+    copy: list[Call] = []
+    if stored is not None:
+        copy.append(partial(np.copyto, stored, scores, casting="same_kind"))
     bias = problem.mask.bias_of(unit, scores.shape[-1])
     add: list[Call] = [] if bias is None else [partial(np.add, scores, bias, out=scores)]
     if problem.mode in (0, 1):

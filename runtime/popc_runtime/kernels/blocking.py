@@ -57,8 +57,8 @@ def blocked(
 ) -> tuple[Call, ...]:
     """The calls that compute ``out`` elementwise from ``operands``, block by block.
 
-    ``steps`` is called at least once per block while binding, with arrays of the block's shape (operands
-    that are one element for all are 0-d): the output block, one block of each operand,
+    ``steps`` is called at least once per block while binding, with arrays of the block's shape
+    (operands that are one element for all are 0-d): the output block, one block of each operand,
     ``temporaries`` uninitialised arrays of the work dtype and ``masks`` bool arrays.  It returns
     the calls for that block in order.  An operand may be the same memory as ``out``, so a step
     must not write the output block while a later step still reads that operand.

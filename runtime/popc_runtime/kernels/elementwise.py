@@ -188,7 +188,7 @@ def _where(binding: Binding) -> Calls:
 def _where_steps(
     out: Array, condition: Array, x: Array, y: Array, select: Array, changes: Array
 ) -> Iterator[Call]:
-    """y ^ ((x ^ y) & select), ``select`` being all ones where the condition is true."""
+    """Flips in y what differs from x, where the condition is true: y ^ ((x ^ y) & select)."""
     yield bit_mask(condition, select)
     yield partial(np.bitwise_xor, x, y, out=changes)
     yield partial(np.bitwise_and, changes, select, out=changes)

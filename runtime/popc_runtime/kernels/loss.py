@@ -81,14 +81,12 @@ def _loss(binding: Binding, shape: tuple[int, int, int]) -> _Loss:
         flat = labels.reshape(batch, inner)
         safe = np.clip(flat, 0, classes - 1)
         picked = log_prob.reshape(-1)[first + safe * inner]
-        weight = np.ones((), picked.dtype) if weights is None else weights.astype(picked.dtype)[safe]
+        dtype = picked.dtype
+        weight = np.ones((), dtype) if weights is None else weights.astype(dtype)[safe]
         if ignore is not None:
-            weight = np.where(flat == ignore, weight.dtype.type(0), weight)
+            weight = np.where(flat == ignore, dtype.type(0), weight)
         losses = np.where(weight == 0, weight, -picked * weight)
-        if reduction == "none":
-            result = losses.reshape(out.shape)
-        else:
-            result = losses.sum()
+        result = losses.reshape(out.shape) if reduction == "none" else losses.sum()
         if reduction == "mean":
             result = result / np.broadcast_to(weight, losses.shape).sum()
         np.copyto(out, result, casting="same_kind")

@@ -20,6 +20,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.blocking import blocked
 from popc_runtime.kernels.copying import as_contiguous
+from popc_runtime.kernels.derived import derived
 from popc_runtime.kernels.reduce import reduce_into
 
 __all__ = ["KERNELS"]
@@ -100,15 +101,18 @@ def _store(block: _Block) -> list[Call]:
     return [partial(np.copyto, block.out, block.work, casting="same_kind")]
 
 
-def _converted(binding: Binding, index: int, dtype: np.dtype[Any]) -> tuple[Array, list[Call]]:
+def _converted(
+    binding: Binding, index: int, dtype: np.dtype[Any]
+) -> tuple[Array, tuple[Call, ...]]:
     """A small operand as ``dtype``, and the calls that fill it before it is read."""
     array = binding.input(index)
     if array.dtype == dtype:
-        return array, []
-    if binding.is_constant(index):
-        return array.astype(dtype), []
-    wide = binding.scratch.take(array.shape, dtype)
-    return wide, [partial(np.copyto, wide, array, casting="same_kind")]
+        return array, ()
+    return derived(binding, [index], array.shape, dtype, lambda out: [_copy(out, array)])
+
+
+def _copy(out: Array, array: Array) -> Call:
+    return partial(np.copyto, out, array, casting="same_kind")
 
 
 # -- LayerNormalization, RMSNormalization --------------------------------------------------------
@@ -147,7 +151,8 @@ def _affine(
 
     ``shape`` is that of one row.  The third result are calls to make before.
     """
-    present = [(index, f) for index, f in ((1, np.multiply), (2, np.add)) if binding.optional(index) is not None]
+    functions = ((1, np.multiply), (2, np.add))
+    present = [(index, f) for index, f in functions if binding.optional(index) is not None]
     per_row: list[_Step] = []
     calls: list[Call] = []
     for index, function in present:
@@ -214,37 +219,26 @@ def _normalize_groups(binding: Binding) -> Calls:
 
 def _per_row(
     binding: Binding, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]
-) -> tuple[Array, list[Call]]:
+) -> tuple[Array, tuple[Call, ...]]:
     """A [C] operand repeated for each of the rows [N * groups, C / groups, 1]."""
     array = binding.input(index)
-    constant = binding.is_constant(index)
-    repeated = np.empty(shape, dtype) if constant else binding.scratch.take(shape, dtype)
-    fill: Call = partial(
-        np.copyto, repeated.reshape(-1, array.size), array, casting="same_kind"
+    rows = (-1, array.size)
+    return derived(
+        binding, [index], shape, dtype, lambda out: [_copy(out.reshape(rows), array)]
     )
-    if constant:
-        fill()
-        return repeated, []
-    return repeated, [fill]
 
 
 # -- BatchNormalization, LRN ---------------------------------------------------------------------
 
 
 def _batch_normalization(binding: Binding) -> Calls:
-    """x * factor + shift per channel, where factor = scale / sqrt(var + epsilon)."""
+    """Per channel x * factor + shift, where factor = scale / sqrt(var + epsilon)."""
     x, out = binding.input(0), binding.output()
     dtype = _compute_dtype(x)
     channel = (1, -1) + (1,) * (x.ndim - 2)
-    constant = all(binding.is_constant(index) for index in range(1, 5))
-    size = binding.input(1).shape
-    factor, shift = (
-        np.empty(size, dtype) if constant else binding.scratch.take(size, dtype) for _ in range(2)
-    )
-    fold = _fold_statistics(binding, factor, shift)
-    if constant:
-        for call in fold:
-            call()
+    shape = (2, x.shape[1])
+    fold = partial(_fold_statistics, binding)
+    (factor, shift), prepare = derived(binding, range(1, 5), shape, dtype, fold)
 
     def steps(target: Array, x: Array, factor: Array, shift: Array) -> list[Call]:
         return [
@@ -253,13 +247,13 @@ def _batch_normalization(binding: Binding) -> Calls:
         ]
 
     operands = (x, factor.reshape(channel), shift.reshape(channel))
-    calls = blocked(steps, out, operands, binding.scratch)
-    return calls if constant else (*fold, *calls)
+    return (*prepare, *blocked(steps, out, operands, binding.scratch))
 
 
-def _fold_statistics(binding: Binding, factor: Array, shift: Array) -> list[Call]:
-    """factor = scale / sqrt(var + epsilon), shift = bias - mean * factor."""
+def _fold_statistics(binding: Binding, out: Array) -> list[Call]:
+    """Calls for factor = scale / sqrt(var + epsilon), shift = bias - mean * factor."""
     scale, bias, mean, variance = (binding.input(index) for index in range(1, 5))
+    factor, shift = out
     epsilon = factor.dtype.type(binding.number("epsilon"))
     return [
         partial(np.add, variance, epsilon, out=factor, casting="same_kind"),
@@ -271,7 +265,7 @@ def _fold_statistics(binding: Binding, factor: Array, shift: Array) -> list[Call
 
 
 def _lrn(binding: Binding) -> Calls:
-    """x / (bias + alpha / size * (sum of squares of neighbouring channels)) ** beta."""
+    """By ONNX LRN-13: x / (bias + alpha / size * (sum of squares of neighbouring channels)) ** beta."""
     x, before = as_contiguous(binding, 0)
     out, scratch = binding.output(), binding.scratch
     if x.size == 0:
@@ -302,14 +296,13 @@ def _lrn(binding: Binding) -> Calls:
 
 def _window_sums(x: Array, sums: Array, size: int) -> list[Call]:
     """Sums over the ``size`` rows around each row of ``x``, as far as they exist."""
-    calls: list[Call] = [partial(np.copyto, sums, x)]
-    rows = len(x)
-    below, above = (size - 1) // 2, size // 2
-    for offset in range(1, min(above, rows - 1) + 1):
-        calls.append(partial(np.add, sums[:-offset], x[offset:], out=sums[:-offset]))
-    for offset in range(1, min(below, rows - 1) + 1):
-        calls.append(partial(np.add, sums[offset:], x[:-offset], out=sums[offset:]))
-    return calls
+    last = len(x) - 1
+    below, above = min((size - 1) // 2, last), min(size // 2, last)
+    return [
+        partial(np.copyto, sums, x),
+        *(partial(np.add, sums[:-k], x[k:], out=sums[:-k]) for k in range(1, above + 1)),
+        *(partial(np.add, sums[k:], x[:-k], out=sums[k:]) for k in range(1, below + 1)),
+    ]
 
 
 def _power(x: Array, temporary: Array, exponent: float) -> list[Call]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def _fill_uniform(state: RandomState, target: Array) -> None:
 
 
 def _filled(binding: Binding, fill: _Fill, offset: float, scale: float) -> Calls:
-    """offset + scale * standard numbers; float16 by way of float32."""
+    """Standard numbers times ``scale`` plus ``offset``; float16 by way of float32."""
     out = binding.output()
     narrow = out.dtype == np.float16
     target = binding.scratch.take(out.shape, np.float32) if narrow else out
@@ -100,7 +100,7 @@ def _dropout(binding: Binding) -> Calls:
     return call
 
 
-def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Array]:
+def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Any]:
     """Uniform numbers, newly drawn on each call."""
     if "seed" in binding.attributes:
         legacy = np.random.RandomState(abs(binding.integer("seed")) % 2**32)

@@ -152,7 +152,7 @@ def _operands(binding: Binding) -> tuple[Array, tuple[int, ...], Array]:
     return x, axes, binding.output().reshape(shape)
 
 
-def _saturated(value: float, dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 - a scalar of dtype
+def _saturated(value: float, dtype: np.dtype[Any]) -> Any:
     """``value`` as a ``dtype``; infinities become the extremes of types that have none."""
     if dtype.kind == "f":
         return dtype.type(value)
@@ -230,7 +230,7 @@ def _blocks(
 
 
 def _log_sum_exp(binding: Binding) -> Calls:
-    """peak + log(sum(exp(x - peak))), which neither overflows nor underflows."""
+    """As peak + log(sum(exp(x - peak))), which neither overflows nor underflows."""
     x, axes, out = _operands(binding)
     if x.size == 0:
         return partial(out.fill, _saturated(-np.inf, out.dtype))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -40,7 +40,8 @@ class Function:
         calls: list[Call] = []
         if self.gain != 1.0 and not is_scaled:
             calls.append(partial(np.multiply, x, _scalar(x, self.gain), out=x))
-        return calls + _FUNCTIONS[self.name](x, spare, _scalar(x, self.alpha), _scalar(x, self.beta))
+        alpha, beta = _scalar(x, self.alpha), _scalar(x, self.beta)
+        return calls + _FUNCTIONS[self.name](x, spare, alpha, beta)
 
 
 def _scalar(like: Array, value: float) -> Array:
@@ -179,6 +180,7 @@ class CellParts:
 
     @property
     def hidden(self) -> int:
+        """H."""
         return self.h.shape[2]
 
     def buffer(self, gates: int = 1) -> Array:
@@ -215,7 +217,7 @@ class Cell:
 
 
 def rnn(parts: CellParts) -> Cell:
-    """h = f(x + R h)."""
+    """RNN: h = f(x + R h)."""
     new = parts.buffer()
     after = [
         *parts.activated(0, new, parts.buffer()),
@@ -226,7 +228,7 @@ def rnn(parts: CellParts) -> Cell:
 
 
 def lstm(parts: CellParts) -> Cell:
-    """i, o, f = f(x + R h + P c); c = f * c + i * g(x + R h); h = o * h(c)."""
+    """LSTM: i, o, f = f(x + R h + P c); c = f * c + i * g(x + R h); h = o * h(c)."""
     all_gates, spare, product = parts.buffer(4), parts.buffer(4), parts.buffer()
     i, o, f, g = (all_gates[..., parts.gates(n, n + 1)] for n in range(4))
     h, c = parts.h, parts.c
@@ -252,7 +254,7 @@ def lstm(parts: CellParts) -> Cell:
 
 
 def _state_output(parts: CellParts, out: Array) -> list[Call]:
-    """out = h(c)"""
+    """Calls for ``out = h(c)``."""
     function = parts.functions[2]
     if function.name == "tanh":
         return [partial(np.tanh, parts.c, out=out)]
@@ -273,7 +275,7 @@ def _lstm_gates(parts: CellParts, gates: Array, spare: Array) -> list[Call]:
 
 
 def _peep(parts: CellParts, gate: int, x: Array, c: Array, spare: Array) -> list[Call]:
-    """x += P c"""
+    """Calls for ``x += P c``."""
     if parts.peepholes is None:
         return []
     weights = parts.peepholes[..., parts.gates(gate, gate + 1)]
@@ -281,7 +283,7 @@ def _peep(parts: CellParts, gate: int, x: Array, c: Array, spare: Array) -> list
 
 
 def gru(parts: CellParts) -> Cell:
-    """z, r = f(x + R h); n = g(x + R (r * h)) or g(x + r * (R h)); h = n + z * (h - n)."""
+    """GRU: z, r = f(x + R h); n = g(x + R (r * h)) or g(x + r * (R h)); h = n + z * (h - n)."""
     products, spare = parts.buffer(3), parts.buffer(2)
     both, new = products[..., parts.gates(0, 2)], products[..., parts.gates(2, 3)]
     z, r = both[..., parts.gates(0, 1)], both[..., parts.gates(1, 2)]

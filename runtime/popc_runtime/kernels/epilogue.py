@@ -1,0 +1,97 @@
+"""What follows a convolution or a matrix product, applied while its block is in the cache.
+
+The order is: add a bias, add a residual, apply an activation (attribute ``activation``, whose own
+attributes carry the prefix ``activation_``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.activation import activation_calls
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+
+__all__ = ["Epilogue", "epilogue", "epilogue_of", "in_float32"]
+
+# (block of the result, the same block of each addend, in order) -> calls
+Epilogue: TypeAlias = Callable[[Array, Sequence["Array | None"]], Iterator[Call]]
+
+_PREFIX: Final = "activation_"
+
+
+def epilogue_of(binding: Binding) -> Epilogue | None:
+    """The epilogue of an instruction without its addends; ``None`` if there is no activation."""
+    name = binding.text("activation", "")
+    if not name:
+        return None
+    return partial(epilogue, binding)
+
+
+def epilogue(binding: Binding, block: Array, addends: Sequence[Array | None]) -> Iterator[Call]:
+    """Add to ``block`` what broadcasts to it, and apply the activation, in place."""
+    for addend in addends:
+        if addend is not None:
+            yield partial(np.add, block, addend, out=block)
+    name = binding.text("activation", "")
+    if not name:
+        return
+    attributes = {
+        key.removeprefix(_PREFIX): value
+        for key, value in binding.attributes.items()
+        if key.startswith(_PREFIX)
+    }
+    mark = binding.scratch.mark()
+    yield from activation_calls(name, attributes, block, block, binding.scratch)
+    binding.scratch.rewind(mark)
+
+
+def in_float32(kernel: Kernel) -> Kernel:
+    """``kernel``, with float16 operands and results passed through float32.
+
+    numpy multiplies float16 matrices without BLAS, and sums of rounded products lose accuracy.
+    """
+
+    def wide_kernel(binding: Binding) -> Calls:
+        arrays = (*binding.inputs, *binding.outputs)
+        if all(array is None or array.dtype != np.float16 for array in arrays):
+            return kernel(binding)
+        return _through_float32(kernel, binding)
+
+    return wide_kernel
+
+
+def _through_float32(kernel: Kernel, binding: Binding) -> Calls:
+    before: list[Call] = []
+    after: list[Call] = []
+    inputs, outputs = list(binding.inputs), list(binding.outputs)
+    for index, array in enumerate(inputs):
+        if array is None or array.dtype != np.float16:
+            continue
+        if binding.is_constant(index):
+            inputs[index] = array.astype(np.float32)
+        else:
+            inputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+            before.append(partial(np.copyto, wide, array))
+    for index, array in enumerate(outputs):
+        if array is not None and array.dtype == np.float16:
+            outputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+            after.append(partial(np.copyto, array, wide, casting="same_kind"))
+    widened = replace(
+        binding,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        input_dtypes=tuple(map(_wide, binding.input_dtypes)),
+        output_dtypes=tuple(map(_wide, binding.output_dtypes)),
+    )
+    calls = kernel(widened)
+    return (*before, *(calls if isinstance(calls, tuple) else (calls,)), *after)
+
+
+def _wide(dtype: DType | None) -> DType | None:
+    return DType.FLOAT32 if dtype is DType.FLOAT16 else dtype

@@ -1,0 +1,147 @@
+"""Running archives: inputs, results, steps, threads."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popc_runtime
+from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
+from tests.models import affine, counter_loop, executable, expected_affine
+
+X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
+
+
+def test_run_takes_mapping_or_keywords(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    assert model.run({"x": X})["y"] == expected_affine(X)
+    assert model.run(x=X)["y"] == expected_affine(X)
+
+
+def test_results_are_fresh_unless_out_is_given(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    first = model.run(x=X)["y"]
+    kept = first.copy()
+    model.run(x=X + 1)
+    assert (first == kept).all()
+    target = np.zeros((2, 3), np.float32)
+    assert model.run({"x": X}, out={"y": target})["y"] is target
+    assert target == expected_affine(X)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({"x": X.astype(np.float64)}, "input 'x': expected float32[2,3], got float64[2,3]"),
+        ({"x": X[:1]}, "input 'x': expected float32[2,3], got float32[1,3]"),
+        ({}, "input 'x' is missing"),
+        ({"x": X, "z": X}, "there is no input 'z'"),
+        ({"z": X}, "input 'x' is missing; there is no input 'z'"),
+    ],
+)
+def test_wrong_inputs_are_named(feeds: dict[str, Any], message: str, tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    with pytest.raises(InputMismatchError) as caught:
+        model.run(feeds)
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+def test_cast_safe_widens_but_never_narrows(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    assert model.run({"x": X.astype(np.float16)}, cast="safe")["y"] == expected_affine(X)
+    with pytest.raises(InputMismatchError):
+        model.run({"x": X.astype(np.float64)}, cast="safe")
+
+
+def test_input_may_be_strided_and_is_not_modified(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    wide = np.repeat(X, 2, axis=1)[:, ::2]
+    wide.flags.writeable = False
+    assert model.run(x=wide)["y"] == expected_affine(X)
+
+
+@pytest.mark.parametrize(
+    ("anchor", "expected"),
+    [
+        ("all", lambda y: y),
+        ("final", lambda y: y[-1]),
+        ("sum", lambda y: y.sum(axis=0)),
+        ({"type": "every_n", "n": 2}, lambda y: y[1::2]),
+        ({"type": "every_n", "n": 4}, lambda y: y[3]),
+    ],
+)
+def test_anchor_return_types(anchor: object, expected: Any, tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path, batches_per_step=4, anchors={"y": anchor, "m": "final"})
+    batches = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    results = model.run(x=batches)
+    reference = executable(affine(), tmp_path)
+    each = np.stack([reference.run(x=batch)["y"] for batch in batches])
+    np.testing.assert_allclose(results["y"], expected(each), rtol=1e-6)
+    assert results["m"].shape == (2, 3)
+    assert [spec.shape for spec in model.outputs] == [expected(each).shape, (2, 3)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_loop_with_run_time_trip_count_and_swapped_states(count: int, tmp_path: Path) -> None:
+    model = executable(counter_loop(), tmp_path)
+    p, q = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+    results = model.run(n=np.int64(count), p=p, q=q)
+    for _ in range(count):
+        p, q = q + q, p
+    np.testing.assert_array_equal(results["pn"], p)
+    np.testing.assert_array_equal(results["qn"], q)
+
+
+def test_one_executable_serves_many_threads(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    inputs = [np.full((2, 3), value, np.float32) for value in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda x: model.run(x=x)["y"], inputs))
+    for x, y in zip(inputs, results, strict=True):
+        assert y == expected_affine(x)
+    assert model.stats().runs == 64
+
+
+def test_run_async_keeps_order_and_close_ends_it(tmp_path: Path) -> None:
+    with executable(affine(), tmp_path) as model:
+        futures = [model.run_async(x=np.full((2, 3), i, np.float32)) for i in range(5)]
+        for i, future in enumerate(futures):
+            assert future.result()["y"] == expected_affine(np.full((2, 3), i, np.float32))
+    with pytest.raises(DeviceError, match="closed"):
+        model.run_async(x=X)
+    with pytest.raises(DeviceError, match="closed"):
+        model.run(x=X)
+
+
+def test_out_must_name_an_output(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no output 'z'"):
+        executable(affine(), tmp_path).run({"x": X}, out={"z": X})
+
+
+def test_specs_and_errors_can_be_pickled(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    assert pickle.loads(pickle.dumps(model.inputs)) == model.inputs
+    with pytest.raises(InputMismatchError) as caught:
+        model.run({})
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.hint) == (str(caught.value), caught.value.hint)
+
+
+def test_load_from_bytes_and_profile(tmp_path: Path) -> None:
+    executable(affine(), tmp_path)
+    model = popc_runtime.load((tmp_path / "model.popx").read_bytes())
+    opcodes = [row.opcode for row in model.profile({"x": X})]
+    assert opcodes[0] == "HostLoad"
+    assert opcodes[-1] == "HostStore"
+
+
+def test_mapped_weights_give_the_same_result(tmp_path: Path) -> None:
+    plain = executable(affine(), tmp_path).run(x=X)["y"]
+    mapped = executable(affine(), tmp_path, weights="mmap").run(x=X)["y"]
+    np.testing.assert_array_equal(plain, mapped)
