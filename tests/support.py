@@ -15,7 +15,15 @@ from popc.frontend.model import Bindings, import_model
 from popc.ir import Graph, TensorType
 from popc.ops.build import infer_types
 from popc_runtime.format import Array, Attribute, DType
-from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
+from popc_runtime.kernels import (
+    KERNELS,
+    Binding,
+    Call,
+    Kernel,
+    RandomState,
+    Scratch,
+    prepare,
+)
 from popc_runtime.kernels.prepare import from_bfloat16
 
 __all__ = [
@@ -92,9 +100,30 @@ def run_kernel(
         random=RandomState(),
     )
     with np.errstate(all="ignore"):
-        for call in prepare(KERNELS[op_type], binding) * 2:  # a second run must give the same
+        for call in _bind_to_zeros(KERNELS[op_type], binding) * 2:  # a second run must repeat it
             call()
     return list(outputs)
+
+
+def _bind_to_zeros(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
+    """The calls of a kernel that sees zeros in place of run-time operands while it is bound.
+
+    So a kernel that keeps what it read when it was bound gives wrong results.
+    """
+    hidden = [
+        array
+        for array, constant in zip(binding.inputs, binding.constant, strict=True)
+        if array is not None and not constant and array.flags.writeable
+    ]
+    contents = [array.copy() for array in hidden]
+    for array in hidden:
+        array[...] = 0
+    try:
+        with np.errstate(all="ignore"):
+            return prepare(kernel, binding)
+    finally:
+        for array, content in zip(hidden, contents, strict=True):
+            array[...] = content
 
 
 def run_ir(

@@ -10,10 +10,10 @@ from typing import Any
 import onnx
 
 from popc.frontend.functions import FunctionTable
-from popc.frontend.importer import node_name
 from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name
+from popc.frontend.walk import node_name
 
 __all__ = ["UnsupportedOp", "describe_model", "find_unsupported"]
 
@@ -34,7 +34,7 @@ def describe_model(model: LoadedModel) -> dict[str, Any]:
     proto = model.proto
     weights = {tensor.name for tensor in proto.graph.initializer}
     return {
-        "producer": model.provenance["producer"],
+        "producer": model.provenance.get("producer", ""),
         "ir_version": proto.ir_version,
         "opsets": sorted([item.domain, item.version] for item in proto.opset_import),
         "inputs": [_value_text(info) for info in proto.graph.input if info.name not in weights],

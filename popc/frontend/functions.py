@@ -71,8 +71,20 @@ class FunctionTable:
             body = _context_dependent(schema, node, version, inputs)
             return None if body is None else FunctionBody(body)
         if schema.has_function:
-            return FunctionBody(schema.function_body)
+            return FunctionBody(_with_defaults(schema))
         return None
+
+
+def _with_defaults(schema: onnx.defs.OpSchema) -> onnx.FunctionProto:
+    """The schema's body, with its attribute defaults, which the body refers to but lacks."""
+    function = onnx.FunctionProto()
+    function.CopyFrom(schema.function_body)
+    present = {attribute.name for attribute in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        default = attribute.default_value
+        if default.type != onnx.AttributeProto.UNDEFINED and name not in present:
+            function.attribute_proto.add().CopyFrom(default)
+    return function
 
 
 def _context_dependent(

@@ -21,6 +21,7 @@ from popc.frontend.node import ImportRule, Node
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.tensors import decode_tensor
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
@@ -331,11 +332,3 @@ class GraphImporter:
         self.define(name, value)
         if isinstance(value, Tensor) and value.producer is not None and name:
             self.graph.rename(value, name)
-
-
-def node_name(proto: onnx.NodeProto) -> str:
-    """What to call a node: its name, or its op type and first named output."""
-    if proto.name:
-        return proto.name
-    outputs = [name for name in proto.output if name]
-    return f"{proto.op_type}({outputs[0] if outputs else ''})"

@@ -1,4 +1,8 @@
-"""Read an ONNX model."""
+"""Read an ONNX model and make sure that it is one.
+
+Memory: the bytes of the file are released once they are parsed, and tensors in external files are
+mapped, not read.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,193 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError, EncodeError
 
-from popc.frontend.importer import node_name
+from popc.frontend.names import default_domain_name
+from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import dtype_from_onnx
-from popc_runtime.errors import ModelError
-from popc_runtime.format import Array
+from popc.frontend.walk import node_name
+from popc_runtime.errors import ModelError, ResourceError
+from popc_runtime.format import MAGIC, Array
 
 __all__ = ["LoadedModel", "expose_tensors", "load_model"]
+
+# How files start that people take for ONNX models, and what they are.
+_OTHER_FORMATS: Final = (
+    (MAGIC, "a popc archive, which is compiled already"),
+    (b"version https://git-lfs", "a Git LFS pointer: `git lfs pull` fetches the model"),
+    (b"PK\x03\x04", "a zip archive (PyTorch saves such files)"),
+    (b"\x89HDF", "an HDF5 file (Keras saves such files)"),
+    (b"\x1f\x8b", "a gzip file: unpack it first"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"<", "an HTML or XML page"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model, the folder of its external data, and the hash of its file."""
+    """A sound ONNX model.
+
+    Attributes:
+        proto: The model; its nodes are sorted topologically.
+        base_dir: The folder that external data is relative to; "" if the model is not a file.
+        sha256: Of the model file (without external data), in hexadecimal.
+    """
 
     proto: onnx.ModelProto
     base_dir: str
     sha256: str
 
     @property
-    def provenance(self) -> Mapping[str, str]:
+    def provenance(self) -> dict[str, str]:
         """What the model says about its origin."""
+        proto = self.proto
+        facts = {
+            "domain": proto.domain,
+            "graph": proto.graph.name,
+            "ir_version": str(proto.ir_version),
+            "model_version": str(proto.model_version) if proto.model_version else "",
+            "opsets": ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in self.opsets.items()),
+            "producer": f"{proto.producer_name} {proto.producer_version}".strip(),
+        }
+        return {key: value for key, value in facts.items() if value}
+
+    @property
+    def opsets(self) -> dict[str, int]:
+        """Opset versions by domain ("" for ai.onnx)."""
         return {
-            "graph": self.proto.graph.name,
-            "producer": " ".join(
-                part for part in (self.proto.producer_name, self.proto.producer_version) if part
-            ),
+            default_domain_name(item.domain): item.version for item in self.proto.opset_import
         }
 
+    @property
+    def inputs(self) -> list[onnx.ValueInfoProto]:
+        """The inputs that are not weights (before IR version 4 weights were listed too)."""
+        weights = {tensor.name for tensor in self.proto.graph.initializer}
+        weights.update(tensor.values.name for tensor in self.proto.graph.sparse_initializer)
+        return [info for info in self.proto.graph.input if info.name not in weights]
+
     def tensor_names(self) -> tuple[str, ...]:
-        """Names of the tensors that the nodes of the main graph produce, in order."""
-        return tuple(
-            name for node in self.proto.graph.node for name in node.output if name
-        )
+        """Everything that can be asked for as an output: results of nodes, and the outputs."""
+        names = [name for node in self.proto.graph.node for name in node.output if name]
+        return tuple(dict.fromkeys([*names, *(info.name for info in self.proto.graph.output)]))
 
     def producer_of(self, name: str) -> str:
-        """The node that produces a tensor of the main graph; "" if none does."""
-        for node in self.proto.graph.node:
-            if name in node.output:
-                return node_name(node)
-        return ""
+        """The node that computes ``name``; "" for inputs and weights."""
+        nodes = (node for node in self.proto.graph.node if name in node.output)
+        return next((node_name(node) for node in nodes), "")
 
     def as_inputs(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """``values`` in the element types of the model's inputs."""
-        types = {info.name: info.type.tensor_type.elem_type for info in self.proto.graph.input}
+        """``values`` of tensor inputs, in the element types that the model declares."""
         return {
-            name: np.asarray(value, dtype_from_onnx(types[name]).storage)
-            for name, value in values.items()
+            info.name: np.asarray(
+                values[info.name], dtype_from_onnx(info.type.tensor_type.elem_type).storage
+            )
+            for info in self.proto.graph.input
+            if info.name in values and info.type.HasField("tensor_type")
         }
 
 
 def load_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
-    """Read a model from a file, from bytes, or take the message itself.
+    """The model in a file, in bytes or in a message (which is not changed).
 
     Raises:
-        ModelError: this is not an ONNX model.
+        ModelError: it is not an ONNX model, is damaged, or is not sound.
+        ResourceError: the file cannot be read.
     """
     if isinstance(source, onnx.ModelProto):
-        digest = hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
-        return LoadedModel(source, "", digest)
+        return _checked(source, "", _digest_of(source), owned=False)
     if isinstance(source, bytes):
-        return LoadedModel(_parse(source), "", hashlib.sha256(source).hexdigest())
+        return _checked(_parse(source), "", hashlib.sha256(source).hexdigest(), owned=True)
     path = Path(source)
-    data = path.read_bytes()
-    return LoadedModel(_parse(data), str(path.parent), hashlib.sha256(data).hexdigest())
+    proto, digest = _read(path)
+    return _checked(proto, str(path.absolute().parent), digest, owned=True)
+
+
+def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool) -> LoadedModel:
+    check_structure(proto)
+    return LoadedModel(sort_nodes(proto, owned=owned), base_dir, digest)
+
+
+def _digest_of(proto: onnx.ModelProto) -> str:
+    try:
+        return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+    except (ValueError, EncodeError) as error:
+        raise ModelError(
+            "the model is too large to be given as a message",
+            hint="save it with external data and give the path of the file",
+        ) from error
+
+
+def _read(path: Path) -> tuple[onnx.ModelProto, str]:
+    """The message in a file and the hash of the file; its bytes are gone when this returns."""
+    if path.is_dir():
+        models = sorted(file.name for file in path.glob("*.onnx"))
+        raise ModelError(
+            f"{path} is a folder, not an ONNX model",
+            hint=f"it holds {', '.join(models)}" if models else "",
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ResourceError(f"cannot read {path}: {error.strerror}") from error
+    return _parse(data), hashlib.sha256(data).hexdigest()
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
-    model = onnx.ModelProto()
+    if not data:
+        raise ModelError("not an ONNX model: it is empty")
+    proto = onnx.ModelProto()
     try:
-        model.ParseFromString(data)
-    except Exception as error:
-        raise ModelError(f"this is not an ONNX model: {error}") from error
-    return model
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise _not_onnx(data) from error
+    if not proto.HasField("graph"):
+        raise _not_onnx(data)
+    return proto
+
+
+def _not_onnx(data: bytes) -> ModelError:
+    for start, what in _OTHER_FORMATS:
+        if data.startswith(start):
+            return ModelError(f"not an ONNX model: it is {what}")
+    if data[4:8] == b"TFL3":
+        return ModelError("not an ONNX model: it is a TensorFlow Lite file")
+    if _is_text(data[:1024]):
+        return ModelError("not an ONNX model: it is a text file")
+    if data[0] == 0x08:  # how ONNX files start: field 1, the IR version
+        return ModelError(
+            "the ONNX model is damaged or truncated, or its subgraphs are nested too deep",
+            hint="compare its size or hash with the original",
+        )
+    return ModelError("not an ONNX model: its bytes have no meaning as one")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char.isspace() for char in text)
 
 
 def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
-    """The model with the tensors ``names`` as its only outputs, serialised."""
+    """The model with the tensors ``names`` as its only outputs, external data included.
+
+    Raises:
+        ResourceError: that is too large for one message.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model.proto)
-    kept = {info.name: info for info in copy.graph.output if info.name in names}
+    kept = {info.name: info for info in copy.graph.output}
+    outputs = [kept.get(name) or onnx.ValueInfoProto(name=name) for name in names]
     del copy.graph.output[:]
-    copy.graph.output.extend(kept.get(name) or onnx.ValueInfoProto(name=name) for name in names)
-    return copy.SerializeToString()
+    copy.graph.output.extend(outputs)
+    try:
+        return copy.SerializeToString()
+    except (ValueError, EncodeError) as error:
+        raise ResourceError("the model with its weights is over 2 GB, too large to copy") from error

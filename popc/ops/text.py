@@ -24,8 +24,8 @@ def _tf_idf(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, .
         raise ModelError(f"output columns must be given and not negative: {list(columns)}")
     shape = (*source.shape[:-1], max(columns) + 1)
     weights = attributes.get("weights", ())
-    if weights and (not isinstance(weights, tuple) or len(weights) != shape[-1]):
-        raise ModelError(f"needs one weight for each of {shape[-1]} output columns")
+    if weights and (not isinstance(weights, tuple) or len(weights) != len(columns)):
+        raise ModelError(f"needs one weight for each of {len(columns)} n-grams")
     return (TensorType(DType.FLOAT32, shape),)
 
 

@@ -43,7 +43,7 @@ class HostIo(Pass):
     def run(self, graph: Graph) -> int:
         """Replace inputs and outputs; the number of transfers."""
         changes = len(graph.inputs) + len(graph.outputs)
-        for tensor in graph.inputs:
+        for tensor in tuple(graph.inputs):  # it shrinks on the way
             attributes = {
                 "stream": tensor.name,
                 "dtype": tensor.type.dtype.value,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from popc.ir import Graph, OpSettings, Tensor
+from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.transforms.base import Pass
@@ -35,17 +35,28 @@ class SubgraphOutputs(Pass):
 
     def run(self, graph: Graph) -> int:
         """Insert copies; how many."""
-        changes = 0
-        for nested in graph.walk():
-            if nested is graph:
-                continue
-            seen: set[Tensor] = set()
-            for index, tensor in enumerate(nested.outputs):
-                if tensor in seen or not _owns_memory(tensor):
-                    nested.outputs[index] = _copy(nested, tensor)
-                    changes += 1
-                seen.add(nested.outputs[index])
-        return changes
+        return sum(
+            _separate_outputs(nested, first=1 if _ignores_condition(op) else 0)
+            for outer in graph.walk()
+            for op in outer.ops
+            for nested in op.subgraphs.values()
+        )
+
+
+def _ignores_condition(op: Op) -> bool:
+    """Whether output 0 of the body is the condition of a loop that does not look at it."""
+    return op.attributes.get("conditional") == 0
+
+
+def _separate_outputs(graph: Graph, first: int) -> int:
+    changes = 0
+    seen: set[Tensor] = set()
+    for index, tensor in enumerate(graph.outputs[first:], start=first):
+        if tensor in seen or not _owns_memory(tensor):
+            graph.outputs[index] = _copy(graph, tensor)
+            changes += 1
+        seen.add(graph.outputs[index])
+    return changes
 
 
 def _owns_memory(tensor: Tensor) -> bool:

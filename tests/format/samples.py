@@ -179,11 +179,11 @@ def reseal(archive: bytes, manifest: object, **header_changes: Any) -> bytes:
     return header + archive[len(header) : start] + stored + digest
 
 
-def change(value: Any, path: Sequence[object], update: Callable[[Any], object]) -> Any:
+def change(value: Any, path: Sequence[Any], update: Callable[[Any], object]) -> Any:
     """A copy of nested maps and lists with ``update`` applied at ``path``."""
     if not path:
         return update(value)
-    copy = dict(value) if isinstance(value, Mapping) else list(value)
+    copy: Any = dict(value) if isinstance(value, Mapping) else list(value)
     copy[path[0]] = change(value[path[0]], path[1:], update)
     return copy
 
@@ -220,7 +220,9 @@ def _slots(draw: st.DrawFn) -> Slot:
     spans = [(count - 1) * step for count, step in zip(shape, strides, strict=True) if count]
     before = -sum(span for span in spans if span < 0)
     after = REGION_BYTES - size - sum(span for span in spans if span > 0)
-    return Slot(region, draw(st.integers(before // size, after // size)) * size, dtype, shape, strides)
+    return Slot(
+        region, draw(st.integers(before // size, after // size)) * size, dtype, shape, strides
+    )
 
 
 def _items(slot_count: int, writable: list[int]) -> st.SearchStrategy[Item]:
@@ -251,9 +253,7 @@ def images(draw: st.DrawFn) -> ProgramImage:
         Slot(Region.STATE, 0, DType.INT64, (1, 1)),
         *draw(st.lists(_slots(), max_size=6)),
     )
-    writable = [
-        index for index, slot in enumerate(slots) if slot.region is not Region.CONSTANT
-    ]
+    writable = [index for index, slot in enumerate(slots) if slot.region is not Region.CONSTANT]
     items = _items(len(slots), writable)
     programs: dict[str, Block] = {
         name: draw(_tuples(items))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgpack
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -54,15 +55,13 @@ def _check(data: bytes, codec: Codec) -> None:
         archive = ArchiveFile.open(data)
         contents = {name: archive.read(name) for name in archive.blobs}
         decode_program(contents["program"])
-    except ArchiveError as error:
-        assert error.message
-        assert error.hint
+    except ArchiveError:
         return
     assert archive.manifest == sample_manifest()
     assert contents == {blob.name: flat_bytes(blob) for blob in _BLOBS[codec]}
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(Codec), st.data())
 def test_flipped_bits(codec: Codec, data: st.DataObject) -> None:
     archive = bytearray(_ARCHIVES[codec])
@@ -80,6 +79,7 @@ def test_every_byte_of_header_and_trailer_is_covered() -> None:
             ArchiveFile.open(bytes(spoiled))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(Codec), st.data())
 def test_truncated(codec: Codec, data: st.DataObject) -> None:
     archive = _ARCHIVES[codec]
@@ -88,6 +88,7 @@ def test_truncated(codec: Codec, data: st.DataObject) -> None:
         ArchiveFile.open(archive[:size])
 
 
+@settings(deadline=None)
 @given(st.sampled_from(Codec), st.data())
 def test_spliced(codec: Codec, data: st.DataObject) -> None:
     """Ranges that are cut out, repeated, moved or replaced."""
@@ -98,12 +99,14 @@ def test_spliced(codec: Codec, data: st.DataObject) -> None:
     _check(archive[:first] + insert + archive[second:], codec)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=100))
 def test_trailing_garbage(garbage: bytes) -> None:
     with pytest.raises(CorruptArchiveError, match=f"{len(garbage)} bytes follow its end"):
         ArchiveFile.open(_ARCHIVE + garbage)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_random_manifests(raw: bytes) -> None:
     with pytest.raises(CorruptArchiveError):
@@ -138,7 +141,7 @@ _JUNK: Final = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.sampled_from(_PATHS), _JUNK)
 def test_any_field_may_lie(path: tuple[object, ...], junk: object) -> None:
     forged = reseal(_ARCHIVE, change(_MANIFEST, path, lambda _: junk))
@@ -185,13 +188,19 @@ _ROW: Final = _MANIFEST["blobs"][1]
         ({"codec": "lzma"}, "field 'codec' .* is 'lzma'"),
         ({"codec": "raw"}, "is not aligned to 4096"),
         ({"codec": "zstd"}, "has a chunk of"),
-        ({"chunk_bytes": _column(1 << 62, 1 << 62)}, "columns of different length|has a chunk"),
-        ({"chunk_bytes": _column(2 << 20), "chunk_frames": _column(4)}, "has a chunk of 2,097,152"),
-        ({"chunk_bytes": _column(0), "chunk_frames": _column(4)}, "has a chunk of 0"),
-        ({"chunk_frames": _column(-1)}, "needs more of column|different length"),
-        ({"chunk_frames": _column(1 << 60)}, "needs more of column"),
-        ({"chunk_frames": _column(3)}, "in 3 frames|does not use all"),
-        ({"frame_bytes": _column(-1, 1, 1, 1)}, "frame of negative size"),
+        # The weights are two chunks: one of four frames, and one of what is left over.
+        ({"chunk_bytes": _column(9)}, "columns of different length"),
+        ({"chunk_bytes": _column(1 << 62, 1)}, "has a chunk of 4,611"),
+        ({"chunk_bytes": _column(2 << 20, 1)}, "has a chunk of 2,097,152"),
+        ({"chunk_bytes": _column(0, 1)}, "has a chunk of 0"),
+        ({"chunk_bytes": _column(-4, 1)}, "has a chunk of -4"),
+        ({"chunk_bytes": _column(9, 1)}, "has a chunk of 9 bytes for elements of 4"),
+        ({"chunk_frames": _column(-1, 1)}, "needs more of column"),
+        ({"chunk_frames": _column(1 << 60, 1)}, "needs more of column"),
+        ({"chunk_frames": _column(0, 5)}, "in 0 frames"),
+        ({"chunk_frames": _column(3, 2)}, "in 3 frames"),
+        ({"chunk_frames": _column(4, 0)}, "does not use all"),
+        ({"frame_bytes": _column(-1, 1, 1, 1, 1)}, "frame of negative size"),
         ({"required": 1}, "'required' .* not bool"),
     ],
 )
@@ -233,11 +242,6 @@ def test_blobs_of_unknown_kinds() -> None:
 
 
 # -- bombs ---------------------------------------------------------------------------------------
-
-
-def _zeros(size: int) -> bytes:
-    """A frame of zeros."""
-    return zstandard.ZstdCompressor(level=19).compress(bytes(size))
 
 
 _NESTED_LISTS: Final = b"\xdd\x00\x00\x10\x00" * 1000
@@ -284,16 +288,16 @@ def test_a_manifest_that_explodes() -> None:
 
 
 def test_frames_that_explode() -> None:
-    """A frame of 1 GiB where 9000 bytes are declared."""
-    frame = _zeros(1 << 28)
-    blob = _BLOBS[Codec.ZSTD][1]
-    archive = _ARCHIVES[Codec.ZSTD]
-    row = manifest_of(archive)["blobs"][1]
-    padded = frame + bytes(row["stored_bytes"] - len(frame))
-    spoiled = archive.replace(archive[row["offset"] :][: row["stored_bytes"]], padded)
-    opened = ArchiveFile.open(spoiled)
+    """A frame of 256 MiB where a few bytes are declared."""
+    noise = np.random.default_rng(0).integers(0, 256, 60_000).astype(np.uint8)
+    archive = archive_bytes([Blob.of_bytes("report", BlobKind.REPORT, noise.tobytes())])
+    row = manifest_of(archive)["blobs"][0]
+    frame = zstandard.ZstdCompressor(level=19).compress(bytes(1 << 28))
+    stored = frame + bytes(row["stored_bytes"] - len(frame))
+    start = row["offset"]
+    opened = ArchiveFile.open(archive[:start] + stored + archive[start + len(stored) :])
     with bounded(), pytest.raises(CorruptArchiveError, match="another size than declared"):
-        opened.read(blob.name)
+        opened.read("report")
 
 
 def test_zeros_within_reason_are_fine_and_more_are_not() -> None:
@@ -334,7 +338,7 @@ def test_no_damage_takes_memory_or_time(codec: Codec, data: st.DataObject) -> No
 
 def test_columns_do_not_grow_without_bound() -> None:
     """A blob table whose columns are long is refused before chunks are built from them."""
-    long: Callable[[int], list[object]] = lambda count: ["u1", bytes([1]) * count]  # noqa: E731
-    forged = _weights(chunk_bytes=long(200_000), chunk_frames=long(200_000), frame_bytes=long(9))
+    long, short = (["u1", b"\1" * count] for count in (200_000, 9))
+    forged = _weights(chunk_bytes=long, chunk_frames=long, frame_bytes=short)
     with bounded(), pytest.raises(CorruptArchiveError, match="needs more of column"):
         ArchiveFile.open(reseal(_ARCHIVE, msgpack.packb(forged)))

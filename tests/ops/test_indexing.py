@@ -8,13 +8,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from popc.ir import TensorType
 from popc_runtime.errors import DataDependentShapeError, ModelError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, DType
 from tests.support import (
     assert_matches_onnxruntime,
     import_graph,
     one_node_model,
     run_ir,
+    run_kernel,
     run_op,
 )
 
@@ -49,7 +51,7 @@ def test_gather(axis: int, shape: tuple[int, ...], constants: tuple[int, ...]) -
     ],
 )
 def test_gather_of_evenly_spaced_indices_is_a_view(indices: Any, op_types: list[str]) -> None:
-    operands = [_X, np.array(indices, np.int64)]
+    operands: list[Array | None] = [_X, np.array(indices, np.int64)]
     graph = import_graph(one_node_model("Gather", operands, {"axis": 1}, constants=[1]))
     assert [op.op_type for op in graph.ops] == op_types
     assert_matches_onnxruntime("Gather", operands, {"axis": 1}, constants=[1])
@@ -60,6 +62,14 @@ def test_gather_from_strided_operands(shape: tuple[int, ...]) -> None:
     indices = _indices(shape, 5)
     (y,) = run_ir("Gather", [_X.transpose(2, 0, 1)[::-1], indices], {"axis": 1})
     np.testing.assert_array_equal(y, _X.transpose(2, 0, 1)[::-1][:, indices])
+
+
+@pytest.mark.parametrize("x", [_X[0, 0], _X, _X.T])
+def test_gather_of_one_constant_index(x: Array) -> None:
+    types = [TensorType(DType.FLOAT32, x.shape), TensorType(DType.INT64, ())]
+    index = np.array(-2, np.int64)
+    (y,) = run_kernel("Gather", [x, index], types, {"axis": 0}, [False, True])
+    np.testing.assert_array_equal(y, x[-2])
 
 
 def test_gather_of_bfloat16() -> None:
@@ -133,9 +143,10 @@ def test_gather_nd(batch_dims: int, shape: tuple[int, ...], constants: tuple[int
 def test_one_hot(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     indices = _RNG.integers(-6, 7, shape).astype(dtype)  # some beyond the depth
     operands = [indices, np.array(4, np.int64), np.array([-1, 2.5], np.float32)]
-    if shape == () and dtype != "int64":
-        return
-    assert_matches_onnxruntime("OneHot", operands, {"axis": axis}, constants=[1])
+    (y,) = run_op("OneHot", operands, {"axis": axis}, constants=[1])
+    number = indices.astype(np.int64)[..., None]
+    hit = (number == np.arange(4)) | (number + 4 == np.arange(4))
+    np.testing.assert_array_equal(y, np.moveaxis(np.where(hit, np.float32(2.5), -1), -1, axis))
 
 
 def test_one_hot_depth_must_be_known() -> None:
@@ -145,9 +156,7 @@ def test_one_hot_depth_must_be_known() -> None:
 
 
 @pytest.mark.parametrize("attributes", [{}, {"axis": 1}, {"axis": -1}])
-@pytest.mark.parametrize(
-    "mask", [[True, False, True], [False], [False, True, False, True, False]]
-)
+@pytest.mark.parametrize("mask", [[True, False, True], [False], [False, True, False, True, False]])
 def test_compress(attributes: dict[str, int], mask: list[bool]) -> None:
     operands = [_X, np.array(mask)]
     assert_matches_onnxruntime("Compress", operands, attributes, constants=[1])

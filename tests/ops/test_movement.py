@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from popc.frontend.problems import DataDependent
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
 from tests.support import assert_matches_onnxruntime, run_ir, run_op
@@ -64,10 +63,9 @@ def test_reshape_refuses_what_is_not_a_shape(wanted: tuple[int, ...]) -> None:
 def test_shape_must_be_known() -> None:
     with pytest.raises(DataDependentShapeError, match="Reshape: the output shape"):
         run_op("Reshape", [_X, _ints(4, 6)])
-    assert issubclass(DataDependent, Exception)
 
 
-@pytest.mark.parametrize("opset", [7, 11, 13, 21])
+@pytest.mark.parametrize("opset", [11, 13, 21])
 @pytest.mark.parametrize(
     ("op_type", "shape", "axes"),
     [
@@ -83,8 +81,6 @@ def test_shape_must_be_known() -> None:
 def test_squeeze_and_unsqueeze(
     op_type: str, shape: tuple[int, ...], axes: tuple[int, ...] | None, opset: int
 ) -> None:
-    if axes and min(axes) < 0 and opset < 11:
-        pytest.skip("negative axes came with opset 11")
     x = _RNG.normal(size=shape).astype(np.float32)
     operands: list[Array | None] = [x]
     attributes = {}
@@ -204,9 +200,10 @@ def test_slice(
     steps: tuple[int, ...] | None,
 ) -> None:
     operands = [_X, _ints(*starts), _ints(*ends)]
-    operands += [None if item is None else _ints(*item) for item in (axes, steps)]  # type: ignore[list-item]
-    while operands[-1] is None:
-        operands.pop()
+    if axes is not None:
+        operands.append(_ints(*axes))
+    if steps is not None:
+        operands.append(_ints(*steps))
     assert_matches_onnxruntime("Slice", operands, constants=range(1, 5))
     if steps is None:
         attributes = {"starts": starts, "ends": ends} | ({"axes": axes} if axes else {})
@@ -288,7 +285,7 @@ def test_reverse_sequence(batch_axis: int, constants: tuple[int, ...]) -> None:
 
 
 def test_reverse_sequence_refuses_lengths_beyond_the_sequence() -> None:
-    with pytest.raises(IndexError, match="not all in 0..2"):
+    with pytest.raises(IndexError, match=r"not all in 0\.\.2"):
         run_op("ReverseSequence", [_X, _ints(1, 2, 3)], {"batch_axis": 1, "time_axis": 0})
 
 

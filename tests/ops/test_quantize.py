@@ -124,7 +124,7 @@ def test_blocks_of_strided_operands(data: st.DataObject) -> None:
     zero = _any_integers(np.int8, scale.shape)
     whole = (_random(3).normal(size=shape[::-1]) * 2).astype(np.float32)
     x = whole.T
-    attributes = {"axis": axis, "block_size": block, "dtype": "int8"}
+    attributes: dict[str, Any] = {"axis": axis, "block_size": block, "dtype": "int8"}
     (quantized,) = run_ir("QuantizeLinear", [x, scale, zero], attributes)
     per_element = [
         np.repeat(p, block, axis).take(range(shape[axis]), axis).astype(np.float32)
@@ -181,6 +181,6 @@ def test_errors(
 
 
 def test_zero_point_of_another_type() -> None:
-    inputs = [np.ones(3, np.float32), np.array(1, np.float32), np.array(1, np.int8)]
+    inputs: list[Array] = [np.ones(3, np.float32), np.ones((), np.float32), np.ones((), np.int8)]
     with pytest.raises(ModelError, match="output_dtype is uint8 but the zero point is int8"):
         run_op("QuantizeLinear", inputs, {"output_dtype": 2}, opset=21)

@@ -107,7 +107,7 @@ def test_run_time_indices_out_of_range(wrong: int) -> None:
         run_op("ScatterElements", [_normal(5, 6), np.full((1, 6), wrong), _normal(1, 6)])
 
 
-# -- TensorScatter -----------------------------------------------------------------------------------
+# -- TensorScatter ---------------------------------------------------------------------------------
 
 
 def _reference(cache: Array, update: Array, first: Array, axis: int) -> Array:
@@ -144,7 +144,7 @@ def test_tensor_scatter_refuses_to_write_past_the_end() -> None:
         run_op("TensorScatter", operands, opset=24)
 
 
-# -- in place ----------------------------------------------------------------------------------------
+# -- in place --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_in_place(opcode: str, attributes: Attributes) -> None:
     np.testing.assert_array_equal(data, expected)
 
 
-# -- errors ------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_fewer_tokens_than_an_n_gram() -> None:
         ({"ngram_counts": [0, 3, 10]}, "do not divide"),
         ({"ngram_indexes": [0, 1]}, "has 8 n-grams, but 2"),
         ({"mode": "BM25"}, "'mode' is 'BM25'"),
-        ({"weights": [1.0]}, "one weight for each of 8"),
+        ({"weights": [1.0]}, "one weight for each of 8 n-grams"),
     ],
 )
 def test_errors(changed: dict[str, Any], message: str) -> None:

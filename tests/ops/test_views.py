@@ -98,9 +98,7 @@ def test_transpose(data: st.DataObject) -> None:
 @given(st.data())
 def test_slice(data: st.DataObject) -> None:
     x = data.draw(strided_arrays())
-    windows = [
-        range(dim)[data.draw(st.slices(dim))] if dim else range(0) for dim in x.shape
-    ]
+    windows = [range(dim)[data.draw(st.slices(dim))] if dim else range(0) for dim in x.shape]
     attributes: Attributes = {
         "starts": tuple(window.start if window else 0 for window in windows),
         "sizes": tuple(len(window) for window in windows),
@@ -114,7 +112,7 @@ def test_slice(data: st.DataObject) -> None:
         slice(w.start, w.stop if w.stop >= 0 else None, w.step) if w else slice(0, 0)
         for w in windows
     )
-    _check("Slice", x, attributes, x[parts])
+    _check("Slice", x, attributes, x[(*parts, ...)])
 
 
 @_EXAMPLES

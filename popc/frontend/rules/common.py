@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import onnx
 
@@ -132,7 +132,8 @@ def standard_ops(
     """All ``outputs`` results of an operator of ai.onnx, by its own import rule."""
     names = [f"y{index}" for index in range(outputs)]
     operands = ["" if tensor is None else "x" for tensor in inputs]
-    proto = onnx.helper.make_node(op_type, operands, names, **(attributes or {}))
+    given: dict[str, Any] = dict(attributes or {})
+    proto = onnx.helper.make_node(op_type, operands, names, **given)
     importer = node.importer
     opsets = importer.opsets
     importer.opsets = {**opsets, ONNX: _NEWEST}

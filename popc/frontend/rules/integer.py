@@ -25,24 +25,20 @@ __all__ = [
 # -- scales and zero points ----------------------------------------------------------------------
 
 
-def _per_row(node: Node, parameter: Tensor | None) -> Tensor | None:
+def _per_row(node: Node, parameter: Tensor) -> Tensor:
     """A parameter of a left operand, made to broadcast: [M] stands for its rows."""
-    if parameter is not None and parameter.type.rank == 1 and parameter.type.size > 1:
+    if parameter.type.rank == 1 and parameter.type.size > 1:
         return emit_reshape(node, parameter, (parameter.type.size, 1))
     return _per_column(node, parameter)
 
 
-def _per_column(node: Node, parameter: Tensor | None) -> Tensor | None:
+def _per_column(node: Node, parameter: Tensor) -> Tensor:
     """A parameter of a right operand, made to broadcast: [N] stands for its columns."""
-    if parameter is None or parameter.type.size > 1:
-        return parameter
-    return emit_reshape(node, parameter, ())
+    return parameter if parameter.type.size > 1 else emit_reshape(node, parameter, ())
 
 
 def _per_channel(node: Node, parameter: Tensor, rank: int) -> Tensor:
-    """A parameter of output channels, made to broadcast in tensors whose channels have ``rank``
-    axes from theirs on.
-    """
+    """A parameter of output channels, made to broadcast: ``rank`` counts their axis and on."""
     if parameter.type.size == 1:
         return emit_reshape(node, parameter, ())
     return emit_reshape(node, parameter, (parameter.type.size, *(1,) * (rank - 1)))
@@ -73,7 +69,10 @@ def matmul_zeros(
     node: Node, left: Tensor | None, right: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Zero points of the operands of a matrix product, made to broadcast."""
-    return _per_row(node, left), _per_column(node, right)
+    return (
+        None if left is None else _per_row(node, left),
+        None if right is None else _per_column(node, right),
+    )
 
 
 def int_product(
@@ -93,10 +92,8 @@ def _qlinear_matmul(node: Node) -> Tensor:
     a, b = node.input(0), node.input(3)
     zeros = matmul_zeros(node, node.input(2), node.input(5))
     product = int_product(node, a, b, zeros, DType.FLOAT32)
-    left, right = _per_row(node, node.input(1)), _per_column(node, node.input(4))
-    result = _per_row(node, node.input(6))
-    assert left is not None and right is not None and result is not None
-    multiplier = output_multiplier(node, left, right, result)
+    left, result = (_per_row(node, node.input(index)) for index in (1, 6))
+    multiplier = output_multiplier(node, left, _per_column(node, node.input(4)), result)
     return requantize(node, product, multiplier, node.input(7))
 
 

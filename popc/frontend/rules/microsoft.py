@@ -12,7 +12,7 @@ from typing import Final
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
-from popc.ir import Tensor
+from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -159,7 +159,7 @@ def _fast_gelu(node: Node) -> Tensor:
 
 
 def _quick_gelu(node: Node) -> Tensor:
-    """x * sigmoid(alpha * x)."""
+    """The input times the sigmoid of alpha times the input."""
     x = node.input(0)
     gate = node.emit("Sigmoid", [times(node, x, node.number("alpha", 1.702))])
     return node.emit("Mul", [x, gate])
@@ -185,8 +185,8 @@ def _bias_split_gelu(node: Node) -> Tensor:
     """The first half of the columns of a sum, times the Gelu of the second half."""
     total = plus(node, node.input(0), node.input(1))
     width = total.type.shape[-1] // 2
-    attributes = {"axis": total.type.rank - 1, "split": (width, width)}
-    left, right = node.emit_all("Split", [total], attributes)
+    halves: AttributeMap = {"axis": total.type.rank - 1, "split": (width, width)}
+    left, right = node.emit_all("Split", [total], halves)
     return node.emit("Mul", [left, standard_op(node, "Gelu", [right])])
 
 

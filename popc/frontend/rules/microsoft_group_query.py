@@ -64,7 +64,7 @@ def _lengths(node: Node, batch: int) -> Tensor:
 
 
 def _projections(node: Node) -> list[Tensor]:
-    """q [B, N, S, H] and k, v [B, Nk, S, H], which may come side by side in operand 0."""
+    """The operands q [B, N, S, H] and k, v [B, Nk, S, H], or all side by side in operand 0."""
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     q, k, v = node.input(0), node.optional(1), node.optional(2)
     if k is None or v is None:

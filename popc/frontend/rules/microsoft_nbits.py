@@ -21,7 +21,7 @@ __all__ = ["RULES"]
 
 
 def _matmul_nbits(node: Node) -> Tensor:
-    """a @ w.T, where w [N, K] has a scale and zero point for each block of a row."""
+    """The product a @ w.T, where w [N, K] has a scale and zero point for each block of a row."""
     a = node.input(0)
     weights = _weights(node)
     if weights.type.dtype is not a.type.dtype:
@@ -31,7 +31,7 @@ def _matmul_nbits(node: Node) -> Tensor:
 
 
 def _weights(node: Node) -> Tensor:
-    """float [N, K]."""
+    """The weights as floats [N, K]."""
     bits, block = node.integer("bits", 4), node.integer("block_size")
     rows, columns = node.integer("N"), node.integer("K")
     if bits not in (2, 4, 8):

@@ -1,7 +1,7 @@
 """Quantised operators of com.microsoft.
 
-Those that onnxruntime computes with tables or fixed-point factors are defined as dequantise, compute
-in floats, quantise: so they are imported like this.
+Those that onnxruntime computes with tables or fixed-point factors are defined as dequantise,
+compute in floats, quantise: they are imported like this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from popc.frontend.rules.common import standard_op, standard_ops
 from popc.frontend.rules.integer import (
     int_product,
     matmul_zeros,
-    output_multiplier,
     qlinear_conv,
     requantize,
 )
@@ -31,7 +30,7 @@ from popc.frontend.rules.microsoft_attention import attend_packed
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
 from popc.frontend.rules.quantize import dequantize_linear, quantize_linear
 from popc.frontend.values import Value
-from popc.ir import Tensor
+from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -102,7 +101,7 @@ def _softmax(node: Node) -> Tensor:
 def _reduce_mean(node: Node) -> Tensor:
     x = _dequantized(node, 0)
     axes = node.integers("axes", ()) or range(x.type.rank)
-    attributes = {
+    attributes: AttributeMap = {
         "axes": tuple(sorted(normal_axis(axis, x.type.rank) for axis in axes)),
         "keepdims": node.integer("keepdims", 1),
     }
@@ -144,7 +143,7 @@ def _qlinear_conv(node: Node) -> Tensor:
 
 
 def _qgemm(node: Node) -> Tensor:
-    """alpha * (a @ b) + c, where c has the scale of the product; floats if y has no scale.
+    """Scaled a @ b + c, where c has the scale of the product; floats if y has no scale.
 
     Operands: a, scale, zero point; b, scale, zero point; int32 c; scale and zero point of y.
     """

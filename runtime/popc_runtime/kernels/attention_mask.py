@@ -48,7 +48,7 @@ class AttentionMask:
         """How many of the leading keys the block of ``rows`` needs (``whole``: all of them)."""
         if whole or self.frontier is None or rows.stop is None:
             return keys
-        return min(keys, max(1, rows.stop + self.frontier))
+        return min(keys, max(1, int(rows.stop) + self.frontier))
 
     def bias_of(self, unit: _Slices, keys: int) -> Array | None:
         """The bias of one block."""

@@ -27,8 +27,8 @@ from popc_runtime.kernels.binding import Call, Scratch
 __all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "split", "work_dtype"]
 
 # Bytes of one operand in one block.  A chain touches three to five operands and temporaries: they
-# fit a second-level cache of 512 KB, and the cost of a call is small against 16 k elements.
-BLOCK_BYTES: Final = 1 << 16
+# fit a second-level cache of 512 KB, and the cost of a call is small against 24 k elements.
+BLOCK_BYTES: Final = 3 << 15
 
 # (output block, operand blocks..., temporaries..., masks...) -> calls for that block
 Steps: TypeAlias = Callable[..., Iterable[Call]]

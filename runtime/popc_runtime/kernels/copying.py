@@ -8,8 +8,10 @@ numpy call, up to ten times faster.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
+from types import EllipsisType
 from typing import Final
 
 import numpy as np
@@ -18,7 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
 
-__all__ = ["as_contiguous", "copy_calls", "is_same_memory"]
+__all__ = ["as_contiguous", "copy_calls", "is_same_memory", "subarray"]
 
 _PANEL: Final = 64  # columns of the target per call
 _NARROWEST: Final = 8  # below this the loop overhead outweighs the cache misses
@@ -85,6 +87,12 @@ def as_contiguous(binding: Binding, index: int) -> tuple[Array, tuple[Call, ...]
         return np.ascontiguousarray(array), ()
     packed = binding.scratch.take(array.shape, array.dtype)
     return packed, copy_calls(packed, array)
+
+
+def subarray(array: Array, windows: Sequence[slice]) -> Array:
+    """The view of ``array`` in ``windows``, one per dimension; a view even if there are none."""
+    index: tuple[slice | EllipsisType, ...] = (*windows, ...)
+    return array[index]
 
 
 def is_same_memory(a: Array, b: Array) -> bool:

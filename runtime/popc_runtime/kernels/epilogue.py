@@ -6,10 +6,10 @@ attributes carry the prefix ``activation_``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -17,38 +17,34 @@ from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.activation import activation_calls
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 
-__all__ = ["Epilogue", "epilogue", "epilogue_of", "in_float32"]
-
-# (block of the result, the same block of each addend, in order) -> calls
-Epilogue: TypeAlias = Callable[[Array, Sequence["Array | None"]], Iterator[Call]]
+__all__ = ["epilogue_calls", "has_epilogue", "in_float32"]
 
 _PREFIX: Final = "activation_"
 
 
-def epilogue_of(binding: Binding) -> Epilogue | None:
-    """The epilogue of an instruction without its addends; ``None`` if there is no activation."""
-    name = binding.text("activation", "")
-    if not name:
-        return None
-    return partial(epilogue, binding)
+def has_epilogue(binding: Binding, addends: Sequence[Array | None]) -> bool:
+    """Whether `epilogue_calls` has anything to do."""
+    return bool(binding.text("activation", "")) or any(item is not None for item in addends)
 
 
-def epilogue(binding: Binding, block: Array, addends: Sequence[Array | None]) -> Iterator[Call]:
-    """Add to ``block`` what broadcasts to it, and apply the activation, in place."""
-    for addend in addends:
-        if addend is not None:
-            yield partial(np.add, block, addend, out=block)
+def epilogue_calls(
+    binding: Binding, block: Array, addends: Sequence[Array | None]
+) -> list[Call]:
+    """Calls that add to ``block`` what broadcasts to it and apply the activation, in place."""
+    calls: list[Call] = [
+        partial(np.add, block, addend, out=block) for addend in addends if addend is not None
+    ]
     name = binding.text("activation", "")
-    if not name:
-        return
-    attributes = {
-        key.removeprefix(_PREFIX): value
-        for key, value in binding.attributes.items()
-        if key.startswith(_PREFIX)
-    }
-    mark = binding.scratch.mark()
-    yield from activation_calls(name, attributes, block, block, binding.scratch)
-    binding.scratch.rewind(mark)
+    if name:
+        attributes = {
+            key.removeprefix(_PREFIX): value
+            for key, value in binding.attributes.items()
+            if key.startswith(_PREFIX)
+        }
+        mark = binding.scratch.mark()
+        calls += activation_calls(name, attributes, block, block, binding.scratch)
+        binding.scratch.rewind(mark)
+    return calls
 
 
 def in_float32(kernel: Kernel) -> Kernel:

@@ -55,10 +55,10 @@ def _gather_one(binding: Binding, x: Array, out: Array, axis: int) -> Calls:
     target = out.reshape(slices.shape[1:])
     index = binding.input(1).reshape(())
     if binding.is_constant(1):
-        return copy_calls(target, slices[int(index)])
+        return copy_calls(target, slices[int(index), ...])
 
     def call() -> None:
-        np.copyto(target, slices[int(index)])
+        np.copyto(target, slices[int(index), ...])
 
     return call
 
@@ -100,7 +100,8 @@ def _take(table: Array, rows: Array, out: Array) -> tuple[Call, ...]:
 
 def _one_hot(binding: Binding) -> Calls:
     """ONNX OneHot-11: an index outside [-depth, depth) gives a row without the on value."""
-    indices, values, out = binding.input(0), binding.input(1).reshape(2), binding.output()
+    indices, out = binding.input(0), binding.output()
+    off, on = np.split(binding.input(1).reshape(2), 2)  # not items, which would be copies
     axis, depth = binding.integer("axis", -1) % out.ndim, binding.integer("depth")
     before, after = out.shape[:axis], out.shape[axis + 1 :]
     outer = np.arange(prod(before))[:, None] * (depth * prod(after))
@@ -112,9 +113,9 @@ def _one_hot(binding: Binding) -> Calls:
         number = index.astype(np.int64)
         number[number < 0] += depth
         hit = (number >= 0) & (number < depth)
-        flat[(base + number * prod(after))[hit]] = values[1]
+        flat[(base + number * prod(after))[hit]] = on
 
-    return partial(np.copyto, out, values[0]), call
+    return partial(np.copyto, out, off), call
 
 
 KERNELS: Final[dict[str, Kernel]] = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls
+from popc_runtime.kernels.copying import copy_calls, subarray
 
 __all__ = ["KERNELS"]
 
@@ -50,7 +50,7 @@ def _slice(binding: Binding) -> Calls:
             binding.integers("starts"), out.shape, binding.integers("steps"), strict=True
         )
     )
-    return copy_calls(out, binding.input(0)[window])
+    return copy_calls(out, subarray(binding.input(0), window))
 
 
 def _window(start: int, size: int, step: int) -> slice:

@@ -201,9 +201,9 @@ def _normalize_groups(binding: Binding) -> Calls:
     dtype = _compute_dtype(x)
     mean, inverse = (scratch.take((rows, 1), dtype) for _ in range(2))
     factors = scratch.take((rows, width, 1), dtype)
-    scale, calls = _per_row(binding, 1, (rows, width, 1), dtype)
-    bias, prepare = _per_row(binding, 2, (rows, width, 1), dtype)
-    calls = [*before, *calls, *prepare]
+    scale, prepare_scale = _per_row(binding, 1, (rows, width, 1), dtype)
+    bias, prepare_bias = _per_row(binding, 2, (rows, width, 1), dtype)
+    calls = [*before, *prepare_scale, *prepare_bias]
     for block in _blocks(x.reshape(rows, -1), out.reshape(rows, -1), mean, inverse, scratch):
         calls += _standardize(block, binding.number("epsilon"), scratch, centred=True)
         pixels = block.work.reshape(len(block.work), width, -1)
@@ -265,7 +265,7 @@ def _fold_statistics(binding: Binding, out: Array) -> list[Call]:
 
 
 def _lrn(binding: Binding) -> Calls:
-    """By ONNX LRN-13: x / (bias + alpha / size * (sum of squares of neighbouring channels)) ** beta."""
+    """ONNX LRN-13: x / (bias + alpha / size * (squares of neighbouring channels)) ** beta."""
     x, before = as_contiguous(binding, 0)
     out, scratch = binding.output(), binding.scratch
     if x.size == 0:

@@ -10,7 +10,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls
+from popc_runtime.kernels.copying import copy_calls, subarray
 from popc_runtime.kernels.prepare import to_bfloat16
 
 __all__ = ["KERNELS"]
@@ -25,17 +25,16 @@ def _pad(binding: Binding) -> Calls:
     x, out = binding.input(0), binding.output()
     pads = binding.integers("pads")
     begins, ends = pads[: x.ndim], pads[x.ndim :]
-    cropped = x[
-        tuple(
-            slice(max(-begin, 0), dim - max(-end, 0))
-            for begin, end, dim in zip(begins, ends, x.shape, strict=True)
-        )
+    kept = [
+        slice(max(-begin, 0), dim - max(-end, 0))
+        for begin, end, dim in zip(begins, ends, x.shape, strict=True)
     ]
+    cropped = subarray(x, kept)
     window = [
         slice(max(begin, 0), max(begin, 0) + dim)
         for begin, dim in zip(begins, cropped.shape, strict=True)
     ]
-    calls = list(copy_calls(out[tuple(window)], cropped))
+    calls = list(copy_calls(subarray(out, window), cropped))
     mode = binding.text("mode", "constant")
     for axis in range(x.ndim):
         if cropped.shape[axis] != out.shape[axis]:
@@ -52,7 +51,7 @@ def _borders(binding: Binding, mode: str, out: Array, window: list[slice], axis:
     for to, from_ in _runs(mode, inner.start, inner.stop, out.shape[axis]):
         target, source = list(window), list(window)
         target[axis], source[axis] = to, from_
-        calls.extend(_copy_run(out[tuple(target)], out[tuple(source)]))
+        calls.extend(_copy_run(subarray(out, target), subarray(out, source)))
     return calls
 
 
@@ -67,8 +66,8 @@ def _constant_borders(binding: Binding, out: Array, window: list[slice], axis: i
     for border in (slice(0, inner.start), slice(inner.stop, out.shape[axis])):
         target = list(window)
         target[axis] = border
-        if out[tuple(target)].size:
-            calls.append(partial(np.copyto, out[tuple(target)], value))
+        if subarray(out, target).size:
+            calls.append(partial(np.copyto, subarray(out, target), value))
     return calls
 
 

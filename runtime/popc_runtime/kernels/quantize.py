@@ -7,6 +7,7 @@ product with the reciprocal: the last bit decides which way a tie rounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ def _to_integer(scale_by: Callable[..., Any]) -> Kernel:
     """``saturate(round(scale_by(x, operand 1)) + operand 2)``, ties rounding to even."""
 
     def kernel(binding: Binding) -> Calls:
-        offset = _Offset.of(binding)
+        offset = _offset(binding)
         calls = list(offset.before)
         parameters = [_in_float32(binding, 1), *offset.arrays]
         for out, x, *aligned in _granules(binding, parameters):
@@ -52,40 +53,48 @@ def _rounding_steps(
     return steps
 
 
+@dataclass(frozen=True, slots=True)
 class _Offset:
-    """The zero point as float32, and the limits that a value may have before it is added.
+    """A zero point, and the limits that a value may have before it is added; all float32.
 
-    ``before`` are calls that compute the three ``arrays`` (low, high, zero point), if they are not
-    known while binding.
+    ``before`` are the calls that compute them, unless they are known while binding.
     """
 
-    def __init__(self, arrays: tuple[Array, Array, Array], before: tuple[Call, ...]) -> None:
-        self.arrays = arrays
-        self.before = before
-        self.has_zero = bool(before) or bool(arrays[2].any())
+    low: Array
+    high: Array
+    zero: Array
+    before: tuple[Call, ...] = ()
 
-    @classmethod
-    def of(cls, binding: Binding) -> _Offset:
-        """The offset that operand 2 of ``binding`` asks for; absent means zero."""
-        limits = np.iinfo(binding.output().dtype)
-        zero = binding.optional(2)
-        if zero is None:
-            zero = np.zeros((), np.float32)
-        elif not binding.is_constant(2):
-            return cls.at_run_time(zero, limits, binding.scratch)
-        value = zero.astype(np.float32)
-        return cls((limits.min - value, limits.max - value, value), ())
+    @property
+    def arrays(self) -> tuple[Array, Array, Array]:
+        return self.low, self.high, self.zero
 
-    @classmethod
-    def at_run_time(cls, zero: Array, limits: np.iinfo[Any], scratch: Scratch) -> _Offset:
-        """The offset for a zero point that each run computes anew."""
-        low, high, value = (scratch.take(zero.shape, np.float32) for _ in range(3))
-        before = (
-            partial(np.copyto, value, zero, casting="unsafe"),
-            partial(np.subtract, np.float32(limits.min), value, out=low),
-            partial(np.subtract, np.float32(limits.max), value, out=high),
-        )
-        return cls((low, high, value), before)
+    @property
+    def has_zero(self) -> bool:
+        """Whether there is something to add."""
+        return bool(self.before) or bool(self.zero.any())
+
+
+def _offset(binding: Binding) -> _Offset:
+    """The zero point in operand 2; absent means zero."""
+    limits = np.iinfo(binding.output().dtype)
+    zero = binding.optional(2)
+    if zero is not None and not binding.is_constant(2):
+        return _run_time_offset(zero, limits, binding.scratch)
+    value = np.zeros((), np.float32) if zero is None else zero.astype(np.float32)
+    low, high = (np.asarray(limit - value) for limit in (limits.min, limits.max))
+    return _Offset(low, high, value)
+
+
+def _run_time_offset(zero: Array, limits: np.iinfo[Any], scratch: Scratch) -> _Offset:
+    """The offset of a zero point that each run computes anew."""
+    low, high, value = (scratch.take(zero.shape, np.float32) for _ in range(3))
+    before = (
+        partial(np.copyto, value, zero, casting="unsafe"),
+        partial(np.subtract, np.float32(limits.min), value, out=low),
+        partial(np.subtract, np.float32(limits.max), value, out=high),
+    )
+    return _Offset(low, high, value, before)
 
 
 def _in_float32(binding: Binding, index: int) -> Array:
@@ -100,7 +109,8 @@ def _granules(binding: Binding, parameters: list[Array]) -> Iterator[tuple[Array
     There is one such group, or two for blocks along an axis if the last block is shorter.
     """
     out, x = binding.output(), binding.input(0)
-    axis, size = binding.integer("axis", 0), binding.integer("block_size", 0)
+    axis = binding.integer("axis", x.ndim - 1)  # as numpy broadcasts, if there is no attribute
+    size = binding.integer("block_size", 0)
     if size == 0:
         yield out, x, *(_along(array, axis, x.ndim) for array in parameters)
         return
@@ -127,12 +137,18 @@ def _along(parameter: Array, axis: int, rank: int) -> Array:
 
 def _dequantize(binding: Binding) -> Calls:
     """``(x - operand 2) * operand 1``; 8 and 16 bits less a zero point are exact in float32."""
+    scratch = binding.scratch
+    is_wide = binding.input(0).dtype == np.int32
     parameters = [_in_float32(binding, 1)]
     if _has_zero(binding):
-        parameters.append(_in_float32(binding, 2))
+        parameters.append(binding.input(2) if is_wide else _in_float32(binding, 2))
     calls: list[Call] = []
     for out, x, *aligned in _granules(binding, parameters):
-        calls += blocked(_scaling_steps, out, [x, *aligned], binding.scratch, work=np.float32)
+        if is_wide and len(aligned) > 1:  # 32 bits are exact only as integers
+            difference = scratch.take(x.shape, np.int32)
+            calls.append(partial(np.subtract, x, aligned.pop(), out=difference))
+            x = difference  # noqa: PLW2901 - the operand of the rest
+        calls += blocked(_scaling_steps, out, [x, *aligned], scratch, work=np.float32)
     return tuple(calls)
 
 
@@ -169,7 +185,7 @@ def _dynamic_quantize(binding: Binding) -> Calls:
         partial(np.rint, value, out=value),
         partial(np.copyto, zero, value, casting="unsafe"),
     )
-    offset = _Offset.at_run_time(zero, np.iinfo(np.uint8), binding.scratch)
+    offset = _run_time_offset(zero, np.iinfo(np.uint8), binding.scratch)
     steps = _rounding_steps(np.divide, has_zero=True)
     operands = [x, scale, *offset.arrays]
     blocks = blocked(steps, y, operands, binding.scratch, work=np.float32)

@@ -181,7 +181,7 @@ class CellParts:
     @property
     def hidden(self) -> int:
         """H."""
-        return self.h.shape[2]
+        return int(self.h.shape[2])
 
     def buffer(self, gates: int = 1) -> Array:
         """Uninitialised memory for some gates."""
@@ -219,7 +219,7 @@ class Cell:
 def rnn(parts: CellParts) -> Cell:
     """RNN: h = f(x + R h)."""
     new = parts.buffer()
-    after = [
+    after: list[Call] = [
         *parts.activated(0, new, parts.buffer()),
         partial(np.copyto, parts.h, new),
     ]
@@ -236,7 +236,8 @@ def lstm(parts: CellParts) -> Cell:
     names = [function.name for function in parts.functions[:2]]
     if is_plain and names == ["sigmoid", "tanh"]:
         three, half = all_gates[..., parts.gates(0, 3)], _scalar(h, 0.5)
-        calls = [partial(np.tanh, all_gates, out=all_gates), *_affine(three, spare, half, half)]
+        calls: list[Call] = [partial(np.tanh, all_gates, out=all_gates)]
+        calls += _affine(three, spare, half, half)
         output: list[Call] = []
     else:
         calls = _lstm_gates(parts, all_gates, spare)

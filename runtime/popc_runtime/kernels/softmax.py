@@ -49,7 +49,7 @@ def exponentials(
         add_up()
         if smallest(sums, None) > tiny:
             return
-        largest(x, 1, None, peaks, True)  # noqa: FBT003 - keepdims, by position for speed
+        largest(x, 1, None, peaks, keepdims=True)
         if zero:
             np.copyto(peaks, 0, where=np.isneginf(peaks))
         subtract(x, peaks, out=y)

@@ -2,10 +2,8 @@
 
 Both come from one odd function, h(x) = log(P(x) / P(-x)), where P is the normal distribution
 function: P(x) = 1 / (1 + exp(-h(x))) and erf(x) = tanh(h(sqrt(2) x) / 2).  h is smooth and nearly a
-cubic, so that a short polynomial in x squared gives h(x) / x; exp and tanh, which numpy has as
-vector code, do the rest and saturate by themselves.  The polynomials were fitted for the least
-greatest error of P and of erf; their leading coefficients are positive, so that no argument needs
-clamping.
+cubic, so that a ratio of two short polynomials in x squared gives h(x) / x; exp and tanh, which
+numpy has as vector code, do the rest and saturate by themselves.
 """
 
 from __future__ import annotations
@@ -22,29 +20,16 @@ from popc_runtime.kernels.binding import Call
 
 __all__ = ["erf_steps", "gelu_steps", "polynomial"]
 
-# h(x) / x in powers of x squared.  P is good to 7e-8, x P(x) to one rounding of float32.
-_LOGIT: Final = (
-    1.59576938,
-    7.26672907e-02,
-    -6.56569100e-05,
-    -1.10610667e-04,
-    7.95205573e-06,
-    -2.67586494e-07,
-    3.62421151e-09,
+# h(x) / x as a ratio of polynomials in x squared, lowest power first.  Fitted for the least greatest
+# error of P: 2e-8 for |x| < 6, where P(-x) is 1e-9; the ratio stays positive beyond.
+_LOGIT_TOP: Final = (
+    40288.27383143733,
+    4988.317365386458,
+    377.6006904573348,
+    9.550788253032948,
 )
-# The same to 2e-8: together with float32 rounding and tanh, erf is good to 1.2e-7.
-_FINE_LOGIT: Final = (
-    1.59576917,
-    7.26703994e-02,
-    -7.19827320e-05,
-    -1.06058322e-04,
-    6.41922082e-06,
-    3.79292416e-09,
-    -2.27770440e-08,
-    1.39822176e-09,
-    -3.72118967e-11,
-    3.83060672e-13,
-)
+_LOGIT_BOTTOM: Final = (25246.931242886432, 1976.2252034542012, 147.79229427957554, 1.0)
+_SQUARE_MAX: Final = 128.0  # larger squares give the same results but for overflow to nan
 # erf(x) / x for |x| <= 0.5, and erfc(x) exp(x^2) for larger x, as ratios of polynomials, lowest
 # power first: W. J. Cody, Rational Chebyshev approximations for the error function, 1969.
 _ERF_TOP: Final = (
@@ -89,43 +74,58 @@ _ERF_IS_ONE: Final = 6.0  # erfc(6) = 2e-17
 def polynomial(coefficients: Sequence[float], x: Array, out: Array) -> Iterator[Call]:
     """Calls for the polynomial with ``coefficients`` (lowest power first) at ``x``, into ``out``.
 
-    ``out`` must be other memory than ``x``.
+    ``out`` must be other memory than ``x``.  A leading coefficient of 1 costs nothing.
     """
-    constants = [np.asarray(value, x.dtype) for value in coefficients]
-    yield partial(np.multiply, x, constants[-1], out=out)
-    for constant in reversed(constants[1:-1]):
-        yield partial(np.add, out, constant, out=out)
+    *lower, last, leading = (np.asarray(value, x.dtype) for value in coefficients)
+    if leading == 1:
+        yield partial(np.add, x, last, out=out)
+    else:
+        yield partial(np.multiply, x, leading, out=out)
+        yield partial(np.add, out, last, out=out)
+    for constant in reversed(lower):
         yield partial(np.multiply, out, x, out=out)
-    yield partial(np.add, out, constants[0], out=out)
+        yield partial(np.add, out, constant, out=out)
 
 
-def erf_steps(out: Array, x: Array, square: Array, h: Array) -> Iterator[Call]:
-    """Calls for the error function of ``x``; ``square`` and ``h`` are temporaries.
+def _logit_steps(
+    scale: float, factor: float, x: Array, square: Array, top: Array, h: Array
+) -> Iterator[Call]:
+    """Calls for factor * h(scale * x) in three temporaries; the result is in ``h``."""
+    # In terms of x squared; divided so that the leading coefficient below stays 1.
+    weights = [scale ** (2 * (power - 3)) for power in range(4)]
+    upper = [c * w * scale * factor for c, w in zip(_LOGIT_TOP, weights, strict=True)]
+    lower = [c * w for c, w in zip(_LOGIT_BOTTOM, weights, strict=True)]
+    yield partial(np.square, x, out=square)
+    yield partial(np.minimum, square, np.asarray(_SQUARE_MAX, x.dtype), out=square)
+    yield from polynomial(upper, square, top)
+    yield from polynomial(lower, square, h)
+    yield partial(np.divide, top, h, out=h)
+    yield partial(np.multiply, h, x, out=h)
+
+
+def erf_steps(out: Array, x: Array, *temporaries: Array) -> Iterator[Call]:
+    """Calls for the error function of ``x``, with three temporaries.
 
     float32: absolute error below 1.5e-7, relative error below 3e-7.  float64: full accuracy.
     """
     if x.dtype == np.float64:
         yield partial(_erf64, x, out)
         return
-    scaled = [c * sqrt(0.5) * 2**power for power, c in enumerate(_FINE_LOGIT)]
-    yield partial(np.square, x, out=square)
-    yield from polynomial(scaled, square, h)
-    yield partial(np.multiply, h, x, out=h)
-    yield partial(np.tanh, h, out=out)
+    yield from _logit_steps(sqrt(2), 0.5, x, *temporaries)
+    yield partial(np.tanh, temporaries[-1], out=out)
 
 
-def gelu_steps(out: Array, x: Array, square: Array, h: Array) -> Iterator[Call]:
-    """Calls for x P(x), with P the normal distribution function; two temporaries as above."""
+def gelu_steps(out: Array, x: Array, *temporaries: Array) -> Iterator[Call]:
+    """Calls for x P(x), with P the normal distribution function and three temporaries."""
+    h = temporaries[-1]
     if x.dtype == np.float64:
-        yield partial(np.multiply, x, np.asarray(sqrt(0.5)), out=square)
-        yield partial(_erf64, square, h)
+        yield partial(np.multiply, x, np.asarray(sqrt(0.5)), out=h)
+        yield partial(_erf64, h, h)
         yield partial(np.add, h, np.asarray(1.0), out=h)
         yield partial(np.multiply, h, np.asarray(0.5), out=h)
         yield partial(np.multiply, x, h, out=out)
         return
-    yield partial(np.square, x, out=square)
-    yield from polynomial([-c for c in _LOGIT], square, h)
-    yield partial(np.multiply, h, x, out=h)
+    yield from _logit_steps(1.0, -1.0, x, *temporaries)
     yield partial(np.exp, h, out=h)
     yield partial(np.add, h, np.asarray(1, x.dtype), out=h)
     yield partial(np.divide, x, h, out=out)

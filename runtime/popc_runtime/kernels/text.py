@@ -88,7 +88,9 @@ def _tf_idf(binding: Binding) -> Calls:
         for length, grams in pools
         for skip in range(1 if length == 1 else binding.integer("max_skip_count") + 1)
     ]
-    weights = np.asarray(binding.numbers("weights", ()), np.float32)
+    weights = np.ones(counts.shape[1], np.float32)
+    if given := binding.numbers("weights", ()):
+        weights[list(binding.integers("ngram_indexes"))] = given
     weigh = _WEIGHINGS[binding.text("mode")]
     row_numbers = np.arange(len(rows))[:, None]
 
@@ -120,8 +122,7 @@ def _idf(counts: Array, weights: Array) -> None:
 
 
 def _tfidf(counts: Array, weights: Array) -> None:
-    if weights.size:
-        np.multiply(counts, weights, out=counts)
+    np.multiply(counts, weights, out=counts)
 
 
 _WEIGHINGS: Final = {"TF": _tf, "IDF": _idf, "TFIDF": _tfidf}

@@ -1,0 +1,29 @@
+"""Names of a model as people see them, and the nearest ones to a misspelt name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["default_domain_name", "did_you_mean", "shown"]
+
+
+def shown(name: str) -> str:
+    """``name`` for a message: control characters and the like are escaped."""
+    if name.isprintable():
+        return name
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in name
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A clause that proposes the nearest known name, or nothing."""
+    matches = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {shown(matches[0])!r}?" if matches else ""
+
+
+def default_domain_name(domain: str) -> str:
+    """The domain as the frontend writes it: "" for ai.onnx."""
+    return "" if domain == "ai.onnx" else domain

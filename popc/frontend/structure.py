@@ -1,0 +1,242 @@
+"""Whether a model is put together soundly: versions, names, order, nesting, functions.
+
+Everything here is about structure alone; what the nodes mean is the importer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import onnx
+
+from popc.frontend.names import default_domain_name, shown
+from popc.frontend.walk import defined_names, nested_graphs, node_name, reads
+from popc_runtime.errors import ModelError
+
+__all__ = ["NEWEST_OPSET", "check_structure", "sort_nodes"]
+
+NEWEST_OPSET: Final = 26
+_OLDEST_IR: Final = 3  # the first that says which opsets a model uses
+_DEEPEST: Final = 30  # subgraphs in subgraphs; parsers stop soon after
+_DEEPEST_CALLS: Final = 60  # functions in functions
+
+_FunctionKey = tuple[str, str, str]
+
+
+def check_structure(proto: onnx.ModelProto) -> None:
+    """Refuse a model that is not sound, with a reason that names the place.
+
+    Raises:
+        ModelError: versions are not supported; there are no outputs; a name is defined twice;
+            subgraphs or functions are nested too deep; a function calls itself.
+    """
+    _check_versions(proto)
+    _check_depth(proto)
+    if not proto.graph.output:
+        raise ModelError("the model has no outputs")
+    for graph in _all_graphs(proto):
+        _check_unique(graph)
+    _check_functions(proto.functions)
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+
+def _check_versions(proto: onnx.ModelProto) -> None:
+    if proto.ir_version < _OLDEST_IR or proto.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"the model has IR version {proto.ir_version}; "
+            f"versions {_OLDEST_IR} to {onnx.IR_VERSION} are supported",
+            hint="install a newer onnx package"
+            if proto.ir_version > onnx.IR_VERSION
+            else "export the model again with a newer exporter",
+        )
+    _check_opsets(proto.opset_import, "the model")
+    for function in proto.functions:
+        _check_opsets(function.opset_import, f"function {shown(function.name)!r}")
+    imported = {default_domain_name(item.domain) for item in proto.opset_import}
+    if "" not in imported and any(not default_domain_name(n.domain) for n in proto.graph.node):
+        raise ModelError("the model does not say which opset of ai.onnx its nodes belong to")
+
+
+def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto], where: str) -> None:
+    for item in opsets:
+        if not default_domain_name(item.domain) and not 1 <= item.version <= NEWEST_OPSET:
+            raise ModelError(
+                f"{where} uses opset {item.version} of ai.onnx; "
+                f"opsets 1 to {NEWEST_OPSET} are supported",
+                hint=f"convert it: onnx.version_converter.convert_version(model, {NEWEST_OPSET})",
+            )
+
+
+# -- names and nesting -----------------------------------------------------------------------------
+
+
+def _all_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """The main graph and every subgraph, those in functions included."""
+    yield proto.graph
+    waiting = [graph for nodes in _node_lists(proto) for n in nodes for graph in nested_graphs(n)]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting.extend(inner for node in graph.node for inner in nested_graphs(node))
+
+
+def _node_lists(proto: onnx.ModelProto) -> list[Sequence[onnx.NodeProto]]:
+    return [proto.graph.node, *(function.node for function in proto.functions)]
+
+
+def _check_unique(graph: onnx.GraphProto) -> None:
+    """Each name has one definition (static single assignment)."""
+    seen: set[str] = set()
+    repeated: dict[str, None] = {}
+    for name in defined_names(graph):
+        if name in seen:
+            repeated[name] = None
+        seen.add(name)
+    if repeated:
+        names = ", ".join(repr(shown(name)) for name in repeated)
+        raise ModelError(f"graph {shown(graph.name)!r} defines names more than once: {names}")
+
+
+def _check_depth(proto: onnx.ModelProto) -> None:
+    level = [node for nodes in _node_lists(proto) for node in nodes]
+    for _ in range(_DEEPEST + 1):
+        level = [inner for node in level for graph in nested_graphs(node) for inner in graph.node]
+        if not level:
+            return
+    raise ModelError(f"subgraphs are nested more than {_DEEPEST} deep")
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _check_functions(functions: Iterable[onnx.FunctionProto]) -> None:
+    """No function calls itself, not even through others, and chains of calls are short."""
+    bodies: dict[_FunctionKey, onnx.FunctionProto] = {}
+    for function in functions:
+        key = (default_domain_name(function.domain), function.name, function.overload)
+        if key in bodies:
+            raise ModelError(f"function {shown(function.name)!r} is defined twice")
+        bodies[key] = function
+    calls = {key: _callees(body.node, bodies) for key, body in bodies.items()}
+    depth: dict[_FunctionKey, int] = {}
+    for key in calls:
+        _measure(key, calls, depth)
+
+
+def _callees(
+    nodes: Iterable[onnx.NodeProto], known: Mapping[_FunctionKey, onnx.FunctionProto]
+) -> list[_FunctionKey]:
+    called: dict[_FunctionKey, None] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        key = (default_domain_name(node.domain), node.op_type, node.overload)
+        if key in known:
+            called[key] = None
+        waiting.extend(inner for graph in nested_graphs(node) for inner in graph.node)
+    return list(called)
+
+
+def _measure(
+    start: _FunctionKey,
+    calls: Mapping[_FunctionKey, list[_FunctionKey]],
+    depth: dict[_FunctionKey, int],
+) -> None:
+    """Set ``depth`` of ``start`` and of what it calls, without recursion."""
+    path: list[_FunctionKey] = []
+    stack = [(start, False)]
+    while stack:
+        key, done = stack.pop()
+        if done:
+            path.pop()
+            depth[key] = 1 + max((depth[callee] for callee in calls[key]), default=0)
+            if depth[key] > _DEEPEST_CALLS:
+                raise ModelError(f"functions call functions more than {_DEEPEST_CALLS} deep")
+        elif key in path:
+            cycle = " -> ".join(shown(name) for _, name, _ in [*path[path.index(key) :], key])
+            raise ModelError(f"functions call themselves: {cycle}")
+        elif key not in depth:
+            path.append(key)
+            stack.append((key, True))
+            stack.extend((callee, False) for callee in calls[key])
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def sort_nodes(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
+    """``proto`` with producers before users everywhere; a copy if it is not ``owned``.
+
+    Raises:
+        ModelError: nodes depend on each other in a cycle; the message names one.
+    """
+    if all(_is_sorted(nodes) for nodes in _every_node_list(proto)):
+        return proto
+    if not owned:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        proto = copy
+    for nodes in _every_node_list(proto):
+        _sort(nodes)
+    return proto
+
+
+def _every_node_list(proto: onnx.ModelProto) -> Iterator[MutableSequence[onnx.NodeProto]]:
+    """Node lists of all graphs and functions; subgraphs before the graphs that hold them."""
+    graphs = list(_all_graphs(proto))
+    yield from (graph.node for graph in reversed(graphs))
+    yield from (function.node for function in proto.functions)
+
+
+def _is_sorted(nodes: Sequence[onnx.NodeProto]) -> bool:
+    later = {name for node in nodes for name in node.output}
+    for node in nodes:
+        if any(name in later for name in reads(node)):
+            return False
+        later.difference_update(node.output)
+    return True
+
+
+def _sort(nodes: MutableSequence[onnx.NodeProto]) -> None:
+    """Kahn's algorithm; among ready nodes the first in the file comes first."""
+    producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    sources = [
+        {producer[name] for name in reads(node) if name in producer} for node in nodes
+    ]
+    users: list[list[int]] = [[] for _ in nodes]
+    for user, indices in enumerate(sources):
+        for index in indices:
+            users[index].append(user)
+    missing = [len(indices) for indices in sources]
+    ready = [index for index, count in enumerate(missing) if count == 0]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        index = heappop(ready)
+        order.append(index)
+        for user in users[index]:
+            missing[user] -= 1
+            if missing[user] == 0:
+                heappush(ready, user)
+    if len(order) != len(nodes):
+        raise ModelError(f"nodes depend on each other: {_cycle(nodes, sources, set(order))}")
+    copies = [onnx.NodeProto.FromString(nodes[index].SerializeToString()) for index in order]
+    del nodes[:]
+    nodes.extend(copies)
+
+
+def _cycle(
+    nodes: Sequence[onnx.NodeProto], sources: Sequence[set[int]], sorted_nodes: set[int]
+) -> str:
+    """The names of the nodes of one cycle, users last."""
+    index = next(i for i in range(len(nodes)) if i not in sorted_nodes)
+    path: list[int] = []
+    while index not in path:
+        path.append(index)
+        index = min(source for source in sources[index] if source not in sorted_nodes)
+    cycle = [*path[path.index(index) :], index][::-1]
+    return " -> ".join(shown(node_name(nodes[i])) for i in cycle)

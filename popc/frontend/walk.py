@@ -1,0 +1,68 @@
+"""Ways through an ONNX model: subgraphs, what nodes read, which nodes are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import onnx
+
+__all__ = ["defined_names", "free_names", "needed_nodes", "nested_graphs", "node_name", "reads"]
+
+
+def node_name(proto: onnx.NodeProto) -> str:
+    """What to call a node: its name, or its op type and first named output."""
+    if proto.name:
+        return proto.name
+    outputs = [name for name in proto.output if name]
+    return f"{proto.op_type}({outputs[0] if outputs else ''})"
+
+
+def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The subgraphs in a node's attributes."""
+    graphs: list[onnx.GraphProto] = []
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            graphs.append(attribute.g)
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            graphs.extend(attribute.graphs)
+    return graphs
+
+
+def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Every definition in a graph: inputs, weights that are not inputs too, outputs of nodes."""
+    inputs = [info.name for info in graph.input]
+    yield from inputs
+    listed = set(inputs)
+    weights = [tensor.name for tensor in graph.initializer]
+    weights += [tensor.values.name for tensor in graph.sparse_initializer]
+    yield from (name for name in weights if name not in listed)
+    for node in graph.node:
+        yield from (name for name in node.output if name)
+
+
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node reads, those that its subgraphs take from outside included."""
+    yield from (name for name in node.input if name)
+    for graph in nested_graphs(node):
+        yield from free_names(graph)
+
+
+def free_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names that a subgraph reads but does not define."""
+    defined = set(defined_names(graph))
+    for node in graph.node:
+        yield from (name for name in reads(node) if name not in defined)
+    yield from (info.name for info in graph.output if info.name not in defined)
+
+
+def needed_nodes(
+    nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes (sorted topologically) that ``wanted`` depends on, and all names they need."""
+    names = set(wanted)
+    kept: list[onnx.NodeProto] = []
+    for node in reversed(nodes):
+        if any(output in names for output in node.output):
+            kept.append(node)
+            names.update(reads(node))
+    return kept[::-1], names
