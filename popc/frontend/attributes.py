@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
 import onnx
 
+from popc.frontend.names import shown
 from popc.frontend.node import OnnxAttribute
-from popc.frontend.tensors import decode_tensor
+from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
 from popc_runtime.errors import ModelError
 
 __all__ = ["decode_attributes"]
@@ -23,7 +24,8 @@ def decode_attributes(
     """The attributes of a node by name; absent ones have the default of the operator's schema."""
     attributes = dict(_schema_defaults(proto.op_type, domain, version))
     for attribute in proto.attribute:
-        attributes[attribute.name] = _decode(attribute, base_dir)
+        if not attribute.ref_attr_name:
+            attributes[attribute.name] = _decode(attribute, base_dir)
     return attributes
 
 
@@ -41,27 +43,71 @@ def _schema_defaults(op_type: str, domain: str, version: int) -> Mapping[str, On
 
 
 def _decode(attribute: onnx.AttributeProto, base_dir: str) -> OnnxAttribute:
-    kind = attribute.type
-    if kind == _A.INT:
-        return int(attribute.i)
-    if kind == _A.FLOAT:
-        return float(attribute.f)
-    if kind == _A.STRING:
-        return _text(attribute.s)
-    if kind == _A.INTS:
-        return tuple(attribute.ints)
-    if kind == _A.FLOATS:
-        return tuple(attribute.floats)
-    if kind == _A.STRINGS:
-        return tuple(_text(item) for item in attribute.strings)
-    if kind == _A.TENSOR:
-        return decode_tensor(attribute.t, base_dir)
-    if kind == _A.GRAPH:
-        return attribute.g
-    if kind == _A.TYPE_PROTO:
-        return attribute.tp
-    raise ModelError(f"attribute {attribute.name!r} has a type that popc does not support")
+    """The value of an attribute; graphs stay messages, tensors become (type, data)."""
+    kind = attribute.type or _kind_of(attribute)
+    if kind in (_A.TENSOR, _A.TENSORS, _A.SPARSE_TENSOR, _A.SPARSE_TENSORS):
+        return _decode_tensors(attribute, kind, base_dir)
+    read = _READERS.get(kind)
+    if read is None:
+        raise ModelError(
+            f"attribute {shown(attribute.name)!r} has the type {kind}, which popc does not know"
+        )
+    return read(attribute)
+
+
+def _kind_of(attribute: onnx.AttributeProto) -> int:
+    """The type of an attribute that does not say it (before IR version 2 none did)."""
+    for descriptor, _ in attribute.ListFields():
+        if descriptor.name in _KINDS:
+            return _KINDS[descriptor.name]
+    return int(_A.INTS)  # an empty list
+
+
+def _decode_tensors(attribute: onnx.AttributeProto, kind: int, base_dir: str) -> OnnxAttribute:
+    try:
+        if kind == _A.TENSOR:
+            return decode_tensor(attribute.t, base_dir)
+        if kind == _A.SPARSE_TENSOR:
+            return decode_sparse_tensor(attribute.sparse_tensor, base_dir)
+        if kind == _A.TENSORS:
+            return tuple(decode_tensor(item, base_dir) for item in attribute.tensors)
+        return tuple(decode_sparse_tensor(item, base_dir) for item in attribute.sparse_tensors)
+    except ModelError as error:
+        raise ModelError(
+            f"attribute {shown(attribute.name)!r}: {error.message}", hint=error.hint
+        ) from error
 
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", errors="replace")
+
+
+_READERS: Final[Mapping[int, Callable[[onnx.AttributeProto], OnnxAttribute]]] = {
+    _A.INT: lambda attribute: int(attribute.i),
+    _A.FLOAT: lambda attribute: float(attribute.f),
+    _A.STRING: lambda attribute: _text(attribute.s),
+    _A.INTS: lambda attribute: tuple(attribute.ints),
+    _A.FLOATS: lambda attribute: tuple(attribute.floats),
+    _A.STRINGS: lambda attribute: tuple(map(_text, attribute.strings)),
+    _A.GRAPH: lambda attribute: attribute.g,
+    _A.GRAPHS: lambda attribute: tuple(attribute.graphs),
+    _A.TYPE_PROTO: lambda attribute: attribute.tp,
+    _A.TYPE_PROTOS: lambda attribute: tuple(attribute.type_protos),
+}
+# Field of the message -> type of an attribute in which that field is set.
+_KINDS: Final[Mapping[str, int]] = {
+    "i": _A.INT,
+    "f": _A.FLOAT,
+    "s": _A.STRING,
+    "t": _A.TENSOR,
+    "g": _A.GRAPH,
+    "sparse_tensor": _A.SPARSE_TENSOR,
+    "tp": _A.TYPE_PROTO,
+    "ints": _A.INTS,
+    "floats": _A.FLOATS,
+    "strings": _A.STRINGS,
+    "tensors": _A.TENSORS,
+    "graphs": _A.GRAPHS,
+    "sparse_tensors": _A.SPARSE_TENSORS,
+    "type_protos": _A.TYPE_PROTOS,
+}

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
-from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError
 from popc_runtime.format import MAGIC, Array
@@ -197,6 +197,12 @@ def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
     outputs = [kept.get(name) or onnx.ValueInfoProto(name=name) for name in names]
     del copy.graph.output[:]
     copy.graph.output.extend(outputs)
+    for tensor in copy.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            data = decode_tensor(tensor, model.base_dir)[1].tobytes()
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = data
     try:
         return copy.SerializeToString()
     except (ValueError, EncodeError) as error:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from popc.frontend.external import external_array
+from popc.frontend.names import shown
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
-__all__ = ["decode_tensor", "dtype_from_onnx", "dtype_from_onnx_name", "dtype_name", "onnx_type_of"]
+__all__ = ["decode_sparse_tensor", "decode_tensor", "dtype_from_onnx", "dtype_from_onnx_name", "dtype_name", "onnx_type_of"]
 
 _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.BOOL: DType.BOOL,
@@ -70,25 +72,79 @@ def onnx_type_of(dtype: DType) -> int:
 def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorType, Array]:
     """The type and data of an ONNX tensor, stored as `DType.storage` says.
 
-    ``base_dir`` is where external data lies.
+    ``base_dir`` is where external data lies.  Elements are not copied more than once.
 
     Raises:
         ModelError: the element type is not supported or the data does not fit the shape.
     """
     dtype = dtype_from_onnx(proto.data_type)
-    shape = tuple(proto.dims)
-    raw_is_native = proto.HasField("raw_data") and not proto.external_data
-    if raw_is_native and len(proto.raw_data) == TensorType(dtype, shape).nbytes:
-        array = np.frombuffer(proto.raw_data, dtype.storage.newbyteorder("<")).reshape(shape)
+    type_ = TensorType(dtype, tuple(proto.dims))
+    if any(dim < 0 for dim in type_.shape):
+        raise ModelError(f"tensor {shown(proto.name)!r} has the shape {list(type_.shape)}")
+    if proto.data_location == onnx.TensorProto.EXTERNAL:
+        array = external_array(proto, _little_endian(dtype), base_dir)
+    elif proto.HasField("raw_data"):
+        array = _from_bytes(proto.raw_data, type_, proto.name)
     else:
-        array = _decode_slowly(proto, base_dir)
-    if array.shape != shape:
-        raise ModelError(f"tensor {proto.name!r} has shape {list(shape)} but other data")
-    return TensorType(dtype, shape), array.view(dtype.storage)
+        array = _from_fields(proto)
+    if array.shape != type_.shape:
+        raise ModelError(
+            f"tensor {shown(proto.name)!r} has the shape {list(type_.shape)}, "
+            f"but its data {list(array.shape)}"
+        )
+    return type_, _stored(array, dtype)
 
 
-def _decode_slowly(proto: onnx.TensorProto, base_dir: str) -> Array:
+def _little_endian(dtype: DType) -> np.dtype[Any]:
+    return dtype.storage.newbyteorder("<")
+
+
+def _from_bytes(data: bytes, type_: TensorType, name: str) -> Array:
+    if len(data) != type_.nbytes:
+        raise ModelError(
+            f"tensor {shown(name)!r} of shape {list(type_.shape)} needs {type_.nbytes:,} bytes, "
+            f"but has {len(data):,}"
+        )
+    elements: Array = np.frombuffer(data, _little_endian(type_.dtype))
+    return elements.reshape(type_.shape)
+
+
+def _from_fields(proto: onnx.TensorProto) -> Array:
+    """Elements in the fields that protobuf has for each type."""
     try:
-        return numpy_helper.to_array(proto, base_dir)
-    except (ValueError, TypeError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"tensor {proto.name!r} cannot be decoded: {error}") from error
+        return numpy_helper.to_array(proto)
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"tensor {shown(proto.name)!r} cannot be decoded: {error}") from error
+
+
+def _stored(array: Array, dtype: DType) -> Array:
+    """``array`` as kernels expect it: native byte order, bfloat16 as bits, bools 0 or 1."""
+    if dtype is DType.BOOL:
+        return np.asarray(array.view(np.uint8) != 0)
+    if not array.dtype.isnative:
+        return array.astype(dtype.storage)
+    return array.view(dtype.storage)
+
+
+def decode_sparse_tensor(
+    proto: onnx.SparseTensorProto, base_dir: str = ""
+) -> tuple[TensorType, Array]:
+    """A sparse tensor, made dense.  Indices are flat, or one row of coordinates per value.
+
+    Raises:
+        ModelError: as `decode_tensor`; or indices do not fit the shape.
+    """
+    values_type, values = decode_tensor(proto.values, base_dir)
+    indices = decode_tensor(proto.indices, base_dir)[1].astype(np.int64)
+    type_ = values_type.with_shape(tuple(proto.dims))
+    where = f"sparse tensor {shown(proto.values.name)!r} of shape {list(type_.shape)}"
+    try:
+        if indices.ndim == 2:
+            indices = np.ravel_multi_index(tuple(indices.T), type_.shape)
+        dense = np.zeros(type_.size, type_.dtype.storage)
+        if indices.size and indices.min() < 0:
+            raise ModelError(f"{where} has negative indices")
+        dense[indices] = values
+    except (ValueError, IndexError, MemoryError) as error:
+        raise ModelError(f"{where} cannot be made dense: {error}") from error
+    return type_, dense.reshape(type_.shape)

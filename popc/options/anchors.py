@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from popc_runtime.format import ReturnType
 
 __all__ = ["Anchor"]
+
+_DIGITS: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,13 @@ class Anchor:
         if self.type is not ReturnType.EVERY_N:
             return ""
         if not 0 < self.period <= batches_per_step:
-            return f"n is {self.period}, but must be from 1 to batches_per_step ({batches_per_step})"
+            return (
+                f"n is {self.period}, but must be from 1 to batches_per_step ({batches_per_step})"
+            )
         if batches_per_step % self.period:
-            return f"n is {self.period}, which does not divide batches_per_step ({batches_per_step})"
+            return (
+                f"n is {self.period}, which does not divide batches_per_step ({batches_per_step})"
+            )
         return ""
 
     def __str__(self) -> str:
@@ -41,26 +50,36 @@ class Anchor:
     def parse(cls, value: object) -> Anchor:
         """From "all", "final", "sum", "every_n:2" or {"type": "every_n", "n": 2}.
 
+        Letter case does not matter, and PopART's EVERYN is understood.
+
         Raises:
-            ValueError: says what is wrong.
+            ValueError: says what is wrong, as what follows the name of an option.
         """
-        period: object = None
-        if isinstance(value, dict):
-            unknown = sorted(set(value) - {"type", "n"})
-            if unknown:
-                raise ValueError(f"has no field {unknown[0]!r}, only type and n")
-            value, period = value.get("type"), value.get("n")
-        if not isinstance(value, str):
-            raise ValueError('must be a return type, as in "final"')
-        name, separator, number = value.lower().partition(":")
-        if separator:
-            period = int(number) if number.isdecimal() else number
-        choices = [kind.value for kind in ReturnType]
-        if name not in choices:
-            raise ValueError(f"is {value!r}, but must be one of {', '.join(choices)}")
+        name, period = _parts(value)
+        if name not in ReturnType.__members__.values():
+            choices = ", ".join(ReturnType)
+            raise ValueError(f"is {value!r}, but must be one of {choices}")
         kind = ReturnType(name)
-        if kind is ReturnType.EVERY_N and not isinstance(period, int):
-            raise ValueError("needs n, the return period, as in every_n:2")
-        if kind is not ReturnType.EVERY_N and period is not None:
-            raise ValueError("has n, which only every_n takes")
-        return cls(kind, period if isinstance(period, int) else 1)
+        if kind is not ReturnType.EVERY_N:
+            if period is not None:
+                raise ValueError(f"is {kind}, which takes no n: only every_n does")
+            return cls(kind)
+        if type(period) is int:
+            return cls(kind, period)
+        raise ValueError("is every_n, which needs n, the return period, as in every_n:2")
+
+
+def _parts(value: object) -> tuple[str, object]:
+    """Return type in our spelling, and n, ``None`` if it is not given."""
+    name, period = value, None
+    if isinstance(value, Mapping):
+        unknown = sorted(map(str, value.keys() - {"type", "n"}))
+        if unknown:
+            raise ValueError(f"has the field {unknown[0]!r}, but takes only type and n")
+        name, period = value.get("type"), value.get("n")
+    if not isinstance(name, str):
+        raise ValueError('must be a return type, such as "final"')  # noqa: TRY004 - collected
+    name, separator, number = name.lower().partition(":")
+    if separator:
+        period = int(number) if _DIGITS.fullmatch(number) else number
+    return ("every_n" if name == "everyn" else name), period

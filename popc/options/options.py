@@ -1,39 +1,116 @@
-"""The effective options of a compilation."""
+"""The one schema of options: every option that exists, with its type, default and meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from popc.options.anchors import Anchor
-from popc_runtime.format import OptionSetting, OptionValue, Origin, ReturnType
+from popc.options.schema import OptionSpec, described, spec_of
+from popc.options.table import FrozenTable
+from popc_runtime.format import Compression, OptionSetting, OptionValue, Origin
 
-__all__ = ["Options"]
+__all__ = ["SCHEMA", "Options", "describe_options"]
+
+_NO_ANCHORS: Final[FrozenTable[Anchor]] = FrozenTable()
+_NO_ORIGINS: Final[FrozenTable[Origin]] = FrozenTable()
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One attribute per option of the schema; see `popc options` for their meaning.
+    """The effective options of a compilation, one attribute each.
 
-    Attributes:
-        origins: Where each value comes from; what is not listed has its default.
+    ``origins`` says where values come from; an option that it does not list has its default.
     """
 
-    anchors: Mapping[str, Anchor] = field(default_factory=dict[str, Anchor])
-    batches_per_step: int = 1
-    compression: str = "default"
-    default_anchor: str = "all"
-    disabled_passes: tuple[str, ...] = ()
-    enable_inplace: bool = True
-    fold_limit_bytes: int = 65536
-    kahn_tie_breaker: str = "greedy"
-    verify_ir: bool = False
-    weights: str = "compressed"
-    origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    anchors: FrozenTable[Anchor] = field(
+        default=_NO_ANCHORS,
+        metadata=described(
+            "anchors",
+            "Which values of an output a step returns: a table from tensor name to all, final, "
+            "sum or every_n. A name that is no output of the model becomes one. In TOML: "
+            '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
+            "anchors.z=every_n:2.",
+        ),
+    )
+    batches_per_step: int = field(
+        default=1,
+        metadata=described(
+            "int",
+            "How many batches one run of the program processes. Inputs and outputs get a leading "
+            "dimension of this size if it is larger than 1.",
+            low=1,
+            popart="batchesPerStep",
+        ),
+    )
+    compression: str = field(
+        default=Compression.DEFAULT.value,
+        metadata=described(
+            "choice",
+            "How much time to spend on a small archive.",
+            choices=tuple(one.value for one in Compression),
+        ),
+    )
+    default_anchor: Anchor = field(
+        default=Anchor(),
+        metadata=described("anchor", "Return type of the outputs that anchors does not name."),
+    )
+    disabled_passes: tuple[str, ...] = field(
+        default=(),
+        metadata=described(
+            "names",
+            "Passes to leave out. The results stay the same; the program gets larger or slower.",
+        ),
+    )
+    enable_inplace: bool = field(
+        default=True,
+        metadata=described(
+            "bool",
+            "Let results take over the memory of operands that are not needed any more.",
+        ),
+    )
+    fold_limit_bytes: int = field(
+        default=65536,
+        metadata=described(
+            "int",
+            "Bytes by which computing a constant at compile time may enlarge the archive. What "
+            "would grow more is computed when the archive is loaded.",
+        ),
+    )
+    kahn_tie_breaker: str = field(
+        default="greedy",
+        metadata=described(
+            "choice",
+            "Which of several ready ops the scheduler takes: greedy takes the one that adds the "
+            "least live memory, fifo the one that became ready last (as in PopART, despite its "
+            "name), random a pseudo-random one, always the same.",
+            choices=("greedy", "fifo", "random"),
+            popart="kahnTieBreaker",
+        ),
+    )
+    verify_ir: bool = field(
+        default=False,
+        metadata=described(
+            "bool",
+            "Check the graph after every pass, and schedule and memory plan with independent "
+            "checkers.",
+        ),
+    )
+    weights: str = field(
+        default="compressed",
+        metadata=described(
+            "choice",
+            "How weights are stored: compressed makes a small archive; mmap stores them raw and "
+            "page-aligned, so that they are mapped instead of read and processes share them.",
+            choices=("compressed", "mmap"),
+        ),
+    )
+    origins: FrozenTable[Origin] = _NO_ORIGINS
 
     def anchor(self, output: str) -> Anchor:
         """Which values of an output a step returns."""
-        return self.anchors.get(output) or Anchor(ReturnType(self.default_anchor))
+        return self.anchors.get(output, self.default_anchor)
 
     def origin(self, name: str) -> Origin:
         """Where the value of an option comes from."""
@@ -41,11 +118,43 @@ class Options:
 
     def to_manifest(self) -> tuple[OptionSetting, ...]:
         """Every effective value with its origin, sorted by name."""
-        names = sorted(one.name for one in fields(self) if one.name != "origins")
-        return tuple(OptionSetting(name, self._plain(name), self.origin(name)) for name in names)
+        return tuple(
+            OptionSetting(spec.name, _plain(getattr(self, spec.name)), self.origin(spec.name))
+            for spec in SCHEMA
+        )
 
-    def _plain(self, name: str) -> OptionValue:
-        if name == "anchors":
-            return tuple((key, str(self.anchors[key])) for key in sorted(self.anchors))
-        value: OptionValue = getattr(self, name)
-        return value
+
+def _schema() -> tuple[OptionSpec, ...]:
+    specs = [spec_of(one) for one in fields(Options)]
+    return tuple(sorted(filter(None, specs), key=lambda spec: spec.name))
+
+
+SCHEMA: Final = _schema()
+
+
+def describe_options(pass_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every option as plain data, for listings and for machines."""
+    return [
+        {
+            "name": spec.name,
+            "type": spec.type,
+            "default": _plain(spec.default),
+            "choices": list(pass_names if spec.name == "disabled_passes" else spec.choices),
+            "range": [spec.low, spec.high] if spec.type == "int" else [],
+            "summary": spec.help.split(". ")[0].rstrip("."),
+            "help": spec.help,
+            "popart": spec.popart,
+            "variable": spec.variable,
+        }
+        for spec in SCHEMA
+    ]
+
+
+def _plain(value: Any) -> OptionValue:
+    """The value without our classes."""
+    if isinstance(value, FrozenTable):
+        return tuple((key, str(anchor)) for key, anchor in value.items())
+    if isinstance(value, Anchor):
+        return str(value)
+    plain: OptionValue = value
+    return plain

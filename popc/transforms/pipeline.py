@@ -10,9 +10,15 @@ from popc.transforms.base import Pass, PassReport, run_to_fixed_point
 from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc.transforms.constant_folding import ConstantFolding
 from popc.transforms.dead_code import DeadCode
+from popc.transforms.fold_batch_norm import FoldBatchNorm
+from popc.transforms.fold_channel_ops import FoldChannelOps
+from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.host_io import HostIo
 from popc.transforms.main_loops import MainLoops
+from popc.transforms.recognise_activations import RecogniseActivations
+from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
+from popc.transforms.simplify import Simplify
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 
 __all__ = ["Phase", "build_pipeline", "optional_passes", "transform"]
@@ -32,6 +38,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
     dead_code = DeadCode()
     folding = ConstantFolding(options.fold_limit_bytes)
     merging = CommonSubexpressions()
+    simplify = Simplify()
     return (
         # First, so that every later pass sees plain ops with side effects and no graph outputs.
         Phase("explicit io", (HostIo(options),)),
@@ -41,6 +48,36 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
                 dead_code,  # first: nothing below should spend time on it
                 folding,  # before merging: it makes more things equal
                 merging,
+                simplify,
+            ),
+            repeat=True,
+        ),
+        Phase(
+            "recognise",
+            (
+                RecogniseLayerNorm(),
+                RecogniseActivations(),  # HardSigmoid first appears here, and then HardSwish
+                dead_code,  # the formulas that were replaced; they would hide sole users below
+            ),
+            repeat=True,
+        ),
+        Phase(
+            "fold into weights",
+            (
+                FoldBatchNorm(),  # makes the scales and offsets that the next pass folds
+                FoldChannelOps(),
+                dead_code,
+            ),
+            repeat=True,
+        ),
+        Phase(
+            "fuse",
+            (
+                # After everything that looks for separate activations and additions.
+                FuseEpilogues(),
+                simplify,
+                merging,
+                dead_code,
             ),
             repeat=True,
         ),

@@ -1,68 +1,24 @@
-"""Convolution as matrix products over shifted copies of the input.
+"""Convolution: which algorithm computes it.
 
-The last two spatial axes are called rows and columns; what other axes there are is summed over tap
-by tap (`_planes`), and a convolution over one axis has one row.
-
-Dense and grouped convolutions expand the input by the taps *along a row* only: block S holds, for
-each channel and each tap j, the input shifted by j.  A tap i across rows then is a window of S that
-BLAS can read in place, because the rows of S lie one behind the other:
-
-    out[y] = sum over i of  W[:, :, i, :] @ S[..., i + y]
-
-so S is kernel-height times smaller than the matrix of all windows (im2col).  Where the products
-would be too flat to be worth their additions, S holds the taps across rows as well.  Blocks of
-output rows are sized so that S stays in the cache.  A convolution whose windows are columns of
-single elements reads the input in place.  Depthwise convolutions are in `conv_depthwise`.
+The last two spatial axes are called rows and columns.  A convolution over one axis has one row; one
+over more axes is a two-dimensional convolution for each position along the others, summed over
+their taps.  `conv_dense` and `conv_depthwise` do the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
-from math import prod
 from typing import Final
 
-import numpy as np
-
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels import col2im, conv_transpose, deform_conv
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.conv_dense import Plane, dense_calls
 from popc_runtime.kernels.conv_depthwise import depthwise_calls, is_depthwise
-from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
-from popc_runtime.kernels.expansion import Expansion
-from popc_runtime.kernels.matmul import blas_ready, merged_view
+from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.windows import Axis, window_axes
 
-__all__ = ["KERNELS"]
-
-_EXPANDED_BYTES: Final = 2 << 20  # of S in one block
-_RESULT_BYTES: Final = 1 << 20  # of the output in one block, if an epilogue follows
-_FEWEST_COLUMNS: Final = 512  # of a product: BLAS is slow on narrow ones
-# Taps across rows are expanded too if a product has fewer operand rows than this many per output
-# row: the copies cost less than adding the products up.
-_FLAT: Final = 1.4
-
-
-@dataclass(frozen=True, slots=True)
-class _Plane:
-    """A convolution over rows and columns.
-
-    Attributes:
-        x: [N, groups, channels, (taps of other axes)..., H, W]; summed over all but the first two.
-        w: [groups, outputs, channels, (taps)..., kernel height, kernel width].
-        out: [N, groups, outputs, H', W'].  Its rows lie one behind the other.
-        residual: Like ``out``, or ``None``.
-        rows, columns: The axes.
-    """
-
-    x: Array
-    w: Array
-    out: Array
-    residual: Array | None
-    rows: Axis
-    columns: Axis
+__all__ = ["KERNELS", "grouped"]
 
 
 def _conv(binding: Binding) -> Calls:
@@ -70,28 +26,63 @@ def _conv(binding: Binding) -> Calls:
     if binding.output().size == 0:
         return ()
     group = binding.integer("group", 1)
-    x, out = (_grouped(array, 1, group) for array in (binding.input(0), binding.output()))
-    w = _grouped(binding.input(1), 0, group)
+    x, out = grouped(binding.input(0), 1, group), grouped(binding.output(), 1, group)
+    w = grouped(binding.input(1), 0, group)
     residual = binding.optional(3)
-    if residual is not None:
-        residual = _grouped(residual, 1, group)
-    bias = binding.optional(2)
-    bias5 = None if bias is None else bias.reshape(group, -1, 1, 1)
+    residual = None if residual is None else grouped(residual, 1, group)
     axes = window_axes(binding, x.shape[3:], w.shape[3:], out.shape[3:])
-    if x.ndim == 4:
+    if len(axes) == 1:
         x, w, out = x[:, :, :, None], w[:, :, :, None], out[:, :, :, None]
         residual = None if residual is None else residual[:, :, :, None]
         axes = (Axis(1, 1, out=1), *axes)
-    if is_depthwise(x, w):
-        return depthwise_calls(binding, x, w, out, (bias5, residual), axes)
     planes = list(_planes(x, w, out, residual, axes))
-    weights = _Weights(binding)
-    for plane in planes:
-        weights.add(plane)
-    calls = [call for plane in planes for call in _plane_calls(binding, plane, weights, bias5)]
-    return (*weights.calls, *calls)
+    if is_depthwise(x, w):
+        return depthwise_calls(binding, planes[0])
+    return dense_calls(binding, planes)
 
 
-def _grouped(array: Array, axis: int, group: int) -> Array:
-    """``axis`` split into (group, rest), without a copy."""
-    return array.reshape(*array.shape[:axis], group, -1, *array.shape[axis + 1 :])
+def grouped(array: Array, axis: int, group: int) -> Array:
+    """``array`` with ``axis`` split into (group, members of a group), without a copy."""
+    members = array.shape[axis] // group
+    return array.reshape(*array.shape[:axis], group, members, *array.shape[axis + 1 :])
+
+
+def _planes(
+    x: Array, w: Array, out: Array, residual: Array | None, axes: Sequence[Axis]
+) -> Iterator[Plane]:
+    """A plane for each position along the axes before the last two; taps in the padding are cut."""
+    depth, (rows, columns) = axes[:-2], axes[-2:]
+    every = (slice(None),) * 3
+    for position in product(*(range(axis.out) for axis in depth)):
+        inside = [_taps_inside(axis, k) for axis, k in zip(depth, position, strict=True)]
+        sources = (
+            slice(k * axis.stride - axis.begin + taps.start * axis.dilation, None, axis.dilation)
+            for axis, k, taps in zip(depth, position, inside, strict=True)
+        )
+        parts = [
+            (source, slice(0, taps.stop - taps.start))
+            for source, taps in zip(sources, inside, strict=True)
+        ]
+        part = x[(*every, *(source for source, _ in parts))]
+        yield Plane(
+            part[(*every, *(count for _, count in parts))],
+            w[(*every, *inside)],
+            out[(*every, *position)],
+            None if residual is None else residual[(*every, *position)],
+            rows,
+            columns,
+            key=tuple((taps.start, taps.stop) for taps in inside),
+        )
+
+
+def _taps_inside(axis: Axis, position: int) -> slice:
+    """The taps of the window at ``position`` that lie inside the input."""
+    taps = [
+        tap
+        for tap in range(axis.kernel)
+        if 0 <= position * axis.stride - axis.begin + tap * axis.dilation < axis.size
+    ]
+    return slice(taps[0], taps[-1] + 1) if taps else slice(0, 0)
+
+
+KERNELS: Final[dict[str, Kernel]] = {"Conv": in_float32(_conv)}

@@ -122,7 +122,8 @@ def _reflect(positions: Array, size: int) -> Array:
     """There and back without repeating the ends: 0 1 2 1 0 1 2 ..."""
     period = max(2 * (size - 1), 1)
     there = positions % period
-    return np.minimum(there, period - there)
+    back: Array = np.minimum(there, period - there)
+    return back
 
 
 def _wrap(positions: Array, size: int) -> Array:

@@ -21,7 +21,8 @@ from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
 __all__ = ["KERNELS", "reduce_into"]
 
 _BLOCK: Final = 1 << 16  # elements of a temporary that stay in L2
-_LONG_SUM: Final = 1 << 16  # beyond this, pairwise summation is worth its price
+_LONG_ROW: Final = 1 << 16  # beyond this, pairwise summation is worth its price
+_LONG_COLUMN: Final = 1 << 12  # columns are summed one by one: beyond this, in pieces
 _BLAS: Final = (np.dtype(np.float32), np.dtype(np.float64))
 
 # From (accumulator, number of elements that went into each of its elements) the calls that turn
@@ -49,7 +50,7 @@ def reduce_into(
         size = sizes.pop(last)[0]
         done = not any(reduced for _, reduced in sizes)
         target = out.reshape(outer, inner) if done else scratch.take((outer, inner), out.dtype)
-        calls.append(_reduce_middle(ufunc, current.reshape(outer, size, inner), target))
+        calls += _reduce_middle(ufunc, current.reshape(outer, size, inner), target, scratch)
         current = target
     return calls or [partial(np.copyto, out, x)]
 
@@ -61,15 +62,31 @@ def _merged(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[tuple[int, bo
     return [(prod(size for size, _ in run), reduced) for reduced, run in runs]
 
 
-def _reduce_middle(ufunc: np.ufunc, x: Array, out: Array) -> Call:
+def _reduce_middle(ufunc: np.ufunc, x: Array, out: Array, scratch: Scratch) -> list[Call]:
     """[outer, size, inner] -> [outer, inner], all contiguous."""
     outer, size, inner = x.shape
-    if ufunc is np.add and x.dtype in _BLAS and size <= _LONG_SUM:
-        ones = np.ones((1, size), x.dtype)
-        if inner == 1:
-            return partial(np.dot, x.reshape(outer, size), ones[0], out=out.reshape(outer))
-        return partial(np.matmul, ones, x, out=out.reshape(outer, 1, inner))
-    return partial(ufunc.reduce, x, 1, out.dtype, out)
+    if ufunc is not np.add or x.dtype not in _BLAS or (inner == 1 and size > _LONG_ROW):
+        return [partial(ufunc.reduce, x, 1, out.dtype, out)]
+    if inner == 1:
+        ones = np.ones(size, x.dtype)
+        return [partial(np.dot, x.reshape(outer, size), ones, out=out.reshape(outer))]
+    if size <= _LONG_COLUMN:
+        return [_column_sums(x, out.reshape(outer, 1, inner))]
+    whole, rest = divmod(size, _LONG_COLUMN)
+    sums = scratch.take((outer, whole + 1, inner), x.dtype)
+    end = whole * _LONG_COLUMN
+    return [
+        _column_sums(
+            x[:, :end].reshape(outer, whole, _LONG_COLUMN, inner), sums[:, :whole, None]
+        ),
+        _column_sums(x[:, end:], sums[:, whole:]) if rest else partial(sums[:, whole:].fill, 0),
+        *_reduce_middle(ufunc, sums, out, scratch),
+    ]
+
+
+def _column_sums(x: Array, out: Array) -> Call:
+    """[..., size, inner] -> [..., 1, inner]."""
+    return partial(np.matmul, np.ones((1, x.shape[-2]), x.dtype), x, out=out)
 
 
 # -- Reduce* -------------------------------------------------------------------------------------

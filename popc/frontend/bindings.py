@@ -1,0 +1,346 @@
+"""What the user says about a model's inputs and outputs, checked against the model.
+
+Every mistake is found before anything is imported, and all are reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import onnx
+
+from popc.frontend.load import LoadedModel
+from popc.frontend.names import did_you_mean, shown
+from popc.frontend.tensors import dtype_from_onnx, dtype_name
+from popc.ir import TensorType
+from popc_runtime.errors import ModelError, UsageError
+from popc_runtime.format import Array, DType
+
+__all__ = ["Bindings", "BoundValue", "ResolvedInputs", "resolve"]
+
+# An array, a list of arrays for a sequence, None for an empty optional.
+BoundValue: TypeAlias = "Array | list[Any] | None"
+# A fixed size, the name of a symbolic one, or None where nothing is known.
+_Dim: TypeAlias = "int | str | None"
+
+_LISTED: Final = 12  # names shown when someone asks for one that does not exist
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """What the user fixes about a model before it is compiled.
+
+    Attributes:
+        shapes: Shape of an input, by input name.
+        dims: Value of a symbolic dimension, by its name in the model.
+        values: Inputs that become constants: an array (or what numpy makes one of), a list of
+            arrays for a sequence input, ``None`` for an optional input that is empty.
+        outputs: The tensors wanted as outputs, by ONNX name; empty: those of the model.
+        anchors: Further tensors wanted as outputs.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    outputs: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedInputs:
+    """Every input of the model is in one of the two.
+
+    Attributes:
+        types: Inputs that stay inputs, with their static types, in order of the model.
+        values: Inputs that become constants, in the element types that the model declares
+            (bfloat16 as float32).
+    """
+
+    types: Mapping[str, TensorType]
+    values: Mapping[str, BoundValue]
+
+
+def resolve(model: LoadedModel, bindings: Bindings) -> ResolvedInputs:
+    """Check ``bindings`` against the model and work out the type of every input.
+
+    Raises:
+        UsageError: names do not exist, shapes or values do not fit, dimensions stay open.
+        ModelError: inputs have element types that popc does not support.
+    """
+    return _Resolver(model, bindings).resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """An input as the model declares it; ``dims`` is ``None`` if it has no shape there."""
+
+    name: str
+    kind: str  # "tensor", "sequence" or "optional"
+    type: onnx.TypeProto
+    dims: tuple[_Dim, ...] | None
+
+    @classmethod
+    def of(cls, info: onnx.ValueInfoProto) -> _Declared:
+        kind = (info.type.WhichOneof("value") or "tensor_type").removesuffix("_type")
+        dims = _dims(info.type.tensor_type) if kind == "tensor" else None
+        return cls(info.name, kind, info.type, dims)
+
+    def __str__(self) -> str:
+        shape = "" if self.dims is None else f"[{','.join(str(d or '?') for d in self.dims)}]"
+        return f"{dtype_name(self.type.tensor_type.elem_type)}{shape}"
+
+
+def _dims(type_: onnx.TypeProto.Tensor) -> tuple[_Dim, ...] | None:
+    if not type_.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+        for dim in type_.shape.dim
+    )
+
+
+class _Resolver:
+    """One attempt to make ends meet; collects what is wrong on the way."""
+
+    def __init__(self, model: LoadedModel, bindings: Bindings) -> None:
+        self.model = model
+        self.bindings = bindings
+        self.inputs = {info.name: _Declared.of(info) for info in model.inputs}
+        self.weights = {info.name: _Declared.of(info) for info in model.proto.graph.input}
+        self.problems: list[str] = []
+        self.hints: list[str] = []
+        self.symbols: dict[str, tuple[int, str]] = {}  # name -> size, who says so
+
+    def resolve(self) -> ResolvedInputs:
+        """All checks in the order in which people would make them."""
+        self._check_element_types()
+        self._check_names()
+        self._take_dims()
+        values = {name: self._value(name) for name in self.bindings.values if name in self.weights}
+        for name, shape in self.bindings.shapes.items():
+            self._match(name, tuple(shape), f"--shape {name}={_joined(shape)}")
+        types = {
+            one.name: self._type(one) for one in self.inputs.values() if one.name not in values
+        }
+        self._raise_if_any()
+        return ResolvedInputs(types, values)
+
+    def _raise_if_any(self) -> None:
+        if not self.problems:
+            return
+        hint = " ".join(dict.fromkeys(self.hints))
+        if len(self.problems) == 1:
+            raise UsageError(self.problems[0], hint=hint)
+        raise UsageError(
+            f"{len(self.problems)} things about the inputs and outputs do not fit the model",
+            details=tuple(self.problems),
+            hint=hint,
+        )
+
+    # -- names and element types -------------------------------------------------------------------
+
+    def _check_element_types(self) -> None:
+        unsupported = []
+        for one in self.inputs.values():
+            try:
+                _element_type(one.type)
+            except ModelError as error:
+                unsupported.append(f"input {shown(one.name)!r}: {error.message}")
+        if unsupported:
+            raise ModelError("inputs have element types that popc does not support",
+                             details=tuple(unsupported))
+
+    def _check_names(self) -> None:
+        for option, names in (("--shape", self.bindings.shapes), ("--bind", self.bindings.values)):
+            known = self.inputs if option == "--shape" else self.weights
+            for name in names:
+                if name not in known:
+                    self._unknown(f"{option} {name}", "input", name, self.inputs)
+        for name in self.bindings.shapes:
+            if name in self.bindings.values:
+                self.problems.append(f"--shape {name}: the input is bound to a value already")
+        tensors = self._tensor_names()
+        for name in (*self.bindings.outputs, *self.bindings.anchors):
+            if name not in tensors:
+                self._unknown(f"output {name}", "tensor", name, tensors)
+
+    def _tensor_names(self) -> dict[str, None]:
+        graph = self.model.proto.graph
+        names = [*self.model.tensor_names(), *self.inputs]
+        names += [tensor.name for tensor in graph.initializer]
+        names += [tensor.values.name for tensor in graph.sparse_initializer]
+        return dict.fromkeys(names)
+
+    def _unknown(self, subject: str, what: str, name: str, known: Iterable[str]) -> None:
+        names = list(known)
+        guess = did_you_mean(name, names)
+        listed = "" if guess or len(names) > _LISTED else f"; there is {_listed(names)}"
+        self.problems.append(
+            f"{shown(subject)}: the model has no {what} {shown(name)!r}{guess or listed}"
+        )
+
+    # -- dimensions --------------------------------------------------------------------------------
+
+    def _take_dims(self) -> None:
+        known = dict.fromkeys(
+            dim for one in self.inputs.values() for dim in one.dims or () if isinstance(dim, str)
+        )
+        for name, size in self.bindings.dims.items():
+            if name not in known:
+                self._unknown(f"--dim {name}", "symbolic dimension", name, known)
+            elif size < 0:
+                self.problems.append(f"--dim {name}={size}: a dimension cannot be negative")
+            else:
+                self.symbols[name] = (size, f"--dim {name}={size}")
+
+    def _match(self, name: str, shape: Sequence[int], source: str) -> None:
+        """Compare a shape with the declared one, and learn symbolic dimensions from it."""
+        one = self.weights.get(name)
+        if one is None or (one.kind != "tensor" and not source.startswith("--bind")):
+            if one is not None:
+                self.problems.append(f"{source}: the input is a {one.kind}, bind its value")
+            return
+        if any(size < 0 for size in shape):
+            self.problems.append(f"{source}: a dimension cannot be negative")
+            return
+        if one.dims is None:
+            return
+        if len(shape) != len(one.dims):
+            self.problems.append(
+                f"{source}: {len(shape)} dimensions, but the model declares {one} "
+                f"with {len(one.dims)}"
+            )
+            return
+        for index, (size, dim) in enumerate(zip(shape, one.dims, strict=True)):
+            self._match_dim(index, size, dim, f"{source}", one)
+
+    def _match_dim(
+        self, index: int, size: int, dim: _Dim, source: str, one: _Declared
+    ) -> None:
+        if isinstance(dim, int) and size != dim:
+            self.problems.append(
+                f"{source}: dimension {index} is {size}, but the model fixes it to {dim} ({one})"
+            )
+        if isinstance(dim, str):
+            known, reason = self.symbols.setdefault(dim, (size, source))
+            if known != size:
+                self.problems.append(
+                    f"{source}: dimension {index}, {shown(dim)!r}, is {size}, but {reason} "
+                    f"makes it {known}"
+                )
+
+    def _type(self, one: _Declared) -> TensorType:
+        """The static type of an input that is not bound."""
+        if one.kind != "tensor":
+            self.problems.append(
+                f"input {shown(one.name)!r} is a {one.kind}: its value must be known when compiling"
+            )
+            self.hints.append(f"--bind {one.name}=FILE.npz")
+            return TensorType(DType.BOOL, ())
+        dtype = _element_type(one.type)
+        given = self.bindings.shapes.get(one.name)
+        if given is not None:
+            return TensorType(dtype, tuple(given))
+        if one.dims is None:
+            self.problems.append(f"input {shown(one.name)!r} has no shape in the model")
+            self.hints.append(f"--shape {one.name}=1")
+            return TensorType(dtype, ())
+        return TensorType(dtype, self._sizes(one, one.dims))
+
+    def _sizes(self, one: _Declared, dims: tuple[_Dim, ...]) -> tuple[int, ...]:
+        sizes = [
+            self.symbols[dim][0] if isinstance(dim, str) and dim in self.symbols else dim
+            for dim in dims
+        ]
+        if all(isinstance(size, int) for size in sizes):
+            return tuple(size for size in sizes if isinstance(size, int))
+        names = [repr(shown(size)) if size else "?" for size in sizes if not isinstance(size, int)]
+        self.problems.append(
+            f"input {shown(one.name)!r}, {one}, leaves dimensions open: {', '.join(names)}"
+        )
+        if None in sizes:
+            example = [size if isinstance(size, int) else 1 for size in sizes]
+            self.hints.append(f"--shape {one.name}={_joined(example)}")
+        else:
+            self.hints.extend(f"--dim {size}=1" for size in sizes if isinstance(size, str))
+        return ()
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _value(self, name: str) -> BoundValue:
+        one, value = self.weights[name], self.bindings.values[name]
+        if one.kind == "tensor" and value is not None and not isinstance(value, list):
+            value = _as_declared_scalar(np.asarray(value), one.dims)
+            self._match(name, value.shape, f"--bind {name}")
+        return self._converted(name, value, one.type)
+
+    def _converted(self, name: str, value: Any, type_: onnx.TypeProto) -> BoundValue:
+        """``value`` in the declared element types; a list for a sequence."""
+        if type_.HasField("optional_type"):
+            inner = type_.optional_type.elem_type
+            return None if value is None else self._converted(name, value, inner)
+        if type_.HasField("sequence_type"):
+            element = type_.sequence_type.elem_type
+            if not isinstance(value, (list, tuple)):
+                self.problems.append(f"--bind {name}: a sequence needs a list of arrays")
+                return []
+            return [self._converted(name, item, element) for item in value]
+        if value is None:
+            self.problems.append(f"--bind {name}: a tensor cannot be None")
+            return None
+        try:
+            return _exactly(np.asarray(value), _element_type(type_))
+        except ValueError as error:
+            self.problems.append(f"--bind {name}: {error}")
+            return None
+
+
+def _element_type(type_: onnx.TypeProto) -> DType:
+    """The element type of a tensor, or of the tensors in a sequence or optional."""
+    while not type_.HasField("tensor_type"):
+        if type_.HasField("sequence_type"):
+            type_ = type_.sequence_type.elem_type
+        elif type_.HasField("optional_type"):
+            type_ = type_.optional_type.elem_type
+        else:
+            raise ModelError(f"{type_.WhichOneof('value') or 'an unknown type'} is not supported")
+    return dtype_from_onnx(type_.tensor_type.elem_type)
+
+
+def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
+    """A scalar with as many dimensions of size 1 as the model declares."""
+    if value.ndim or not dims or any(dim not in (1, None) and not isinstance(dim, str) for dim in dims):
+        return value
+    return value.reshape((1,) * len(dims))
+
+
+def _exactly(value: Array, dtype: DType) -> Array:
+    """``value`` in ``dtype`` (bfloat16: float32), without loss except among floats.
+
+    Raises:
+        ValueError: it has no such values.
+    """
+    storage = np.dtype(np.float32) if dtype is DType.BFLOAT16 else dtype.storage
+    if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
+        raise ValueError(f"{value.dtype} values cannot become {dtype}")
+    with np.errstate(all="ignore"):
+        converted = value.astype(storage)
+    if dtype.is_float or np.array_equal(converted.astype(value.dtype), value):
+        return converted
+    raise ValueError(f"{value.dtype} values {_few(value)} cannot become {dtype} without loss")
+
+
+def _few(value: Array) -> str:
+    flat = value.reshape(-1)
+    return f"{', '.join(map(str, flat[:3]))}{', ...' if flat.size > 3 else ''}"
+
+
+def _joined(sizes: Iterable[object]) -> str:
+    return ",".join(map(str, sizes))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(shown(name)) for name in names) if names else "none"

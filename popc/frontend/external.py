@@ -1,0 +1,108 @@
+"""Tensors in files beside the model: mapped into memory, never read or copied here.
+
+A model is data from a stranger.  Its external files must lie in its own folder (or below), so that
+compiling it cannot pull other files of the machine into an archive.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from math import prod
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+import onnx
+
+from popc.frontend.names import shown
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array
+
+__all__ = ["external_array"]
+
+# Files that tensors are mapped from, by path and state; gone when the last tensor is.
+_MAPPED: Final[WeakValueDictionary[tuple[str, int, int], mmap.mmap]] = WeakValueDictionary()
+
+
+def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str) -> Array:
+    """The elements of ``proto`` as a read-only view of a file in ``base_dir``.
+
+    Raises:
+        ModelError: the file is not in that folder, is missing, or does not hold the tensor.
+    """
+    where = f"tensor {shown(proto.name)!r}"
+    entry = {item.key: item.value for item in proto.external_data}
+    path = _path_in(base_dir, entry.get("location", ""), where)
+    shape = tuple(proto.dims)
+    nbytes = prod(shape) * dtype.itemsize
+    offset = _number(entry, "offset", 0, where)
+    length = _number(entry, "length", nbytes, where)
+    if length != nbytes:
+        raise ModelError(
+            f"{where} of shape {list(shape)} needs {nbytes:,} bytes, "
+            f"but its external data has {length:,}"
+        )
+    size = os.stat(path).st_size
+    if offset + nbytes > size:
+        raise ModelError(
+            f"{where} lies at bytes {offset:,} to {offset + nbytes:,} of "
+            f"{shown(entry['location'])!r}, which has only {size:,}"
+        )
+    if nbytes == 0:
+        return np.empty(shape, dtype)
+    elements: Array = np.frombuffer(_mapped(path), dtype, prod(shape), offset)
+    return elements.reshape(shape)
+
+
+def _path_in(base_dir: str, location: str, where: str) -> str:
+    """The file ``location`` of folder ``base_dir``, links resolved."""
+    if not location:
+        raise ModelError(f"{where} has external data without a location")
+    if not base_dir:
+        raise ModelError(
+            f"{where} is in the external file {shown(location)!r}, "
+            "but the model was not loaded from a file",
+            hint="give the path of the model",
+        )
+    if _is_absolute(location) or ".." in PureWindowsPath(location).parts:
+        raise ModelError(
+            f"{where} is in {shown(location)!r}; external data must lie in the model's folder"
+        )
+    folder = os.path.realpath(base_dir)
+    path = os.path.realpath(os.path.join(folder, location))
+    if os.path.commonpath([folder, path]) != folder:
+        raise ModelError(
+            f"{where}: {shown(location)!r} is a link that leaves the model's folder",
+            hint="replace the link by the file it points to",
+        )
+    if not os.path.isfile(path):
+        raise ModelError(f"{where} is in {shown(location)!r}, which is not in the model's folder")
+    return path
+
+
+def _is_absolute(location: str) -> bool:
+    windows = PureWindowsPath(location)
+    return PurePosixPath(location).is_absolute() or bool(windows.drive or windows.root)
+
+
+def _number(entry: Mapping[str, str], key: str, default: int, where: str) -> int:
+    text = entry.get(key, "")
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise ModelError(f"{where}: the {key} of its external data is {shown(text)!r}")
+    return int(text)
+
+
+def _mapped(path: str) -> mmap.mmap:
+    state = os.stat(path)
+    key = (path, state.st_mtime_ns, state.st_size)
+    mapped = _MAPPED.get(key)
+    if mapped is None:
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        _MAPPED[key] = mapped
+    return mapped

@@ -1,0 +1,112 @@
+"""Where options are set: a file, the environment, Python, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from popc.options.options import SCHEMA
+from popc.options.suggest import did_you_mean
+from popc_runtime.errors import ResourceError
+from popc_runtime.format import Origin
+
+__all__ = ["Setting", "from_cli", "from_env", "from_file", "from_values"]
+
+_PREFIX: Final = "POPC_"
+# Other variables of popc begin alike: only what can hardly be anything else is called a mistake.
+_SIMILARITY: Final = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option as it was set; ``place`` tells the user where."""
+
+    key: str
+    value: object
+    origin: Origin
+    place: str
+
+
+def from_file(path: str | os.PathLike[str] | None, problems: list[str]) -> list[Setting]:
+    """The settings of a TOML or JSON file.
+
+    Raises:
+        ResourceError: the file cannot be read.
+    """
+    if path is None:
+        return []
+    name = Path(path).name
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResourceError(
+            f"cannot read the options file {path}: {error}", subject=str(path)
+        ) from error
+    try:
+        table = _load_json(text) if Path(path).suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        problems.append(f"{name} cannot be parsed: {error}")
+        return []
+    if not isinstance(table, dict):
+        problems.append(f"{name} must hold a table of options")
+        return []
+    return [Setting(key, value, Origin.FILE, name) for key, value in table.items()]
+
+
+def _load_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_repetition)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """TOML refuses a key that is there twice; JSON would take the last."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return table
+
+
+def from_env(env: Mapping[str, str], problems: list[str]) -> list[Setting]:
+    """The settings among environment variables; what looks like a mistyped one is a problem."""
+    names = {spec.variable: spec.name for spec in SCHEMA}
+    suffixes = [variable.removeprefix(_PREFIX) for variable in names]
+    settings: list[Setting] = []
+    for variable in sorted(name for name in env if name.startswith(_PREFIX)):
+        if variable in names:
+            settings.append(Setting(names[variable], env[variable], Origin.ENV, variable))
+            continue
+        suffix = variable.removeprefix(_PREFIX)
+        advice = did_you_mean(suffix, suffixes, similarity=_SIMILARITY)
+        if advice:
+            advice = advice.replace("mean ", f"mean {_PREFIX}")
+            problems.append(f"{variable} is set, but is no option: {advice}")
+    return settings
+
+
+def from_values(values: Mapping[str, object]) -> list[Setting]:
+    """The settings of a Python caller."""
+    return [Setting(key, value, Origin.API, "options") for key, value in values.items()]
+
+
+def from_cli(items: Iterable[str], problems: list[str]) -> list[Setting]:
+    """The settings of ``--set KEY=VALUE``; ``anchors.NAME=VALUE`` sets one entry of a table."""
+    settings: list[Setting] = []
+    tables: dict[str, dict[str, str]] = {}
+    for item in items:
+        key, separator, value = item.partition("=")
+        if not separator:
+            problems.append(f"--set {item}: expected KEY=VALUE")
+        elif key.startswith("anchors."):
+            # Names of tensors may contain "=", return types cannot.
+            name, _, value = item.removeprefix("anchors.").rpartition("=")
+            if name in tables.setdefault("anchors", {}):
+                problems.append(f"--set {item}: anchors.{name} is given twice")
+            tables["anchors"][name] = value
+        else:
+            settings.append(Setting(key, value, Origin.CLI, "--set"))
+    return [*settings, *(Setting(key, one, Origin.CLI, "--set") for key, one in tables.items())]

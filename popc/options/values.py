@@ -1,0 +1,105 @@
+"""Values of options from text and from data, by the type of the option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from popc.options.anchors import Anchor
+from popc.options.schema import OptionSpec
+from popc.options.suggest import did_you_mean
+from popc.options.table import FrozenTable
+
+__all__ = ["parse_value"]
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_TRUTH: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+def parse_value(spec: OptionSpec, value: object) -> Any:
+    """``value`` as the type of ``spec``; text is what command line and environment give.
+
+    Raises:
+        ValueError: says what is wrong, as what follows the name of the option.
+    """
+    return _PARSERS[spec.type](spec, value)
+
+
+def _parse_bool(_: OptionSpec, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    truth = _TRUTH.get(value.lower()) if isinstance(value, str) else None
+    if truth is None:
+        raise ValueError(f"is {value!r}, but must be true or false")
+    return truth
+
+
+def _parse_int(spec: OptionSpec, value: object) -> int:
+    number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"is {value!r}, but must be a whole number")  # noqa: TRY004 - collected
+    if number < spec.low:
+        raise ValueError(f"is {number}, but must be at least {spec.low}")
+    if number > spec.high:
+        raise ValueError(f"is {number}, but must be at most {spec.high}")
+    return number
+
+
+def _parse_choice(spec: OptionSpec, value: object) -> str:
+    if isinstance(value, str) and value.lower() in spec.choices:
+        return value.lower()
+    raise ValueError(f"is {value!r}, but must be one of {', '.join(spec.choices)}")
+
+
+def _parse_names(spec: OptionSpec, value: object) -> tuple[str, ...]:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"is {value!r}, but must be a list of names")
+    chosen = sorted({name for name in names if name})
+    unknown = [name for name in chosen if name not in spec.choices]
+    if unknown:
+        advice = did_you_mean(unknown[0], spec.choices) or f"choose from {', '.join(spec.choices)}"
+        raise ValueError(f"contains {unknown[0]!r}, which does not exist: {advice}")
+    return tuple(chosen)
+
+
+def _parse_anchor(_: OptionSpec, value: object) -> Anchor:
+    return Anchor.parse(value)
+
+
+def _parse_anchors(_: OptionSpec, value: object) -> FrozenTable[Anchor]:
+    table = _table_of(value) if isinstance(value, str) else value
+    if not isinstance(table, Mapping):
+        raise ValueError(f"is {value!r}, but must be a table from tensor names to return types")  # noqa: TRY004 - collected
+    anchors: dict[str, Anchor] = {}
+    for name, one in table.items():
+        try:
+            anchors[str(name)] = Anchor.parse(one)
+        except ValueError as error:
+            raise ValueError(f"of {name!r} {error}") from None
+    return FrozenTable(anchors)
+
+
+def _table_of(text: str) -> dict[str, str]:
+    """``y=final,z=every_n:2`` as a table."""
+    table: dict[str, str] = {}
+    for item in filter(None, text.split(",")):
+        name, separator, value = item.rpartition("=")
+        if not separator:
+            raise ValueError(f"holds {item!r}, but must be like y=final,z=every_n:2")
+        table[name.strip()] = value.strip()
+    return table
+
+
+_PARSERS: Final[dict[str, Callable[[OptionSpec, object], Any]]] = {
+    "anchor": _parse_anchor,
+    "anchors": _parse_anchors,
+    "bool": _parse_bool,
+    "choice": _parse_choice,
+    "int": _parse_int,
+    "names": _parse_names,
+}

@@ -1,0 +1,133 @@
+"""Move scales and offsets per channel into the weights of the convolution before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from popc.ir import Graph, Op, Tensor
+from popc.transforms.base import RewritePass
+from popc.transforms.match import other_operand, sole_output
+from popc_runtime.format import Array, DType
+
+__all__ = ["FoldChannelOps"]
+
+_CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
+_DTYPES: Final = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
+
+
+@dataclass(frozen=True)
+class FoldChannelOps(RewritePass):
+    """Mul, Div, Add or Sub of a constant per channel, after a convolution that nothing else reads.
+
+    Before::
+
+        %c = Conv(%x, @w)
+        %m = Mul(%c, @factor)
+        %y = Add(%m, @offset)
+
+    After::
+
+        %y = Conv(%x, @w_folded, @offset)
+    """
+
+    name: ClassVar[str] = "fold_channel_ops"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Fold ``op`` into its convolution."""
+        fold = _FOLDS.get(op.op_type)
+        if fold is None:
+            return False
+        for side in (0, 1):
+            conv = sole_output(graph, op.inputs[side], *_CONVOLUTIONS)
+            if conv is None or not _is_foldable(conv):
+                continue
+            factor = other_operand(op, conv.output)
+            per_channel = _channel_values(factor, conv.output)
+            if per_channel is None or (side == 1 and op.op_type in ("Div", "Sub")):
+                continue
+            if op.output.type != conv.output.type:
+                continue
+            fold(graph, conv, per_channel)
+            graph.replace_op(op, conv.outputs)
+            return True
+        return False
+
+
+def _is_foldable(conv: Op) -> bool:
+    weights, bias = conv.operand(1), conv.optional(2)
+    return (
+        weights.is_constant
+        and weights.type.dtype in _DTYPES
+        and (bias is None or bias.is_constant)
+        and not conv.attributes.get("activation")
+        and conv.optional(3) is None
+    )
+
+
+def _channel_values(tensor: Tensor, output: Tensor) -> Array | None:
+    """Constant ``tensor`` as one value per channel of ``output`` [N, C, ...], in float64."""
+    if tensor.data is None:
+        return None
+    rank, channels = output.type.rank, output.type.shape[1]
+    shape = (1,) * (rank - tensor.type.rank) + tensor.type.shape
+    if len(shape) != rank or any(dim != 1 for axis, dim in enumerate(shape) if axis != 1):
+        return None
+    return np.broadcast_to(tensor.data.astype(np.float64).reshape(-1), (channels,))
+
+
+def _scale(graph: Graph, conv: Op, factor: Array) -> None:
+    weights, bias = conv.operand(1), conv.optional(2)
+    assert weights.data is not None, "checked by _is_foldable"
+    _replace(graph, conv, 1, weights.data * _along_outputs(conv, factor))
+    if bias is not None:
+        assert bias.data is not None, "checked by _is_foldable"
+        _replace(graph, conv, 2, bias.data * factor)
+
+
+def _along_outputs(conv: Op, factor: Array) -> Array:
+    """``factor`` per output channel, shaped to multiply the weights."""
+    shape = conv.operand(1).type.shape
+    if conv.op_type == "Conv":  # [M, C / group, ...]
+        return factor.reshape(-1, *(1 for _ in shape[1:]))
+    group = int(str(conv.attributes.get("group", 1)))  # [C, M / group, ...]
+    rows = np.repeat(factor.reshape(group, shape[1]), shape[0] // group, axis=0)
+    return rows.reshape(shape[0], shape[1], *(1 for _ in shape[2:]))
+
+
+def _shift(graph: Graph, conv: Op, offset: Array) -> None:
+    bias = conv.optional(2)
+    if bias is not None:
+        assert bias.data is not None, "checked by _is_foldable"
+        _replace(graph, conv, 2, bias.data + offset)
+        return
+    type_ = conv.output.type
+    data = offset.astype(type_.dtype.storage)
+    constant = graph.add_constant(
+        f"{conv.output.name}_bias", type_.with_shape(data.shape), data
+    )
+    if len(conv.inputs) > 2:
+        graph.set_input(conv, 2, constant)
+    else:
+        conv.append_input(constant)
+
+
+def _replace(graph: Graph, conv: Op, index: int, data: Array) -> None:
+    """Give ``conv`` a new constant; others may still read the old one."""
+    old = conv.operand(index)
+    new = graph.add_constant(
+        f"{old.name}_folded", old.type, np.ascontiguousarray(data, old.type.dtype.storage)
+    )
+    graph.set_input(conv, index, new)
+
+
+_Fold: TypeAlias = Callable[[Graph, Op, Array], None]
+_FOLDS: Final[dict[str, _Fold]] = {
+    "Add": _shift,
+    "Div": lambda graph, conv, value: _scale(graph, conv, 1 / value),
+    "Mul": _scale,
+    "Sub": lambda graph, conv, value: _shift(graph, conv, -value),
+}

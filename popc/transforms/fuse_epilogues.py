@@ -1,0 +1,99 @@
+"""Let convolutions and matrix products do what follows them while their result is in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops.build import infer_types
+from popc.transforms.base import RewritePass
+from popc.transforms.match import sole_output
+from popc_runtime.errors import ModelError
+from popc_runtime.kernels.activation import ACTIVATIONS
+
+__all__ = ["FuseEpilogues"]
+
+_PRODUCERS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_WITH_RESIDUAL: Final = ("Conv", "Gemm", "MatMul")
+_BIAS, _RESIDUAL = 2, 3
+
+
+@dataclass(frozen=True)
+class FuseEpilogues(RewritePass):
+    """A following bias, residual addition or activation becomes part of the op.
+
+    Before::
+
+        %p = MatMul(%x, @w)
+        %b = Add(%p, @bias)
+        %y = Gelu(%b) approximate='none'
+
+    After::
+
+        %y = MatMul(%x, @w, @bias) activation='Gelu' activation_approximate='none'
+    """
+
+    name: ClassVar[str] = "fuse_epilogues"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Fuse ``op`` into the op that produces its operand."""
+        if op.op_type in ACTIVATIONS and len(op.present_inputs) == 1:
+            return _fuse_activation(graph, op)
+        if op.op_type == "Add":
+            return _fuse_addition(graph, op, op.operand(0), op.operand(1)) or _fuse_addition(
+                graph, op, op.operand(1), op.operand(0)
+            )
+        return False
+
+
+def _fuse_activation(graph: Graph, op: Op) -> bool:
+    producer = sole_output(graph, op.operand(0), *_PRODUCERS)
+    if producer is None or producer.attributes.get("activation"):
+        return False
+    producer.attributes["activation"] = op.op_type
+    for name, value in op.attributes.items():
+        producer.attributes[f"activation_{name}"] = value
+    graph.replace_op(op, producer.outputs)
+    return True
+
+
+def _fuse_addition(graph: Graph, op: Op, product: Tensor, addend: Tensor) -> bool:
+    producer = sole_output(graph, product, *_PRODUCERS)
+    if producer is None or producer.attributes.get("activation") or addend is product:
+        return False
+    if op.output.type != product.type:
+        return False
+    index = _free_operand(producer, addend)
+    if index is None:
+        return False
+    while len(producer.inputs) <= index:
+        producer.append_input(None)
+    graph.set_input(producer, index, addend)
+    if producer.op_type == "Gemm" and index == _BIAS:
+        producer.attributes["beta"] = 1.0
+    graph.replace_op(op, producer.outputs)
+    return True
+
+
+def _free_operand(producer: Op, addend: Tensor) -> int | None:
+    """Where ``producer`` can take ``addend``: as bias, as residual, or nowhere."""
+    places = (_BIAS, _RESIDUAL) if producer.op_type in _WITH_RESIDUAL else (_BIAS,)
+    for index in places:
+        if producer.optional(index) is None and _fits(producer, index, addend):
+            return index
+    return None
+
+
+def _fits(producer: Op, index: int, addend: Tensor) -> bool:
+    """Whether the op's type rule accepts ``addend`` as operand ``index``."""
+    if index == _BIAS and producer.op_type in ("Gemm", "MatMul") and not addend.is_constant:
+        # A bias broadcasts over rows; what has the full shape is a residual.
+        return False
+    types = [None if tensor is None else tensor.type for tensor in producer.inputs]
+    types += [None] * (index + 1 - len(types))
+    types[index] = addend.type
+    try:
+        return infer_types(producer.op_type, types, producer.attributes) == (producer.output.type,)
+    except ModelError:
+        return False

@@ -1,0 +1,52 @@
+"""Questions that rewrites ask about the neighbourhood of an op."""
+
+from __future__ import annotations
+
+from math import isclose
+
+from popc.ir import Graph, Op, Tensor
+
+__all__ = ["is_scalar", "only_user", "other_operand", "produced_by", "scalar_value", "sole_output"]
+
+
+def only_user(graph: Graph, tensor: Tensor) -> Op | None:
+    """The one op that reads ``tensor``, once, if nothing else does."""
+    if len(tensor.uses) != 1 or graph.is_output(tensor):
+        return None
+    ((op, reads),) = tensor.uses.items()
+    return op if reads == 1 else None
+
+
+def produced_by(tensor: Tensor | None, *op_types: str) -> Op | None:
+    """The op behind ``tensor``, if it is of one of the types."""
+    if tensor is None or tensor.producer is None or tensor.producer.op_type not in op_types:
+        return None
+    return tensor.producer
+
+
+def sole_output(graph: Graph, tensor: Tensor | None, *op_types: str) -> Op | None:
+    """`produced_by`, if moreover the op has one output and nothing else reads it."""
+    op = produced_by(tensor, *op_types)
+    if op is None or tensor is None or len(op.outputs) != 1 or only_user(graph, tensor) is None:
+        return None
+    return op
+
+
+def scalar_value(tensor: Tensor | None) -> float | None:
+    """The value of a constant of one element."""
+    if tensor is None or tensor.data is None or tensor.type.size != 1:
+        return None
+    if tensor.type.dtype.storage.kind == "u" and tensor.type.dtype.is_float:  # bfloat16 bits
+        return None
+    return float(tensor.data.reshape(()).item())
+
+
+def is_scalar(tensor: Tensor | None, value: float) -> bool:
+    """Whether ``tensor`` is a constant of one element that is ``value`` up to float32 rounding."""
+    found = scalar_value(tensor)
+    return found is not None and isclose(found, value, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def other_operand(op: Op, tensor: Tensor) -> Tensor:
+    """The operand of a binary op that is not ``tensor`` (``tensor`` itself if it is both)."""
+    return op.operand(1) if op.operand(0) is tensor else op.operand(0)

@@ -1,0 +1,150 @@
+"""Find activation functions that exporters have written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar, Final, TypeAlias
+
+from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ops.build import build
+from popc.transforms.base import RewritePass
+from popc.transforms.match import is_scalar, produced_by, scalar_value
+
+__all__ = ["RecogniseActivations"]
+
+_Match: TypeAlias = "tuple[str, Tensor, AttributeMap]"  # op type, operand, attributes
+
+
+@dataclass(frozen=True)
+class RecogniseActivations(RewritePass):
+    """HardSigmoid, HardSwish, Swish and Gelu (with erf) from their formulas.
+
+    Before::
+
+        %a = Div(%x, float32(1.41421))
+        %b = Erf(%a)
+        %c = Add(%b, float32(1.0))
+        %d = Mul(%x, %c)
+        %y = Mul(%d, float32(0.5))
+
+    After::
+
+        %y = Gelu(%x) approximate='none'
+    """
+
+    name: ClassVar[str] = "recognise_activations"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Replace the last op of a formula; `DeadCode` removes the rest."""
+        for rule in _RULES:
+            match = rule(op)
+            if match is None:
+                continue
+            op_type, x, attributes = match
+            if x.type != op.output.type or not x.type.dtype.is_float:
+                continue
+            new = build(graph, op_type, [x], attributes, settings=op.settings)
+            graph.replace_op(op, new.outputs)
+            return True
+        return False
+
+
+def _factors(tensor: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Both ways to see ``tensor`` as a product."""
+    op = produced_by(tensor, "Mul")
+    if op is not None:
+        yield op.operand(0), op.operand(1)
+        yield op.operand(1), op.operand(0)
+
+
+def _terms(tensor: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Both ways to see ``tensor`` as a sum."""
+    op = produced_by(tensor, "Add")
+    if op is not None:
+        yield op.operand(0), op.operand(1)
+        yield op.operand(1), op.operand(0)
+
+
+def _scaled(tensor: Tensor | None, factor: float) -> Tensor | None:
+    """``t`` if ``tensor`` is t * factor or t / (1 / factor)."""
+    for value, scale in _factors(tensor):
+        if is_scalar(scale, factor):
+            return value
+    op = produced_by(tensor, "Div")
+    return op.operand(0) if op is not None and is_scalar(op.operand(1), 1 / factor) else None
+
+
+def _hard_sigmoid(op: Op) -> _Match | None:
+    """clip(x + 3, 0, 6) / 6."""
+    clipped = _scaled(op.output, 1 / 6)
+    x = _relu6_of_sum(clipped)
+    return None if x is None else ("HardSigmoid", x, {"alpha": 1 / 6, "beta": 0.5})
+
+
+def _relu6_of_sum(tensor: Tensor | None) -> Tensor | None:
+    """``x`` if ``tensor`` is clip(x + 3, 0, 6)."""
+    clip = produced_by(tensor, "Clip")
+    if clip is None or (clip.attributes.get("min"), clip.attributes.get("max")) != (0, 6):
+        return None
+    for x, three in _terms(clip.operand(0)):
+        if is_scalar(three, 3):
+            return x
+    return None
+
+
+def _hard_swish(op: Op) -> _Match | None:
+    """x * hard_sigmoid(x), or x * clip(x + 3, 0, 6) / 6 in either order."""
+    for x, gate in _factors(op.output):
+        sigmoid = produced_by(gate, "HardSigmoid")
+        if sigmoid is not None and sigmoid.operand(0) is x and _is_sixth(sigmoid):
+            return "HardSwish", x, {}
+    for x, clipped in _factors(_scaled(op.output, 1 / 6)):
+        if _relu6_of_sum(clipped) is x:
+            return "HardSwish", x, {}
+    return None
+
+
+def _is_sixth(op: Op) -> bool:
+    alpha, beta = op.attributes.get("alpha"), op.attributes.get("beta")
+    return isinstance(alpha, float) and abs(alpha - 1 / 6) < 1e-6 and beta == 0.5
+
+
+def _swish(op: Op) -> _Match | None:
+    """x * sigmoid(x)."""
+    for x, gate in _factors(op.output):
+        sigmoid = produced_by(gate, "Sigmoid")
+        if sigmoid is not None and sigmoid.operand(0) is x:
+            return "Swish", x, {"alpha": 1.0}
+    return None
+
+
+def _gelu(op: Op) -> _Match | None:
+    """0.5 * x * (1 + erf(x / sqrt(2))), however the three factors are grouped."""
+    for left, right in _factors(op.output):
+        for x, gate in (
+            *((inner, right) for inner in (_scaled(left, 0.5),) if inner is not None),
+            *(pair for pair in _factors(left) if is_scalar(right, 0.5)),
+            *((left, inner) for inner in (_scaled(right, 0.5),) if inner is not None),
+        ):
+            if _erf_argument(gate) is x:
+                return "Gelu", x, {"approximate": "none"}
+    return None
+
+
+def _erf_argument(gate: Tensor) -> Tensor | None:
+    """``x`` if ``gate`` is 1 + erf(x / sqrt(2))."""
+    for erf, one in _terms(gate):
+        found = produced_by(erf, "Erf")
+        if found is not None and scalar_value(one) == 1:
+            return _scaled(found.operand(0), 1 / sqrt(2))
+    return None
+
+
+_RULES: Final[tuple[Callable[[Op], "_Match | None"], ...]] = (
+    _hard_swish,
+    _hard_sigmoid,
+    _swish,
+    _gelu,
+)
