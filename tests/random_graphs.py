@@ -48,6 +48,10 @@ class _Builder:
         count = self.number(0, min(most, len(items)))
         return [self.pick(items) for _ in range(count)]
 
+    def recent(self, items: Sequence[_T]) -> _T:
+        """One of the last two items, or any: chains are where memory is taken over."""
+        return self.pick(items[-2:] if self.number(0, 2) else items)
+
     def constant(self, type_: TensorType) -> Tensor:
         seed = self.number(0, 3)  # few, so that contents repeat
         return self.graph.add_constant("c", type_, _random_array(type_, seed))
@@ -68,14 +72,14 @@ class _Builder:
     # -- ops on one graph ------------------------------------------------------------------------
 
     def numeric(self) -> Tensor:
-        return self.pick([t for t in self.pool if t.type.dtype is not DType.BOOL])
+        return self.recent([t for t in self.pool if t.type.dtype is not DType.BOOL])
 
     def ranked(self) -> Tensor:
-        return self.pick([t for t in self.pool if t.type.rank and t.type.dtype is not DType.BOOL])
+        return self.recent([t for t in self.pool if t.type.rank and t.type.dtype is not DType.BOOL])
 
     def like(self, tensor: Tensor) -> Tensor:
         """A tensor of the same type, ``tensor`` itself if need be."""
-        return self.pick([t for t in self.pool if t.type == tensor.type])
+        return self.recent([t for t in self.pool if t.type == tensor.type])
 
     def unary(self) -> None:
         self.emit(self.pick(_UNARY), [self.numeric()])
@@ -83,7 +87,7 @@ class _Builder:
     def binary(self) -> None:
         tensor = self.numeric()
         fitting = [t for t in self.pool if t.type.dtype is tensor.type.dtype]
-        other = self.pick([t for t in fitting if _broadcasts(t.type.shape, tensor.type.shape)])
+        other = self.recent([t for t in fitting if _broadcasts(t.type.shape, tensor.type.shape)])
         self.emit(self.pick(_BINARY), [tensor, other])
 
     def reshape(self) -> None:
@@ -262,7 +266,8 @@ def _run_loop(op: Op, operands: list[Array | None]) -> list[Array]:
     scans: list[list[Array]] = []
     iteration = 0
     while iteration < trips and (condition or not op.attributes["conditional"]):
-        header = [np.array(iteration), condition if op.attributes["conditional"] else np.True_]
+        going_on = condition if op.attributes["conditional"] else np.array(1, np.bool_)
+        header = [np.array(iteration), going_on]
         results = interpret(op.subgraphs["body"], [*header, *states, *captures])
         condition, states = results[0], results[1 : 1 + count]
         scans.append(results[1 + count :])

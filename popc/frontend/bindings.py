@@ -150,8 +150,9 @@ class _Resolver:
             except ModelError as error:
                 unsupported.append(f"input {shown(one.name)!r}: {error.message}")
         if unsupported:
-            raise ModelError("inputs have element types that popc does not support",
-                             details=tuple(unsupported))
+            raise ModelError(
+                "inputs have element types that popc does not support", details=tuple(unsupported)
+            )
 
     def _check_names(self) -> None:
         for option, names in (("--shape", self.bindings.shapes), ("--bind", self.bindings.values)):
@@ -217,9 +218,7 @@ class _Resolver:
         for index, (size, dim) in enumerate(zip(shape, one.dims, strict=True)):
             self._match_dim(index, size, dim, f"{source}", one)
 
-    def _match_dim(
-        self, index: int, size: int, dim: _Dim, source: str, one: _Declared
-    ) -> None:
+    def _match_dim(self, index: int, size: int, dim: _Dim, source: str, one: _Declared) -> None:
         if isinstance(dim, int) and size != dim:
             self.problems.append(
                 f"{source}: dimension {index} is {size}, but the model fixes it to {dim} ({one})"
@@ -312,7 +311,11 @@ def _element_type(type_: onnx.TypeProto) -> DType:
 
 def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
     """A scalar with as many dimensions of size 1 as the model declares."""
-    if value.ndim or not dims or any(dim not in (1, None) and not isinstance(dim, str) for dim in dims):
+    if (
+        value.ndim
+        or not dims
+        or any(dim not in (1, None) and not isinstance(dim, str) for dim in dims)
+    ):
         return value
     return value.reshape((1,) * len(dims))
 

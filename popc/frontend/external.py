@@ -7,10 +7,9 @@ compiling it cannot pull other files of the machine into an archive.
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Mapping
 from math import prod
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -45,7 +44,7 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
             f"{where} of shape {list(shape)} needs {nbytes:,} bytes, "
             f"but its external data has {length:,}"
         )
-    size = os.stat(path).st_size
+    size = path.stat().st_size
     if offset + nbytes > size:
         raise ModelError(
             f"{where} lies at bytes {offset:,} to {offset + nbytes:,} of "
@@ -57,7 +56,7 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
     return elements.reshape(shape)
 
 
-def _path_in(base_dir: str, location: str, where: str) -> str:
+def _path_in(base_dir: str, location: str, where: str) -> Path:
     """The file ``location`` of folder ``base_dir``, links resolved."""
     if not location:
         raise ModelError(f"{where} has external data without a location")
@@ -71,14 +70,14 @@ def _path_in(base_dir: str, location: str, where: str) -> str:
         raise ModelError(
             f"{where} is in {shown(location)!r}; external data must lie in the model's folder"
         )
-    folder = os.path.realpath(base_dir)
-    path = os.path.realpath(os.path.join(folder, location))
-    if os.path.commonpath([folder, path]) != folder:
+    folder = Path(base_dir).resolve()
+    path = (folder / location).resolve()
+    if not path.is_relative_to(folder):
         raise ModelError(
             f"{where}: {shown(location)!r} is a link that leaves the model's folder",
             hint="replace the link by the file it points to",
         )
-    if not os.path.isfile(path):
+    if not path.is_file():
         raise ModelError(f"{where} is in {shown(location)!r}, which is not in the model's folder")
     return path
 
@@ -97,12 +96,12 @@ def _number(entry: Mapping[str, str], key: str, default: int, where: str) -> int
     return int(text)
 
 
-def _mapped(path: str) -> mmap.mmap:
-    state = os.stat(path)
-    key = (path, state.st_mtime_ns, state.st_size)
+def _mapped(path: Path) -> mmap.mmap:
+    state = path.stat()
+    key = (str(path), state.st_mtime_ns, state.st_size)
     mapped = _MAPPED.get(key)
     if mapped is None:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         _MAPPED[key] = mapped
     return mapped

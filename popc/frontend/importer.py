@@ -8,8 +8,9 @@ simply asks for it.  No separate shape inference or constant propagation is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,7 +20,12 @@ from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
-from popc.frontend.tensors import decode_tensor
+from popc.frontend.tensors import (
+    decode_sparse_tensor,
+    decode_tensor,
+    dtype_name,
+    is_supported,
+)
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
@@ -164,6 +170,31 @@ class GraphImporter:
             data = np.asarray(array, dtype.storage)
         return self.graph.add_constant(name, TensorType(dtype, data.shape), data)
 
+    def define_initializers(
+        self, proto: onnx.GraphProto, names: Container[str] | None = None
+    ) -> None:
+        """Define a graph's weights (those in ``names``) as constants; sparse ones made dense.
+
+        Weights of unsupported element types are recorded as problems.
+
+        Raises:
+            ModelError: a weight is damaged, or its external file is missing.
+        """
+        dense = [(one, partial(decode_tensor, one)) for one in proto.initializer]
+        sparse = [
+            (one.values, partial(decode_sparse_tensor, one)) for one in proto.sparse_initializer
+        ]
+        for tensor, decode in (*dense, *sparse):
+            if names is not None and tensor.name not in names:
+                continue
+            if not is_supported(tensor.data_type):
+                what = f"element type {dtype_name(tensor.data_type)}"
+                self.context.problems.unsupported[what].append(tensor.name)
+                self.define(tensor.name, Unknown())
+                continue
+            type_, data = decode(self.context.base_dir)
+            self.define(tensor.name, self.graph.add_constant(tensor.name, type_, data))
+
     def known_value(self, tensor: Tensor) -> Array | None:
         """The value of ``tensor`` if it follows from constants alone, computed at most once."""
         if tensor.data is not None:
@@ -288,10 +319,7 @@ class GraphImporter:
         outer_scope = self.scope
         self.scope = Scope(outer_scope)
         try:
-            for initializer in proto.initializer:
-                type_, data = decode_tensor(initializer, self.context.base_dir)
-                constant = self.graph.add_constant(initializer.name, type_, data)
-                self.define(initializer.name, constant)
+            self.define_initializers(proto)
             for info, value in zip(proto.input, arguments, strict=False):
                 self.define(info.name, value)
             self.import_nodes(proto.node)

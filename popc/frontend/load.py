@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
@@ -70,9 +70,7 @@ class LoadedModel:
     @property
     def opsets(self) -> dict[str, int]:
         """Opset versions by domain ("" for ai.onnx)."""
-        return {
-            default_domain_name(item.domain): item.version for item in self.proto.opset_import
-        }
+        return {default_domain_name(item.domain): item.version for item in self.proto.opset_import}
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
@@ -204,6 +202,7 @@ def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
             tensor.ClearField("data_location")
             tensor.raw_data = data
     try:
-        return copy.SerializeToString()
+        serialised: bytes = copy.SerializeToString()
     except (ValueError, EncodeError) as error:
         raise ResourceError("the model with its weights is over 2 GB, too large to copy") from error
+    return serialised

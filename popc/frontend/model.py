@@ -11,13 +11,12 @@ from popc.frontend.bindings import Bindings, BoundValue, ResolvedInputs, resolve
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext
 from popc.frontend.load import LoadedModel
-from popc.frontend.names import shown
 from popc.frontend.rules import RULES
-from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_from_onnx, dtype_name
-from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import needed_nodes
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import ModelError
+from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
 
@@ -56,11 +55,10 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     context = ImportContext(RULES, FunctionTable(model.functions), loaded.base_dir)
     importer = GraphImporter(context, Graph(model.graph.name or "main"), loaded.opsets)
     _define_inputs(importer, model.graph, inputs)
-    _define_initializers(importer, model.graph, names.difference(importer.scope.values))
+    importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)
-    results = [(name, importer.lookup(name)) for name in wanted if _is_defined(importer, name)]
     context.problems.raise_if_any()
-    sequences = _add_outputs(importer.graph, results)
+    sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
     return _imported(importer.graph, sequences)
 
 
@@ -77,9 +75,7 @@ def _imported(graph: Graph, sequences: Mapping[str, tuple[str, ...]]) -> Importe
 # -- inputs and weights ----------------------------------------------------------------------------
 
 
-def _define_inputs(
-    importer: GraphImporter, graph: onnx.GraphProto, inputs: ResolvedInputs
-) -> None:
+def _define_inputs(importer: GraphImporter, graph: onnx.GraphProto, inputs: ResolvedInputs) -> None:
     """Inputs come first, so that they keep their names in the graph."""
     types = {info.name: info.type for info in graph.input}
     for name, type_ in inputs.types.items():
@@ -112,15 +108,41 @@ def _sequence_dtype(element: onnx.TypeProto) -> DType | None:
     return dtype_from_onnx(element.tensor_type.elem_type) if is_tensor else None
 
 
-def _define_initializers(
-    importer: GraphImporter, graph: onnx.GraphProto, names: Iterable[str]
-) -> None:
-    """The weights that are needed, as constants; those of unsupported types are problems."""
-    wanted = set(names)
-    base_dir = importer.context.base_dir
-    for proto in graph.initializer:
-        if proto.name in wanted:
-            _define_weight(importer, proto.name, proto.data_type, lambda: decode_tensor(proto, base_dir))
-    for sparse in graph.sparse_initializer:
-        if sparse.values.name in wanted:
-            _define_weight(importer, sparse.values.name, sparse.values.data_type, lambda: decode_sparse_tensor(sparse, base_dir))
+# -- outputs ---------------------------------------------------------------------------------------
+
+
+def _add_outputs(graph: Graph, results: Iterable[tuple[str, Value]]) -> dict[str, tuple[str, ...]]:
+    """Add the wanted outputs; the element names of those that are sequences.
+
+    Public names are unique, among inputs too: an output that is an input gets a number.
+    """
+    taken = {tensor.name for tensor in graph.inputs}
+    sequences: dict[str, tuple[str, ...]] = {}
+    for name, value in results:
+        parts = [(_unique(part, taken), tensor) for part, tensor in _flatten(name, value)]
+        for part, tensor in parts:
+            graph.add_output(part, tensor)
+        if isinstance(value, SequenceValue):
+            sequences[name] = tuple(part for part, _ in parts)
+    return sequences
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    number = 2
+    unique = name
+    while unique in taken:
+        unique = f"{name}.{number}"
+        number += 1
+    taken.add(unique)
+    return unique
+
+
+def _flatten(name: str, value: Value) -> list[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        return [(name, value)]
+    if isinstance(value, SequenceValue):
+        parts = [_flatten(f"{name}.{i}", item) for i, item in enumerate(value.items)]
+        return [pair for part in parts for pair in part]
+    if isinstance(value, OptionalValue):
+        return [] if value.value is None else _flatten(name, value.value)
+    raise AssertionError(value)  # an Unknown would have been reported

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from popc.frontend.names import shown
 from popc_runtime.errors import DataDependentShapeError, ModelError, UnsupportedOpError
 
 __all__ = ["AlreadyReported", "DataDependent", "Problems"]
@@ -43,7 +44,7 @@ class Problems:
         details = (*_lines(self.unsupported), *_lines(self.data_dependent), *_lines(self.invalid))
         if self.unsupported:
             raise UnsupportedOpError(
-                "the model uses operators that popc does not support",
+                "the model uses operators or element types that popc does not support",
                 hint="`popc check MODEL` lists them; rewrite these nodes or convert the opset",
                 details=details,
             )
@@ -62,6 +63,6 @@ def _lines(group: dict[str, list[str]]) -> list[str]:
 
 
 def _names(nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:_NAMES_SHOWN])
+    listed = ", ".join(shown(name) for name in nodes[:_NAMES_SHOWN])
     rest = len(nodes) - _NAMES_SHOWN
-    return f"{shown}, ... {rest} more" if rest > 0 else shown
+    return f"{listed}, ... {rest} more" if rest > 0 else listed

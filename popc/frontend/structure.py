@@ -204,9 +204,7 @@ def _is_sorted(nodes: Sequence[onnx.NodeProto]) -> bool:
 def _sort(nodes: MutableSequence[onnx.NodeProto]) -> None:
     """Kahn's algorithm; among ready nodes the first in the file comes first."""
     producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-    sources = [
-        {producer[name] for name in reads(node) if name in producer} for node in nodes
-    ]
+    sources = [{producer[name] for name in reads(node) if name in producer} for node in nodes]
     users: list[list[int]] = [[] for _ in nodes]
     for user, indices in enumerate(sources):
         for index in indices:

@@ -14,7 +14,15 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
-__all__ = ["decode_sparse_tensor", "decode_tensor", "dtype_from_onnx", "dtype_from_onnx_name", "dtype_name", "onnx_type_of"]
+__all__ = [
+    "decode_sparse_tensor",
+    "decode_tensor",
+    "dtype_from_onnx",
+    "dtype_from_onnx_name",
+    "dtype_name",
+    "is_supported",
+    "onnx_type_of",
+]
 
 _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.BOOL: DType.BOOL,
@@ -32,6 +40,11 @@ _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.DOUBLE: DType.FLOAT64,
 }
 _ONNX: Final = {dtype: number for number, dtype in _DTYPES.items()}
+
+
+def is_supported(number: int) -> bool:
+    """Whether popc has the ONNX element type ``number``."""
+    return number in _DTYPES
 
 
 def dtype_name(number: int) -> str:

@@ -28,7 +28,7 @@ class Options:
         default=_NO_ANCHORS,
         metadata=described(
             "anchors",
-            "Which values of an output a step returns: a table from tensor name to all, final, "
+            "Which values of an output a step returns. A table from tensor name to all, final, "
             "sum or every_n. A name that is no output of the model becomes one. In TOML: "
             '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
             "anchors.z=every_n:2.",
@@ -82,7 +82,7 @@ class Options:
         default="greedy",
         metadata=described(
             "choice",
-            "Which of several ready ops the scheduler takes: greedy takes the one that adds the "
+            "Which of several ready ops the scheduler takes. Greedy takes the one that adds the "
             "least live memory, fifo the one that became ready last (as in PopART, despite its "
             "name), random a pseudo-random one, always the same.",
             choices=("greedy", "fifo", "random"),
@@ -101,7 +101,7 @@ class Options:
         default="compressed",
         metadata=described(
             "choice",
-            "How weights are stored: compressed makes a small archive; mmap stores them raw and "
+            "How weights are stored. Compressed makes a small archive; mmap stores them raw and "
             "page-aligned, so that they are mapped instead of read and processes share them.",
             choices=("compressed", "mmap"),
         ),

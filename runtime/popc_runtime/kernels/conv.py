@@ -36,7 +36,7 @@ def _conv(binding: Binding) -> Calls:
         residual = None if residual is None else residual[:, :, :, None]
         axes = (Axis(1, 1, out=1), *axes)
     planes = list(_planes(x, w, out, residual, axes))
-    if is_depthwise(x, w):
+    if is_depthwise(planes[0]):
         return depthwise_calls(binding, planes[0])
     return dense_calls(binding, planes)
 

@@ -18,9 +18,9 @@ rows or columns beyond the windows it lies in.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -57,21 +57,23 @@ def depthwise_calls(binding: Binding, plane: Plane) -> tuple[Call, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Bands:
-    """Banded matrices, one per output channel, and the calls that fill them unless constant."""
+    """Banded matrices, one per output channel, and the calls that fill them if they may change."""
 
     matrix: Array
     calls: tuple[Call, ...]
 
 
-def _bands(binding: Binding, banded: Array, diagonals: Iterator[tuple[Array, Array]]) -> _Bands:
-    """``banded`` with weights written along its diagonals."""
-    calls: tuple[Call, ...] = (partial(banded.fill, 0),)
-    calls += tuple(partial(np.copyto, target, source) for target, source in diagonals)
+def _filling(
+    binding: Binding, banded: Array, diagonals: Iterator[tuple[Array, Array]]
+) -> tuple[Call, ...]:
+    """Calls that write weights along the diagonals of ``banded``; none if they never change."""
+    calls: list[Call] = [partial(banded.fill, 0)]
+    calls += (partial(np.copyto, target, source) for target, source in diagonals)
     if not binding.is_constant(1):
-        return _Bands(banded, calls)
+        return tuple(calls)
     for call in calls:
         call()
-    return _Bands(banded, ())
+    return ()
 
 
 def _memory(binding: Binding, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -100,36 +102,154 @@ def _row_bands(binding: Binding, plane: Plane) -> _Bands:
     rows = plane.rows
     count = _rows_per_product(rows, plane.columns)
     read = (count - 1) * rows.stride + rows.extent
-    groups, multiplier, _, height, width = plane.w.shape
-    shape = (groups, multiplier, count, read, width)
-    banded = _memory(binding, shape, plane.w.dtype)
+    groups, multiplier, _, _, taps = plane.w.shape
+    banded = _memory(binding, (groups, multiplier, count, read, taps), plane.w.dtype)
+    starts = range(0, count * rows.stride, rows.stride)
     diagonals = (
-        (banded[:, :, row, row * rows.stride :][:, :, : rows.extent : rows.dilation], plane.w[:, :, 0])
-        for row in range(count)
+        (banded[:, :, row, start : start + rows.extent : rows.dilation], plane.w[:, :, 0])
+        for row, start in enumerate(starts)
     )
-    bands = _bands(binding, banded, diagonals)
-    return replace(bands, matrix=banded.reshape(groups, multiplier, count, read * width))
+    calls = _filling(binding, banded, diagonals)
+    return _Bands(banded.reshape(groups, multiplier, count, read * taps), calls)
 
 
 def _by_columns(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
-    """Blocks of channels, or of rows of one channel."""
     rows, columns = plane.rows, plane.columns
-    _, groups, multiplier, height, width = plane.out.shape
-    count = bands.shape[2]
+    multiplier, height, width = plane.out.shape[2:]
     per_row = width * plane.x.itemsize * (columns.kernel * rows.stride + multiplier)
-    block = max(1, min(groups, _BLOCK_BYTES // (per_row * height)))
-    tiles = max(1, _BLOCK_BYTES // (per_row * count)) if block == 1 else -(-height // count)
-    length = min(height, tiles * count)
+    channels = max(1, _BLOCK_BYTES // (per_row * height))
+    length = height
+    if channels == 1:
+        count = bands.shape[2]
+        length = min(height, max(1, _BLOCK_BYTES // (per_row * count)) * count)
+    channels = min(channels, plane.w.shape[0])
     read = (length - 1) * rows.stride + rows.extent
-    s = binding.scratch.take((block, read, columns.kernel, width), plane.x.dtype)
+    s = binding.scratch.take((channels, read, columns.kernel, width), plane.x.dtype)
     shifted = np.moveaxis(s, 2, 1)
-    padded = replace(rows, kernel=1, stride=1, out=(height - 1) * rows.stride + rows.extent)
+    lines = replace(rows, kernel=1, stride=1, out=(height - 1) * rows.stride + rows.extent)
     yield from fill_columns(shifted, columns)
-    for place in _blocks(plane, block, length):
-        image, channels, lines = place
-        x = plane.x[image, channels, 0]
-        part = slice(0, (lines.stop - lines.start - 1) * rows.stride + rows.extent)
-        target = shifted[: len(x), :, part]
-        yield from expand_rows(x, target, padded, lines.start * rows.stride, columns)
-        yield from _tile_products(bands[channels], s[: len(x)], plane.out[place_index(place)], rows)
-        yield from _finish(binding, plane, place)
+    for block in _blocks(plane, channels, length):
+        read = (block.out.shape[-2] - 1) * rows.stride + rows.extent
+        target = shifted[: len(block.x), :, :read]
+        yield from expand_rows(block.x, target, lines, block.row * rows.stride, columns)
+        matrices = bands[block.channels]
+        yield from _tiles(matrices, s[: len(block.x)], block.out, rows)
+        yield from block.finish(binding)
+
+
+def _tiles(bands: Array, s: Array, out: Array, rows: Axis) -> Iterator[Call]:
+    """out [channels, multiplier, H', W'], some rows at a time: bands @ rows of s."""
+    count, taps = bands.shape[2], s.shape[2]
+    channels, multiplier, height, width = out.shape
+    whole = height // count
+    lines = s.reshape(channels, 1, -1, width)
+    step, row = rows.stride * s.strides[1], s.strides[2]
+    if whole:
+        inner = bands.shape[3]
+        shape = (channels, multiplier, whole)
+        sources = as_strided(
+            s, (*shape, inner, width), (s.strides[0], 0, count * step, row, s.itemsize)
+        )
+        targets = out[:, :, : whole * count].reshape(*shape, count, width)
+        yield partial(np.matmul, bands[:, :, None], sources, out=targets)
+    rest = height - whole * count
+    if rest:
+        inner = ((rest - 1) * rows.stride + rows.extent) * taps
+        first = whole * count * rows.stride * taps
+        part = lines[:, :, first : first + inner]
+        yield partial(np.matmul, bands[:, :, :rest, :inner], part, out=out[:, :, whole * count :])
+
+
+# -- whole rows ------------------------------------------------------------------------------------
+
+
+def _column_bands(binding: Binding, plane: Plane) -> _Bands:
+    """Matrices [channels, multiplier, (kernel height, input columns), output columns]."""
+    columns = plane.columns
+    groups, multiplier, _, height, _ = plane.w.shape
+    shape = (groups, multiplier, height, columns.size, columns.out)
+    banded = _memory(binding, shape, plane.w.dtype)
+    diagonals = _column_diagonals(banded, plane.w[:, :, 0], columns)
+    calls = _filling(binding, banded, diagonals)
+    return _Bands(banded.reshape(groups, multiplier, -1, columns.out), calls)
+
+
+def _column_diagonals(
+    banded: Array, w: Array, columns: Axis
+) -> Iterator[tuple[Array, Array]]:
+    """For each tap along a row: the entries that hold it, and its weights."""
+    down, across = banded.strides[-2:]
+    for tap in range(columns.kernel):
+        span = columns.span(tap)
+        if span.size:
+            corner = banded[..., span.source :, span.first :]
+            shape = (*banded.shape[:-2], span.size)
+            strides = (*banded.strides[:-2], columns.stride * down + across)
+            yield as_strided(corner, shape, strides), w[..., tap, None]
+
+
+def _by_rows(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
+    rows, columns = plane.rows, plane.columns
+    multiplier, height, width = plane.out.shape[2:]
+    size, inner = columns.size, rows.kernel * columns.size
+    read = (height - 1) * rows.stride + rows.extent
+    per_channel = plane.x.itemsize * (read * size + height * (inner + multiplier * width))
+    channels = max(1, min(plane.w.shape[0], _BLOCK_BYTES // per_channel))
+    padded = binding.scratch.take((channels, read, size), plane.x.dtype)
+    windows = binding.scratch.take((channels, height, rows.kernel, size), plane.x.dtype)
+    lines = replace(rows, kernel=1, stride=1, out=read)
+    whole = Axis(size, 1, out=size)
+    down = padded.strides[1]
+    strides = (padded.strides[0], rows.stride * down, rows.dilation * down, padded.itemsize)
+    view = as_strided(padded, windows.shape, strides)
+    for block in _blocks(plane, channels, height):
+        count = len(block.x)
+        yield from expand_rows(block.x, padded[:count, None], lines, 0, whole)
+        yield partial(np.copyto, windows[:count], view[:count])
+        operand = windows[:count].reshape(count, 1, height, inner)
+        yield partial(np.matmul, operand, bands[block.channels], out=block.out)
+        yield from block.finish(binding)
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some channels, or some rows of them, of one image: x [channels, H, W] and what it becomes."""
+
+    plane: Plane
+    image: int
+    channels: slice
+    row: int
+    length: int
+
+    @property
+    def x(self) -> Array:
+        return self.plane.x[self.image, self.channels, 0]
+
+    @property
+    def out(self) -> Array:
+        return self._part(self.plane.out)
+
+    def _part(self, array: Array) -> Array:
+        return array[self.image, self.channels, :, self.row : self.row + self.length]
+
+    def finish(self, binding: Binding) -> list[Call]:
+        """The epilogue."""
+        plane, bias = self.plane, binding.optional(2)
+        if bias is not None:
+            bias = bias.reshape(*plane.w.shape[:2], 1, 1)[self.channels]
+        residual = None if plane.residual is None else self._part(plane.residual)
+        return epilogue_calls(binding, self.out, (bias, residual))
+
+
+def _blocks(plane: Plane, channels: int, length: int) -> Iterator[_Block]:
+    """Even blocks of at most ``channels`` channels and ``length`` rows."""
+    images, groups, _, height = plane.out.shape[:4]
+    channels = -(-groups // -(-groups // channels))
+    for image in range(images):
+        for first in range(0, groups, channels):
+            for row in range(0, height, length):
+                part = slice(first, min(first + channels, groups))
+                yield _Block(plane, image, part, row, length)

@@ -1,0 +1,176 @@
+"""Every exit code of the command line, by the mistake that causes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from popc.cli.main import run
+from tests.models import affine
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(affine(), path)
+    return path
+
+
+@pytest.fixture
+def archive(model: Path) -> Path:
+    assert run(["-q", "compile", str(model)]) == 0
+    return model.with_suffix(".popx")
+
+
+def _unsupported(folder: Path) -> Path:
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["a"], domain="com.example", name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Defrobnicate", ["b"], ["y"], domain="com.example", name="second"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", 1, [2])], [value("y", 1, [2])]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    path = folder / "unsupported.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return path
+
+
+_CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
+    ("no command", 2, lambda m, a: [], "a command is missing"),
+    ("unknown command", 2, lambda m, a: ["compil"], "No such command"),
+    ("missing model", 2, lambda m, a: ["compile", "nowhere.onnx"], "does not exist"),
+    ("unknown option", 2, lambda m, a: ["compile", str(m), "--set", "kahn_tie_braker=fifo"],
+     "did you mean kahn_tie_breaker?"),
+    ("bad value", 2, lambda m, a: ["compile", str(m), "--set", "batches_per_step=0"],
+     "must be at least 1"),
+    ("bad anchor", 2,
+     lambda m, a: ["compile", str(m), "--set", "batches_per_step=4", "--set", "anchors.y=every_n:3"],
+     "does not divide batches_per_step (4)"),
+    ("known PopART option", 2, lambda m, a: ["compile", str(m), "--set", "enablePipelining=true"],
+     "is an option of PopART"),
+    ("bad shape", 2, lambda m, a: ["compile", str(m), "--shape", "x=one"], "expected integers"),
+    ("not ONNX", 3, lambda m, a: ["compile", __file__, "-o", str(a) + "2"], ""),
+    ("unsupported ops", 3, lambda m, a: ["compile", str(_unsupported(m.parent))], "Defrobnicate"),
+    ("check says no", 1, lambda m, a: ["check", str(_unsupported(m.parent))], "Frobnicate"),
+    ("archive is a model", 5, lambda m, a: ["run", str(m)], ""),
+    ("missing input", 6, lambda m, a: ["run", str(a)], "input 'x' is missing"),
+    ("unknown input", 2, lambda m, a: ["run", str(a), "-i", "z=random:0"], "no input 'z'"),
+    ("unreadable input", 7, lambda m, a: ["run", str(a), "-i", "x=nowhere.npy"], "cannot read"),
+    ("output exists", 7, lambda m, a: ["compile", str(m)], "exists already"),
+    ("unwritable output", 7, lambda m, a: ["compile", str(m), "-o", "/nowhere/at/all.popx"], ""),
+    ("success", 0, lambda m, a: ["check", str(a)], ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("expected", "arguments", "message"),
+    [case[1:] for case in _CASES],
+    ids=[case[0] for case in _CASES],
+)
+def test_exit_code_and_message(
+    expected: int,
+    arguments: Callable[[Path, Path], list[str]],
+    message: str,
+    model: Path,
+    archive: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    capsys.readouterr()
+    assert run(arguments(model, archive)) == expected
+    captured = capsys.readouterr()
+    assert message in captured.err + captured.out
+    assert "Traceback" not in captured.err
+    if expected > 1:
+        assert captured.out == ""
+        assert captured.err.count("error: ") == 1
+
+    assert run(["--format", "json", *arguments(model, archive)]) == expected
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == expected
+    assert document["status"] == {0: "ok", 1: "negative"}.get(expected, "error")
+
+
+def test_several_option_mistakes_are_reported_at_once(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ["--set", "kahn_tie_breaker=lifo", "--set", "verify_ir=perhaps", "--set", "nonsense=1"]
+    assert run(["compile", str(model), *wrong]) == 2
+    err = capsys.readouterr().err
+    assert "3 options are wrong" in err
+    for name in ("kahn_tie_breaker", "verify_ir", "nonsense"):
+        assert name in err
+
+
+def test_corrupt_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    archive.write_bytes(data)
+    assert run(["run", str(archive), "-i", "x=random:0"]) == 5
+    assert "error: " in capsys.readouterr().err
+
+
+def test_internal_errors_leave_a_report(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("popc.api.run_stages", fail)
+    assert run(["compile", str(model)]) == 70
+    err = capsys.readouterr().err
+    report = Path(err.rpartition("with the file ")[2].strip())
+    assert "RuntimeError: boom" in report.read_text()
+    report.unlink()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_leave_no_files(number: int, code: int, tmp_path: Path) -> None:
+    """A signal in the middle of a write removes what was written."""
+    script = (
+        "import sys, time, popc.cli.main as main\n"
+        "from popc_runtime.format import writer\n"
+        "inner = writer._Writer.write\n"
+        "def slow(self, *rest):\n"
+        "    inner(self, *rest); print('writing', flush=True); time.sleep(30)\n"
+        "writer._Writer.write = slow\n"
+        f"sys.argv = ['popc', '-q', 'compile', {str(tmp_path / 'm.onnx')!r}]\n"
+        "main.main()\n"
+    )
+    onnx.save(affine(), tmp_path / "m.onnx")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(20) == code
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]
+
+
+def test_results_go_to_files(archive: Path, tmp_path: Path) -> None:
+    x = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
+    np.save(tmp_path / "x.npy", x)
+    folder = tmp_path / "results"
+    arguments = ["-q", "run", str(archive), "-i", f"x={tmp_path / 'x.npy'}", "-o", str(folder)]
+    assert run(arguments) == 0
+    first = np.load(folder / "y.npy")
+    assert run(arguments) == 7, "an existing file must not be replaced"
+    assert run([*arguments, "--force", "--steps", "2"]) == 0
+    np.testing.assert_array_equal(np.load(folder / "y.npy"), np.stack([first, first]))

@@ -1,0 +1,150 @@
+"""What each verb prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from popc.cli.lazy import VERBS
+from popc.cli.main import run
+from popc.options import SCHEMA
+from tests.models import affine
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    onnx.save(affine("N"), tmp_path / "model.onnx")
+    assert run(["-q", "compile", str(tmp_path / "model.onnx"), "--dim", "N=2"]) == 0
+    return tmp_path / "model.popx"
+
+
+def _json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    capsys.readouterr()
+    assert run(["--format", "json", *arguments]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS)])
+def test_help_leads_with_examples(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Usage: popc" in out
+    assert f"popc {' '.join(verb)}".strip() in out
+
+
+def test_compile_is_silent_when_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    assert run(["-q", "compile", str(tmp_path / "m.onnx")]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_compile_reports_one_line_per_stage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    assert run(["compile", str(tmp_path / "m.onnx"), "--time-passes"]) == 0
+    captured = capsys.readouterr()
+    stages = ["import", "transform", "schedule", "plan", "lower", "pack"]
+    assert [line.split()[0] for line in captured.err.splitlines()] == stages
+    assert "total" in captured.out
+
+
+def test_emit_ir_and_stop_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    folder = tmp_path / "ir"
+    assert run(["-q", "compile", str(tmp_path / "m.onnx"), "--emit-ir", str(folder)]) == 0
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        "1-import.txt", "2-transform.txt", "3-schedule.txt", "4-plan.txt", "5-lower.txt",
+    ]
+    capsys.readouterr()
+    assert run(["-q", "compile", str(tmp_path / "m.onnx"), "--stop-after", "import"]) == 0
+    assert capsys.readouterr().out == (folder / "1-import.txt").read_text()
+
+
+def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _json(["options"], capsys)["options"]
+    assert [row["name"] for row in rows] == [spec.name for spec in SCHEMA]
+    assert all(row["help"] for row in rows)
+    assert _json(["options", "kahnTieBreaker"], capsys)["options"][0]["default"] == "greedy"
+    assert run(["options", "kahn"]) == 2
+
+
+def test_dump_options_tells_origins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "o.toml").write_text('weights = "mmap"\nfold_limit_bytes = 5\n')
+    monkeypatch.setenv("POPC_FOLD_LIMIT_BYTES", "7")
+    onnx.save(affine(), tmp_path / "m.onnx")
+    arguments = ["compile", str(tmp_path / "m.onnx"), "--options", str(tmp_path / "o.toml")]
+    options = _json([*arguments, "--set", "verify_ir=yes", "--dump-options"], capsys)["options"]
+    assert options["weights"] == {"value": "mmap", "origin": "file"}
+    assert options["fold_limit_bytes"] == {"value": 7, "origin": "env"}
+    assert options["verify_ir"] == {"value": True, "origin": "cli"}
+    assert options["kahn_tie_breaker"] == {"value": "greedy", "origin": "default"}
+
+
+def test_inspect_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = _json(["inspect", str(archive)], capsys)
+    assert document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 3]}]
+    assert document["programs"] == ["main"]
+    for section in ("summary", "streams", "options", "blobs", "program"):
+        assert run(["inspect", str(archive), "--section", section]) == 0
+        assert capsys.readouterr().out.strip()
+    assert run(["inspect", str(archive), "--section", "nodes"]) == 2
+
+
+def test_inspect_model(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = archive.with_suffix(".onnx")
+    document = _json(["inspect", str(model)], capsys)
+    assert document["op_counts"] == {"Add": 1, "Mul": 1, "Relu": 1}
+    assert document["inputs"] == ["x: float[N,3]"]
+    assert run(["inspect", str(model), "--section", "program"]) == 2
+
+
+def test_verify_agrees_and_bench_reports(
+    archive: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = archive.with_suffix(".onnx")
+    document = _json(["verify", str(model), "--dim", "N=2", "--all"], capsys)
+    assert [row["name"] for row in document["tensors"]] == ["r", "m", "y"]
+    assert document["mismatches"] == []
+    assert run(["verify", str(archive)]) == 2
+    assert run(["verify", str(archive), "--model", str(model)]) == 0
+
+    saved = tmp_path / "bench.json"
+    document = _json(
+        ["bench", str(archive), "--runs", "5", "--where", "--save", str(saved)], capsys
+    )
+    assert document["latency_seconds"]["p50"] <= document["latency_seconds"]["p99"]
+    assert {row["opcode"] for row in document["where"]} >= {"HostLoad", "HostStore"}
+    compared = ["bench", str(archive), "--runs", "5", "--compare", str(saved)]
+    assert run([*compared, "--fail-over", "100000%"]) == 0
+    assert run([*compared, "--fail-over", "-100%"]) == 1
+
+
+def test_verify_finds_a_wrong_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx.load(archive.with_suffix(".onnx"))
+    model.graph.node[1].op_type = "Sub"
+    other = archive.with_name("other.onnx")
+    onnx.save(model, other)
+    document = _json(["verify", str(archive), "--model", str(other)], capsys, code=1)
+    assert document["first_divergence"]["name"] == "y"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(shell: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from popc.cli.main import run; run(['completion', {shell!r}])"],
+        capture_output=True, text=True, check=True,
+    )
+    assert "_POPC_COMPLETE" in done.stdout
+
+
+def test_doctor_names_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "numpy" in _json(["doctor"], capsys)["packages"]

@@ -1,0 +1,78 @@
+"""What may import what, and what is public."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import popc
+import popc_runtime
+
+# What numpy, msgpack and zstandard need counts as theirs.
+RUNTIME_MAY_IMPORT = {"popc_runtime", "numpy", "msgpack", "zstandard"}
+
+_TRACE = """
+import builtins, json, sys
+asked = set()
+original = builtins.__import__
+def note(name, globals=None, locals=None, fromlist=(), level=0):
+    package = (globals or {}).get("__name__", "").split(".")[0]
+    if package == "popc_runtime" and level == 0:
+        asked.add(name.split(".")[0])
+    return original(name, globals, locals, fromlist, level)
+builtins.__import__ = note
+import popc_runtime
+popc_runtime.load(sys.argv[1]).warmup()
+print(json.dumps(sorted(asked - set(sys.stdlib_module_names))))
+"""
+
+
+def test_runtime_imports_its_three_dependencies_only(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from tests.models import affine
+
+    path = tmp_path_factory.mktemp("light") / "m.popx"
+    popc.compile(affine()).save(path)
+    done = subprocess.run(
+        [sys.executable, "-c", _TRACE, str(path)], capture_output=True, text=True, check=True
+    )
+    assert set(json.loads(done.stdout)) <= RUNTIME_MAY_IMPORT
+
+
+def test_command_line_help_does_not_import_onnx() -> None:
+    script = "import sys; from popc.cli.main import run; run(['--help']); print('onnx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def _modules(package: object) -> list[str]:
+    path = getattr(package, "__path__")  # noqa: B009 - mypy does not know it on object
+    name = getattr(package, "__name__")  # noqa: B009
+    return [name, *(info.name for info in pkgutil.walk_packages(path, f"{name}."))]
+
+
+@pytest.mark.parametrize("name", [*_modules(popc), *_modules(popc_runtime)])
+def test_every_module_lists_what_is_public(name: str) -> None:
+    module = importlib.import_module(name)
+    if name.endswith(".dialects"):
+        return
+    listed = module.__all__
+    assert len(set(listed)) == len(listed)
+    for item in listed:
+        assert hasattr(module, item), f"{name}.__all__ lists {item}, which does not exist"
+
+
+@pytest.mark.parametrize("package", [popc, popc_runtime])
+def test_public_names_are_all_listed(package: object) -> None:
+    listed = set(getattr(package, "__all__"))  # noqa: B009
+    public = {
+        name
+        for name, value in vars(package).items()
+        if not name.startswith("_") and not isinstance(value, type(sys)) and name != "annotations"
+    }
+    public -= {"import_module", "Any", "Final", "TYPE_CHECKING"}
+    assert public <= listed
