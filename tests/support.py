@@ -10,7 +10,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from popc.frontend.load import load_model
-from popc.frontend.load import load_model
 from popc.frontend.model import Bindings, import_model
 from popc.ir import Graph, TensorType
 from popc.ops.build import infer_types
@@ -28,6 +27,7 @@ from popc_runtime.kernels.prepare import from_bfloat16
 
 __all__ = [
     "assert_matches_onnxruntime",
+    "epsilon",
     "import_graph",
     "one_node_model",
     "run_graph",
@@ -39,6 +39,13 @@ __all__ = [
 ]
 
 _IR_VERSION = 10
+
+
+def epsilon(dtype: Any) -> float:
+    """The spacing of the numbers of a float type (bfloat16 too) at 1."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def one_node_model(

@@ -1,8 +1,10 @@
 """ONNX file -> graph.  The only importer of onnx."""
 
-from popc.frontend.describe import UnsupportedOp, describe_model, find_unsupported
+from popc.frontend.bindings import Bindings
+from popc.frontend.describe import describe_model
 from popc.frontend.load import LoadedModel, expose_tensors, load_model
-from popc.frontend.model import Bindings, ImportedModel, import_model
+from popc.frontend.model import ImportedModel, import_model
+from popc.frontend.unsupported import UnsupportedOp, find_unsupported
 
 __all__ = [
     "Bindings",

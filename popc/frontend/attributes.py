@@ -8,7 +8,6 @@ from typing import Final
 
 import onnx
 
-from popc.frontend.names import shown
 from popc.frontend.node import OnnxAttribute
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
 from popc_runtime.errors import ModelError
@@ -50,7 +49,7 @@ def _decode(attribute: onnx.AttributeProto, base_dir: str) -> OnnxAttribute:
     read = _READERS.get(kind)
     if read is None:
         raise ModelError(
-            f"attribute {shown(attribute.name)!r} has the type {kind}, which popc does not know"
+            f"attribute {attribute.name!r} has the type {kind}, which popc does not know"
         )
     return read(attribute)
 
@@ -74,7 +73,7 @@ def _decode_tensors(attribute: onnx.AttributeProto, kind: int, base_dir: str) ->
         return tuple(decode_sparse_tensor(item, base_dir) for item in attribute.sparse_tensors)
     except ModelError as error:
         raise ModelError(
-            f"attribute {shown(attribute.name)!r}: {error.message}", hint=error.hint
+            f"attribute {attribute.name!r}: {error.message}", hint=error.hint
         ) from error
 
 

@@ -148,7 +148,7 @@ class _Resolver:
             try:
                 _element_type(one.type)
             except ModelError as error:
-                unsupported.append(f"input {shown(one.name)!r}: {error.message}")
+                unsupported.append(f"input {one.name!r}: {error.message}")
         if unsupported:
             raise ModelError(
                 "inputs have element types that popc does not support", details=tuple(unsupported)
@@ -180,7 +180,7 @@ class _Resolver:
         guess = did_you_mean(name, names)
         listed = "" if guess or len(names) > _LISTED else f"; there is {_listed(names)}"
         self.problems.append(
-            f"{shown(subject)}: the model has no {what} {shown(name)!r}{guess or listed}"
+            f"{shown(subject)}: the model has no {what} {name!r}{guess or listed}"
         )
 
     # -- dimensions --------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _Resolver:
             known, reason = self.symbols.setdefault(dim, (size, source))
             if known != size:
                 self.problems.append(
-                    f"{source}: dimension {index}, {shown(dim)!r}, is {size}, but {reason} "
+                    f"{source}: dimension {index}, {dim!r}, is {size}, but {reason} "
                     f"makes it {known}"
                 )
 
@@ -235,7 +235,7 @@ class _Resolver:
         """The static type of an input that is not bound."""
         if one.kind != "tensor":
             self.problems.append(
-                f"input {shown(one.name)!r} is a {one.kind}: its value must be known when compiling"
+                f"input {one.name!r} is a {one.kind}: its value must be known when compiling"
             )
             self.hints.append(f"--bind {one.name}=FILE.npz")
             return TensorType(DType.BOOL, ())
@@ -244,7 +244,7 @@ class _Resolver:
         if given is not None:
             return TensorType(dtype, tuple(given))
         if one.dims is None:
-            self.problems.append(f"input {shown(one.name)!r} has no shape in the model")
+            self.problems.append(f"input {one.name!r} has no shape in the model")
             self.hints.append(f"--shape {one.name}=1")
             return TensorType(dtype, ())
         return TensorType(dtype, self._sizes(one, one.dims))
@@ -256,9 +256,9 @@ class _Resolver:
         ]
         if all(isinstance(size, int) for size in sizes):
             return tuple(size for size in sizes if isinstance(size, int))
-        names = [repr(shown(size)) if size else "?" for size in sizes if not isinstance(size, int)]
+        names = [repr(size) if size else "?" for size in sizes if not isinstance(size, int)]
         self.problems.append(
-            f"input {shown(one.name)!r}, {one}, leaves dimensions open: {', '.join(names)}"
+            f"input {one.name!r}, {one}, leaves dimensions open: {', '.join(names)}"
         )
         if None in sizes:
             example = [size if isinstance(size, int) else 1 for size in sizes]
@@ -346,4 +346,4 @@ def _joined(sizes: Iterable[object]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(shown(name)) for name in names) if names else "none"
+    return ", ".join(repr(name) for name in names) if names else "none"

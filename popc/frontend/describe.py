@@ -1,113 +1,101 @@
-"""What a model contains, and which of its operators popc does not know."""
+"""What a model contains, without compiling it."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import onnx
 
-from popc.frontend.functions import FunctionTable
 from popc.frontend.load import LoadedModel
-from popc.frontend.rules import RULES
+from popc.frontend.names import shown
 from popc.frontend.tensors import dtype_name
-from popc.frontend.walk import node_name
+from popc.frontend.walk import all_nodes, nested_graphs
 
-__all__ = ["UnsupportedOp", "describe_model", "find_unsupported"]
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedOp:
-    """Nodes that popc cannot import for the same reason."""
-
-    op_type: str
-    domain: str
-    opset: int
-    reason: str
-    nodes: tuple[str, ...]
+__all__ = ["describe_model"]
 
 
 def describe_model(model: LoadedModel) -> dict[str, Any]:
     """Counts, types and versions, JSON-ready."""
     proto = model.proto
-    weights = {tensor.name for tensor in proto.graph.initializer}
+    weights = list(_weights(proto.graph))
     return {
         "producer": model.provenance.get("producer", ""),
         "ir_version": proto.ir_version,
-        "opsets": sorted([item.domain, item.version] for item in proto.opset_import),
-        "inputs": [_value_text(info) for info in proto.graph.input if info.name not in weights],
+        "opsets": sorted([domain, version] for domain, version in model.opsets.items()),
+        "inputs": [_value_text(info) for info in model.inputs],
         "outputs": [_value_text(info) for info in proto.graph.output],
         "weight_count": len(weights),
-        "weight_bytes": sum(_nbytes(tensor) for tensor in proto.graph.initializer),
-        "op_counts": dict(sorted(Counter(node.op_type for node in _nodes(proto.graph)).items())),
+        "weight_bytes": sum(map(_nbytes, weights)),
+        "op_counts": dict(sorted(Counter(n.op_type for n in all_nodes(proto.graph.node)).items())),
         "nodes": [_node_text(node) for node in proto.graph.node],
     }
 
 
+def _weights(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and the tensors of Constant nodes, also those in subgraphs."""
+    yield from graph.initializer
+    yield from (one.values for one in graph.sparse_initializer)
+    for node in graph.node:
+        if node.op_type == "Constant":
+            yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))
+        for inner in nested_graphs(node):
+            yield from _weights(inner)
+
+
 def _value_text(info: onnx.ValueInfoProto) -> str:
-    if not info.type.HasField("tensor_type"):
-        return f"{info.name}: {info.type.WhichOneof('value')}"
-    tensor = info.type.tensor_type
-    dims = [dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim]
-    return f"{info.name}: {dtype_name(tensor.elem_type)}[{','.join(dims)}]"
+    return f"{shown(info.name)}: {_type_text(info.type)}"
+
+
+def _type_text(type_: onnx.TypeProto) -> str:
+    kind = type_.WhichOneof("value")
+    if kind == "sequence_type":
+        return f"sequence({_type_text(type_.sequence_type.elem_type)})"
+    if kind == "optional_type":
+        return f"optional({_type_text(type_.optional_type.elem_type)})"
+    if kind != "tensor_type":
+        return (kind or "unknown").removesuffix("_type")
+    tensor = type_.tensor_type
+    if not tensor.HasField("shape"):
+        return dtype_name(tensor.elem_type)
+    dims = [
+        str(dim.dim_value) if dim.HasField("dim_value") else shown(dim.dim_param) or "?"
+        for dim in tensor.shape.dim
+    ]
+    return f"{dtype_name(tensor.elem_type)}[{','.join(dims)}]"
 
 
 def _nbytes(tensor: onnx.TensorProto) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    """Bytes of a weight as a file holds it; 0 if that cannot be told (strings)."""
+    bits: int = prod(tensor.dims) * _BITS.get(dtype_name(tensor.data_type), 0)
+    return (bits + 7) // 8
+
+
+_BITS = {
+    "float32": 32,
+    "float64": 64,
+    "float16": 16,
+    "bfloat16": 16,
+    "bool": 8,
+    "complex64": 64,
+    "complex128": 128,
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4e2m1": 4,
+    "float8e4m3fn": 8,
+    "float8e4m3fnuz": 8,
+    "float8e5m2": 8,
+    "float8e5m2fnuz": 8,
+    "float8e8m0": 8,
+    **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
 
 
 def _node_text(node: onnx.NodeProto) -> str:
-    return f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})  # {node.name}"
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
-
-
-def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
-    """Every operator without an import rule or function body, in all graphs and functions."""
-    proto = model.proto
-    opsets = {_domain(item.domain): item.version for item in proto.opset_import}
-    table = FunctionTable(proto.functions)
-    found: dict[tuple[str, str, int], list[str]] = defaultdict(list)
-    for node in _nodes(proto.graph):
-        _check(node, opsets, table, found)
-    for function in proto.functions:
-        inner = {_domain(item.domain): item.version for item in function.opset_import}
-        for node in function.node:
-            _check(node, {**opsets, **inner}, table, found)
-    return [
-        UnsupportedOp(op_type, domain, version, "no such operator in popc", tuple(nodes))
-        for (domain, op_type, version), nodes in sorted(found.items())
-    ]
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
-def _check(
-    node: onnx.NodeProto,
-    opsets: dict[str, int],
-    table: FunctionTable,
-    found: dict[tuple[str, str, int], list[str]],
-) -> None:
-    domain = _domain(node.domain)
-    version = opsets.get(domain, 1)
-    if (domain, node.op_type) in RULES or table.local(domain, node.op_type, node.overload):
-        return
-    try:
-        schema = onnx.defs.get_schema(node.op_type, version, domain)
-    except onnx.defs.SchemaError:
-        schema = None
-    if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-        found[domain, node.op_type, version].append(node_name(node))
+    outputs, inputs = (", ".join(map(shown, names)) for names in (node.output, node.input))
+    comment = f"  # {shown(node.name)}" if node.name else ""
+    return f"{outputs} = {node.op_type}({inputs}){comment}"

@@ -16,7 +16,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 import onnx
 
-from popc.frontend.names import shown
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 
@@ -32,7 +31,7 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
     Raises:
         ModelError: the file is not in that folder, is missing, or does not hold the tensor.
     """
-    where = f"tensor {shown(proto.name)!r}"
+    where = f"tensor {proto.name!r}"
     entry = {item.key: item.value for item in proto.external_data}
     path = _path_in(base_dir, entry.get("location", ""), where)
     shape = tuple(proto.dims)
@@ -48,7 +47,7 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
     if offset + nbytes > size:
         raise ModelError(
             f"{where} lies at bytes {offset:,} to {offset + nbytes:,} of "
-            f"{shown(entry['location'])!r}, which has only {size:,}"
+            f"{entry['location']!r}, which has only {size:,}"
         )
     if nbytes == 0:
         return np.empty(shape, dtype)
@@ -62,23 +61,23 @@ def _path_in(base_dir: str, location: str, where: str) -> Path:
         raise ModelError(f"{where} has external data without a location")
     if not base_dir:
         raise ModelError(
-            f"{where} is in the external file {shown(location)!r}, "
+            f"{where} is in the external file {location!r}, "
             "but the model was not loaded from a file",
             hint="give the path of the model",
         )
     if _is_absolute(location) or ".." in PureWindowsPath(location).parts:
         raise ModelError(
-            f"{where} is in {shown(location)!r}; external data must lie in the model's folder"
+            f"{where} is in {location!r}; external data must lie in the model's folder"
         )
     folder = Path(base_dir).resolve()
     path = (folder / location).resolve()
     if not path.is_relative_to(folder):
         raise ModelError(
-            f"{where}: {shown(location)!r} is a link that leaves the model's folder",
+            f"{where}: {location!r} is a link that leaves the model's folder",
             hint="replace the link by the file it points to",
         )
     if not path.is_file():
-        raise ModelError(f"{where} is in {shown(location)!r}, which is not in the model's folder")
+        raise ModelError(f"{where} is in {location!r}, which is not in the model's folder")
     return path
 
 
@@ -92,7 +91,7 @@ def _number(entry: Mapping[str, str], key: str, default: int, where: str) -> int
     if not text:
         return default
     if not text.isdecimal():
-        raise ModelError(f"{where}: the {key} of its external data is {shown(text)!r}")
+        raise ModelError(f"{where}: the {key} of its external data is {text!r}")
     return int(text)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 
+from popc.frontend.names import default_domain_name
 from popc.frontend.tensors import onnx_type_of
 from popc.frontend.values import SequenceValue, Value
+from popc.frontend.walk import nested_graphs
 from popc.ir import Tensor
+from popc_runtime.errors import ModelError
 
-__all__ = ["FunctionBody", "FunctionTable"]
+__all__ = ["FunctionBody", "FunctionTable", "find_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,7 @@ class FunctionBody:
     @property
     def opsets(self) -> dict[str, int]:
         """Opset versions that the body's nodes are written in."""
-        return {
-            "" if item.domain == "ai.onnx" else item.domain: item.version
-            for item in self.proto.opset_import
-        }
+        return {default_domain_name(item.domain): item.version for item in self.proto.opset_import}
 
     def nodes(self, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """The body's nodes, with references to the function's attributes resolved for ``call``."""
@@ -51,7 +52,9 @@ class FunctionTable:
 
     def __init__(self, functions: Iterable[onnx.FunctionProto]) -> None:
         self._local = {
-            (function.domain, function.name, function.overload): FunctionBody(function)
+            (default_domain_name(function.domain), function.name, function.overload): FunctionBody(
+                function
+            )
             for function in functions
         }
 
@@ -63,9 +66,8 @@ class FunctionTable:
         self, node: onnx.NodeProto, domain: str, version: int, inputs: Sequence[Value | None]
     ) -> FunctionBody | None:
         """The body by which ONNX defines an operator, if it does."""
-        try:
-            schema = onnx.defs.get_schema(node.op_type, version, domain)
-        except onnx.defs.SchemaError:
+        schema = find_schema(node.op_type, domain, version)
+        if schema is None:
             return None
         if schema.has_context_dependent_function:
             body = _context_dependent(schema, node, version, inputs)
@@ -75,7 +77,18 @@ class FunctionTable:
         return None
 
 
-def _with_defaults(schema: onnx.defs.OpSchema) -> onnx.FunctionProto:
+def find_schema(op_type: str, domain: str, version: int) -> Any:
+    """ONNX's definition of an operator (an ``onnx.defs.OpSchema``), ``None`` if there is none.
+
+    Its type stubs lack what is needed of it, hence Any.
+    """
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _with_defaults(schema: Any) -> onnx.FunctionProto:
     """The schema's body, with its attribute defaults, which the body refers to but lacks."""
     function = onnx.FunctionProto()
     function.CopyFrom(schema.function_body)
@@ -88,7 +101,7 @@ def _with_defaults(schema: onnx.defs.OpSchema) -> onnx.FunctionProto:
 
 
 def _context_dependent(
-    schema: onnx.defs.OpSchema,
+    schema: Any,
     node: onnx.NodeProto,
     version: int,
     inputs: Sequence[Value | None],
@@ -97,12 +110,15 @@ def _context_dependent(
     if not versions:
         versions = list(schema.context_dependent_function_opset_versions)
     types = [_type_proto(value).SerializeToString() for value in inputs]
-    body = schema.get_context_dependent_function_with_opset_version(
-        max(versions), node.SerializeToString(), types
-    )
+    try:
+        body = schema.get_context_dependent_function_with_opset_version(
+            max(versions), node.SerializeToString(), types
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"ONNX cannot expand {node.op_type} here: {error}") from error
     function = onnx.FunctionProto()
     function.ParseFromString(body)
-    return function
+    return function if function.node else None
 
 
 def _type_proto(value: Value | None) -> onnx.TypeProto:
@@ -117,27 +133,25 @@ def _type_proto(value: Value | None) -> onnx.TypeProto:
 def _has_references(node: onnx.NodeProto) -> bool:
     return any(
         attribute.ref_attr_name
-        or (attribute.type == onnx.AttributeProto.GRAPH)
-        or (attribute.type == onnx.AttributeProto.GRAPHS)
+        or attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
         for attribute in node.attribute
     )
 
 
-def _resolve(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
     """A copy of ``node`` whose attribute references have the caller's values (or are dropped)."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.attribute[:]
     for attribute in node.attribute:
         if not attribute.ref_attr_name:
-            resolved = copy.attribute.add()
-            resolved.CopyFrom(attribute)
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                inner = [_resolve(item, given) for item in attribute.g.node]
-                del resolved.g.node[:]
-                resolved.g.node.extend(inner)
+            copy.attribute.add().CopyFrom(attribute)
         elif attribute.ref_attr_name in given:
             resolved = copy.attribute.add()
             resolved.CopyFrom(given[attribute.ref_attr_name])
             resolved.name = attribute.name
+    for graph in nested_graphs(copy):
+        inner = [_resolve(item, given) for item in graph.node]
+        del graph.node[:]
+        graph.node.extend(inner)
     return copy

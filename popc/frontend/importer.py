@@ -156,9 +156,7 @@ class GraphImporter:
     @property
     def runtime_captures(self) -> list[Tensor]:
         """Tensors of the parent graph that the body needs as operands, in order of its inputs."""
-        return [
-            outer for outer, inner in self.captures.items() if inner.kind is TensorKind.INPUT
-        ]
+        return [outer for outer, inner in self.captures.items() if inner.kind is TensorKind.INPUT]
 
     # -- constants -------------------------------------------------------------------------------
 
@@ -212,7 +210,7 @@ class GraphImporter:
         return tensor.data if tensor.data is not None else self.context.known[tensor]
 
     def _constant_producers(self, tensor: Tensor) -> list[Op]:
-        """Ops to evaluate for ``tensor``, producers first; empty if it depends on run-time values."""
+        """Ops to evaluate for ``tensor``, producers first; none if run-time values decide it."""
         order: list[Op] = []
         seen: set[Op] = set()
         stack: list[tuple[Tensor, bool]] = [(tensor, False)]
@@ -301,6 +299,8 @@ class GraphImporter:
         self, body: FunctionBody, inputs: Sequence[Value | None], proto: onnx.NodeProto
     ) -> list[Value | None]:
         """Import a function body in place of the node that calls it."""
+        if len(inputs) > len(body.inputs):
+            raise ModelError(f"{len(inputs)} inputs are given, but it has {len(body.inputs)}")
         outer_scope, outer_opsets = self.scope, self.opsets
         self.scope, self.opsets = Scope(), {**outer_opsets, **body.opsets}
         try:
@@ -312,9 +312,7 @@ class GraphImporter:
         finally:
             self.scope, self.opsets = outer_scope, outer_opsets
 
-    def inline(
-        self, proto: onnx.GraphProto, arguments: Sequence[Value]
-    ) -> list[Value | None]:
+    def inline(self, proto: onnx.GraphProto, arguments: Sequence[Value]) -> list[Value | None]:
         """Import ``proto``'s nodes in place, its formal inputs standing for ``arguments``."""
         outer_scope = self.scope
         self.scope = Scope(outer_scope)

@@ -21,7 +21,7 @@ def shown(name: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A clause that proposes the nearest known name, or nothing."""
     matches = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {shown(matches[0])!r}?" if matches else ""
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def default_domain_name(domain: str) -> str:

@@ -38,7 +38,7 @@ class Node:
         importer: The import in progress, for rules with subgraphs.
     """
 
-    def __init__(  # noqa: PLR0913 - a record of the node
+    def __init__(
         self,
         importer: GraphImporter,
         op_type: str,

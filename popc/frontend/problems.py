@@ -13,7 +13,7 @@ __all__ = ["AlreadyReported", "DataDependent", "Problems"]
 _NAMES_SHOWN = 3
 
 
-class DataDependent(Exception):  # noqa: N818 - control flow inside the frontend, never escapes it
+class DataDependent(Exception):
     """Raised by an import rule whose output shape depends on a run-time value."""
 
     def __init__(self, what: str) -> None:
@@ -21,7 +21,7 @@ class DataDependent(Exception):  # noqa: N818 - control flow inside the frontend
         self.what = what
 
 
-class AlreadyReported(Exception):  # noqa: N818 - control flow inside the frontend, as above
+class AlreadyReported(Exception):
     """Raised by an import rule whose subgraph contains a problem that has been recorded."""
 
 
@@ -51,7 +51,7 @@ class Problems:
         if self.data_dependent:
             raise DataDependentShapeError(
                 "the model has shapes that depend on run-time values",
-                hint="fix the values that decide the shape with --bind NAME=VALUE, --dim or --shape",
+                hint="fix the values that decide it with --bind NAME=VALUE, --dim or --shape",
                 details=details,
             )
         if self.invalid:

@@ -55,7 +55,7 @@ def _check_versions(proto: onnx.ModelProto) -> None:
         )
     _check_opsets(proto.opset_import, "the model")
     for function in proto.functions:
-        _check_opsets(function.opset_import, f"function {shown(function.name)!r}")
+        _check_opsets(function.opset_import, f"function {function.name!r}")
     imported = {default_domain_name(item.domain) for item in proto.opset_import}
     if "" not in imported and any(not default_domain_name(n.domain) for n in proto.graph.node):
         raise ModelError("the model does not say which opset of ai.onnx its nodes belong to")
@@ -97,8 +97,8 @@ def _check_unique(graph: onnx.GraphProto) -> None:
             repeated[name] = None
         seen.add(name)
     if repeated:
-        names = ", ".join(repr(shown(name)) for name in repeated)
-        raise ModelError(f"graph {shown(graph.name)!r} defines names more than once: {names}")
+        names = ", ".join(repr(name) for name in repeated)
+        raise ModelError(f"graph {graph.name!r} defines names more than once: {names}")
 
 
 def _check_depth(proto: onnx.ModelProto) -> None:
@@ -119,7 +119,7 @@ def _check_functions(functions: Iterable[onnx.FunctionProto]) -> None:
     for function in functions:
         key = (default_domain_name(function.domain), function.name, function.overload)
         if key in bodies:
-            raise ModelError(f"function {shown(function.name)!r} is defined twice")
+            raise ModelError(f"function {function.name!r} is defined twice")
         bodies[key] = function
     calls = {key: _callees(body.node, bodies) for key, body in bodies.items()}
     depth: dict[_FunctionKey, int] = {}

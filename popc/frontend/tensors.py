@@ -9,7 +9,6 @@ import onnx
 from onnx import numpy_helper
 
 from popc.frontend.external import external_array
-from popc.frontend.names import shown
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
@@ -48,7 +47,9 @@ def is_supported(number: int) -> bool:
 
 
 def dtype_name(number: int) -> str:
-    """The ONNX name of an element type number, for messages."""
+    """The name of an ONNX element type number, for messages."""
+    if number in _DTYPES:
+        return _DTYPES[number].value
     try:
         return str(onnx.TensorProto.DataType.Name(number)).lower()
     except ValueError:
@@ -93,7 +94,7 @@ def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorTy
     dtype = dtype_from_onnx(proto.data_type)
     type_ = TensorType(dtype, tuple(proto.dims))
     if any(dim < 0 for dim in type_.shape):
-        raise ModelError(f"tensor {shown(proto.name)!r} has the shape {list(type_.shape)}")
+        raise ModelError(f"tensor {proto.name!r} has the shape {list(type_.shape)}")
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         array = external_array(proto, _little_endian(dtype), base_dir)
     elif proto.HasField("raw_data"):
@@ -102,7 +103,7 @@ def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorTy
         array = _from_fields(proto)
     if array.shape != type_.shape:
         raise ModelError(
-            f"tensor {shown(proto.name)!r} has the shape {list(type_.shape)}, "
+            f"tensor {proto.name!r} has the shape {list(type_.shape)}, "
             f"but its data {list(array.shape)}"
         )
     return type_, _stored(array, dtype)
@@ -115,7 +116,7 @@ def _little_endian(dtype: DType) -> np.dtype[Any]:
 def _from_bytes(data: bytes, type_: TensorType, name: str) -> Array:
     if len(data) != type_.nbytes:
         raise ModelError(
-            f"tensor {shown(name)!r} of shape {list(type_.shape)} needs {type_.nbytes:,} bytes, "
+            f"tensor {name!r} of shape {list(type_.shape)} needs {type_.nbytes:,} bytes, "
             f"but has {len(data):,}"
         )
     elements: Array = np.frombuffer(data, _little_endian(type_.dtype))
@@ -127,7 +128,7 @@ def _from_fields(proto: onnx.TensorProto) -> Array:
     try:
         return numpy_helper.to_array(proto)
     except (ValueError, TypeError) as error:
-        raise ModelError(f"tensor {shown(proto.name)!r} cannot be decoded: {error}") from error
+        raise ModelError(f"tensor {proto.name!r} cannot be decoded: {error}") from error
 
 
 def _stored(array: Array, dtype: DType) -> Array:
@@ -150,7 +151,7 @@ def decode_sparse_tensor(
     values_type, values = decode_tensor(proto.values, base_dir)
     indices = decode_tensor(proto.indices, base_dir)[1].astype(np.int64)
     type_ = values_type.with_shape(tuple(proto.dims))
-    where = f"sparse tensor {shown(proto.values.name)!r} of shape {list(type_.shape)}"
+    where = f"sparse tensor {proto.values.name!r} of shape {list(type_.shape)}"
     try:
         if indices.ndim == 2:
             indices = np.ravel_multi_index(tuple(indices.T), type_.shape)

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-__all__ = ["defined_names", "free_names", "needed_nodes", "nested_graphs", "node_name", "reads"]
+__all__ = [
+    "all_nodes",
+    "defined_names",
+    "free_names",
+    "needed_nodes",
+    "nested_graphs",
+    "node_name",
+    "reads",
+]
 
 
 def node_name(proto: onnx.NodeProto) -> str:
@@ -26,6 +34,14 @@ def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
         elif attribute.type == onnx.AttributeProto.GRAPHS:
             graphs.extend(attribute.graphs)
     return graphs
+
+
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """``nodes`` and those of every graph nested in them, outer first."""
+    for node in nodes:
+        yield node
+        for graph in nested_graphs(node):
+            yield from all_nodes(graph.node)
 
 
 def defined_names(graph: onnx.GraphProto) -> Iterator[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Tensor, TensorType
+from popc.ops.views import contiguous_strides
 from popc_runtime.format import Region
 
-__all__ = ["Buffer", "Site", "Storage", "contiguous_strides", "normal_strides"]
+__all__ = ["Buffer", "Site", "Storage", "normal_strides"]
 
 
 @dataclass(eq=False, slots=True)
@@ -96,16 +97,6 @@ class Storage:
             for buffer in self.buffers
             if buffer.home is None and buffer.region is region and buffer.nbytes > 0
         ]
-
-
-def contiguous_strides(type_: TensorType) -> tuple[int, ...]:
-    """The byte strides of a C-contiguous tensor."""
-    strides: list[int] = []
-    stride = type_.dtype.itemsize
-    for dim in reversed(type_.shape):
-        strides.append(stride)
-        stride *= dim
-    return tuple(reversed(strides))
 
 
 def normal_strides(type_: TensorType, strides: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from popc.ir import Graph, Op, Tensor
 from popc.memory.control import captured_as, first_capture
-from popc.memory.storage import Site, contiguous_strides, normal_strides
+from popc.memory.storage import Site, normal_strides
 from popc.ops import OPS, ViewRule
+from popc.ops.views import contiguous_strides
 
 __all__ = ["ViewFinder"]
 

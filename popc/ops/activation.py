@@ -31,6 +31,8 @@ OPS: Final[dict[str, OpSpec]] = {
     "Clip": _NUMBER,
     "Elu": _FLOAT,
     "Erf": _FLOAT,
+    # round(clip(x / scale, low, high)) * scale: quantised and dequantised again
+    "FakeQuantize": _FLOAT,
     "Gelu": _FLOAT,
     "HardSigmoid": _FLOAT,
     "HardSwish": _FLOAT,

@@ -34,15 +34,25 @@ def _arg(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]
     return (TensorType(DType.INT64, shape),)
 
 
+def _accumulate(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """Along attribute ``axis``, or else along the axis that operand 1 gives at run time."""
+    if "axis" in attributes:
+        return same_along_axis(inputs, attributes)
+    if operand(inputs, 1).size != 1:
+        raise ModelError(f"the axis must be one number, not {operand(inputs, 1)}")
+    return (operand(inputs, 0),)
+
+
 _REDUCE: Final = OpSpec(_reduce, strided_input=False)
+_ACCUMULATE: Final = OpSpec(_accumulate)
 _ARG: Final = OpSpec(_arg)
 _ALONG_AXIS: Final = OpSpec(same_along_axis)
 
 OPS: Final[dict[str, OpSpec]] = {
     "ArgMax": _ARG,
     "ArgMin": _ARG,
-    "CumProd": _ALONG_AXIS,
-    "CumSum": _ALONG_AXIS,
+    "CumProd": _ACCUMULATE,
+    "CumSum": _ACCUMULATE,
     "Hardmax": _ALONG_AXIS,
     "ReduceL1": _REDUCE,
     "ReduceL2": _REDUCE,

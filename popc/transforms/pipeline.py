@@ -13,6 +13,7 @@ from popc.transforms.dead_code import DeadCode
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_epilogues import FuseEpilogues
+from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.host_io import HostIo
 from popc.transforms.main_loops import MainLoops
@@ -55,6 +56,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
         Phase(
             "recognise",
             (
+                FuseQuantization(),  # gives the others plain floating-point ops to look at
                 RecogniseLayerNorm(),
                 RecogniseActivations(),  # HardSigmoid first appears here, and then HardSwish
                 dead_code,  # the formulas that were replaced; they would hide sole users below

@@ -38,6 +38,8 @@ class RecogniseActivations(RewritePass):
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace the last op of a formula; `DeadCode` removes the rest."""
+        if op.op_type not in ("Div", "Mul"):  # what the last op of every formula is
+            return False
         for rule in _RULES:
             match = rule(op)
             if match is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.executable import Executable
-from popc_runtime.format import ArchiveFile, Array, Codec, Limits, decode_program
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
+from popc_runtime.format import ArchiveFile, Array, Codec, Limits, decode_program
 
 __all__ = ["load"]
 
@@ -29,11 +30,17 @@ def load(
     with ArchiveFile.open(source, limits=limits) as archive:
         image = decode_program(archive.read("program"), limits)
         constants = _weights(archive)
+        if constants.nbytes != image.constant_bytes:
+            raise CorruptArchiveError(
+                f"the program needs {image.constant_bytes:,} bytes of weights, but the archive "
+                f"has {constants.nbytes:,}",
+                hint="compile the model again",
+            )
         return Executable(archive.manifest, image, constants, seed=seed)
 
 
 def _weights(archive: ArchiveFile) -> Array:
     """Mapped into memory if they are stored for that, decompressed otherwise."""
-    if archive.blobs["weights"].codec is Codec.RAW:
+    if archive.info("weights").codec is Codec.RAW:
         return archive.map("weights")
     return archive.load("weights")

@@ -17,14 +17,15 @@ from popc_runtime.kernels.blocking import blocked, coalesce, split
 def operands(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Array]]:
     """An output shape and arrays that broadcast to it, some of them strided."""
     shape = tuple(draw(st.lists(st.integers(0, 5), min_size=0, max_size=4)))
-    arrays = []
+    arrays: list[Array] = []
     for _ in range(draw(st.integers(1, 3))):
         dims = [draw(st.sampled_from([dim, 1])) for dim in shape]
         dims = dims[draw(st.integers(0, len(dims))) :]
-        order = draw(st.permutations(range(len(dims))))
+        order = draw(st.permutations(list(range(len(dims)))))
         array = np.random.default_rng(len(arrays)).normal(size=[dims[axis] for axis in order])
         array = array.transpose(np.argsort(order))
-        arrays.append(array[::-1] if dims and draw(st.booleans()) else array)
+        backwards = draw(st.booleans())
+        arrays.append(array[::-1] if dims and backwards else array)
     return shape, arrays
 
 
@@ -60,7 +61,7 @@ def test_split_covers_the_output_once_and_keeps_whole_rows(
     keep = min(keep, len(shape))
     visits = np.zeros(shape, np.int64)
     for out, *_ in split(visits, arrays, elements, keep):
-        out += 1
+        np.add(out, 1, out=out)
         assert out.shape[out.ndim - keep :] == shape[len(shape) - keep :]
     assert np.all(visits == 1)
 

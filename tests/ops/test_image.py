@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from popc.frontend.model import Bindings, import_model
+from popc.frontend import Bindings
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, one_node_model, run_ir, run_op
+from tests.support import (
+    assert_matches_onnxruntime,
+    import_graph,
+    one_node_model,
+    run_ir,
+    run_op,
+)
 
 _RNG = np.random.default_rng(11)
 
@@ -124,7 +130,7 @@ def _file(image: Array, kind: str) -> Array:
 
 def _decoded(encoded: Array, pixel_format: str) -> Array:
     model = one_node_model("ImageDecoder", [encoded], {"pixel_format": pixel_format}, constants={0})
-    (output,) = import_model(model).outputs
+    (output,) = import_graph(model).outputs
     assert output.data is not None
     return output.data
 
@@ -144,10 +150,10 @@ def test_image_decoder_bound_at_compile_time() -> None:
     image = np.full((2, 3, 3), 7, np.uint8)
     encoded = _file(image, "png")
     model = one_node_model("ImageDecoder", [encoded])
-    graph = import_model(model, Bindings(values={"x0": encoded}))
+    graph = import_graph(model, Bindings(values={"x0": encoded}))
     assert [tensor.type.shape for tensor in graph.outputs] == [(2, 3, 3)]
     with pytest.raises(DataDependentShapeError, match="size of the image"):
-        import_model(model, Bindings(shapes={"x0": encoded.shape}))
+        import_graph(model, Bindings(shapes={"x0": encoded.shape}))
 
 
 def test_what_cannot_be_decoded_is_empty() -> None:

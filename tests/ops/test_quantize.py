@@ -139,6 +139,19 @@ def test_blocks_of_strided_operands(data: st.DataObject) -> None:
         np.testing.assert_array_equal(restored, wanted)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("zero", [0, -128, 77])
+def test_fake_quantize(dtype: Any, zero: int) -> None:
+    x = (_random().normal(size=(3, 9000)) * 3).astype(dtype)
+    scale, parameter = np.array(0.03, np.float32), np.array(zero, np.int8)
+    attributes: dict[str, Any] = {"axis": 0, "dtype": "int8"}
+    (quantized,) = run_ir("QuantizeLinear", [x, scale, parameter], attributes)
+    attributes["dtype"] = np.dtype(dtype).name
+    expected = run_ir("DequantizeLinear", [quantized, scale, parameter], attributes)
+    limits = {"scale": float(scale), "low": -128.0 - zero, "high": 127.0 - zero}
+    np.testing.assert_array_equal(run_ir("FakeQuantize", [x], limits), expected)
+
+
 def test_large_tensor_in_blocks() -> None:
     x = (_random().normal(size=(3, 70, 900)) * 3).astype(np.float32)
     scale, zero = _scale((70,)), _any_integers(np.int8, (70,))

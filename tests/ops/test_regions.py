@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popc.frontend.model import Bindings, import_model
+from popc.frontend import Bindings
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
 from tests.support import (
     assert_matches_onnxruntime,
+    import_graph,
     one_node_model,
     run_model,
     run_onnxruntime,
@@ -183,7 +184,7 @@ def test_non_max_suppression_needs_known_boxes() -> None:
         constants={2},
     )
     with pytest.raises(DataDependentShapeError, match="number of selected boxes"):
-        import_model(model, Bindings(shapes={"x0": (1, 4, 4), "x1": (1, 1, 4)}))
+        import_graph(model, Bindings(shapes={"x0": (1, 4, 4), "x1": (1, 1, 4)}))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ __all__ = ["RULES"]
 
 
 def _constant(node: Node) -> Tensor:
-    if node.has("value"):
-        type_, data = node.tensor("value")
-        return node.constant(data, type_.dtype)
+    for name in ("value", "sparse_value"):
+        if node.has(name):
+            type_, data = node.tensor(name)
+            return node.constant(data, type_.dtype)
     if node.has("value_float"):
         return node.constant(node.number("value_float"), DType.FLOAT32)
     if node.has("value_floats"):

@@ -206,7 +206,7 @@ def _dynamic_quantize_lstm(node: Node) -> list[Value | None]:
     onnxruntime also rounds the activations of each step to 8 bits; that gains nothing here and
     only loses precision.
     """
-    w, r = (_lstm_weights(node, index, index + 7) for index in (1, 2))
+    w, r = (_lstm_weights(node, index, scale) for index, scale in ((1, 8), (2, 10)))
     names = ("activation_alpha", "activation_beta", "activations", "clip", "direction",
              "hidden_size", "input_forget")  # fmt: skip
     operands = [node.input(0), w, r, *(node.optional(index) for index in range(3, 8))]

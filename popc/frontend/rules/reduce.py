@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import along_axis, default_domain, integers_of
+from popc.frontend.rules.common import along_axis, default_domain, integers_of, known_scalar
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
@@ -39,13 +39,16 @@ def _arg(node: Node) -> Tensor:
 
 
 def _accumulate(node: Node) -> Tensor:
+    """Along an axis that is known (attribute ``axis``), or else remains an operand."""
     x = node.input(0)
-    axis = int(node.require_known(1, "the axis to accumulate along").reshape(-1)[0])
-    attributes = {
-        "axis": normal_axis(axis, x.type.rank),
+    attributes: AttributeMap = {
         "exclusive": node.integer("exclusive", 0),
         "reverse": node.integer("reverse", 0),
     }
+    axis = 0 if x.type.rank == 1 else known_scalar(node, 1)
+    if axis is None:
+        return node.emit(node.op_type, [x, node.input(1)], attributes)
+    attributes["axis"] = normal_axis(int(axis), x.type.rank)
     return node.emit(node.op_type, [x], attributes)
 
 

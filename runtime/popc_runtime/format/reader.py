@@ -90,6 +90,16 @@ class ArchiveFile:
         """Close the file."""
         self._source.close()
 
+    def info(self, name: str) -> BlobInfo:
+        """The row of a blob that has to be there.
+
+        Raises:
+            CorruptArchiveError: it is not.
+        """
+        if name not in self.blobs:
+            raise corrupt(f"it has no blob {name!r}")
+        return self.blobs[name]
+
     def read(self, name: str) -> bytes:
         """The bytes of a blob.
 
@@ -106,7 +116,7 @@ class ArchiveFile:
             CorruptArchiveError: the blob is missing or damaged.
             ResourceError: the file cannot be read, or there is not enough memory.
         """
-        out = aligned_empty(self._info(name).raw_bytes)
+        out = aligned_empty(self.info(name).raw_bytes)
         self.load_into(name, out, threads=threads)
         out.flags.writeable = False
         return out
@@ -119,7 +129,7 @@ class ArchiveFile:
             ResourceError: the file cannot be read.
             ValueError: ``out`` has another size or type.
         """
-        info = self._info(name)
+        info = self.info(name)
         if out.dtype != np.uint8 or out.shape != (info.raw_bytes,) or not out.flags.c_contiguous:
             raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
         count = 1 if info.raw_bytes <= CHUNK_BYTES else threads or default_threads()
@@ -135,7 +145,7 @@ class ArchiveFile:
             CorruptArchiveError: the blob is missing, compressed or damaged.
             ResourceError: the file cannot be mapped.
         """
-        info = self._info(name)
+        info = self.info(name)
         if info.codec is not Codec.RAW:
             raise corrupt(f"blob {name!r} is compressed and cannot be mapped")
         view = self._source.view()[info.offset : info.offset + info.stored_bytes]
@@ -145,11 +155,6 @@ class ArchiveFile:
         if verify:
             _check_content(info, (array[part.start : part.stop] for part in _parts(info)))
         return array
-
-    def _info(self, name: str) -> BlobInfo:
-        if name not in self.blobs:
-            raise corrupt(f"it has no blob {name!r}")
-        return self.blobs[name]
 
     def _decode(self, out: Array, part: _Part) -> Array:
         """Fill the range of ``out`` that is ``part``; that range."""

@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeAlias
 import numpy as np
 import zstandard
 
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.blobs import BLOB_NAME, RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
@@ -36,7 +36,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
-from popc_runtime.format.packing import Packable, pack
+from popc_runtime.format.packing import Packable, pack, unpack
 
 __all__ = ["Blob", "Piece", "write_archive"]
 
@@ -121,6 +121,16 @@ def _check(manifest: Manifest, blobs: Sequence[Blob]) -> None:
             raise ValueError(f"{blob.name!r} is not a name for a blob")
 
 
+def _check_readable(raw: bytes) -> None:
+    """Read the manifest as readers do, so that none is written that they would refuse."""
+    if len(raw) > DEFAULT_LIMITS.manifest_bytes:
+        raise ValueError(f"a manifest of {len(raw):,} bytes is larger than readers accept")
+    try:
+        Manifest.from_fields(unpack(raw, "the manifest", DEFAULT_LIMITS))
+    except CorruptArchiveError as error:
+        raise ValueError(f"readers would not accept the manifest: {error.message}") from error
+
+
 class _Writer:
     """Writes blobs behind each other, then the manifest, then the header in front."""
 
@@ -138,8 +148,7 @@ class _Writer:
             "zstd_version": ".".join(map(str, zstandard.ZSTD_VERSION)),
         }
         raw = pack(fields)
-        if len(raw) > DEFAULT_LIMITS.manifest_bytes:
-            raise ValueError(f"a manifest of {len(raw):,} bytes is larger than readers accept")
+        _check_readable(raw)
         stored = zstandard.ZstdCompressor(level=19).compress(raw)
         header = Header(
             manifest_offset=self._file.tell(),

@@ -21,6 +21,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.blocking import blocked
+from popc_runtime.kernels.quantize import fake_quantize_steps
 from popc_runtime.kernels.special import erf_steps, gelu_steps
 
 __all__ = ["ACTIVATIONS", "KERNELS", "activation_calls", "bit_mask"]
@@ -274,6 +275,7 @@ ACTIVATIONS: Final[dict[str, Activation]] = {
     "Clip": Activation(_clip),
     "Elu": Activation(_elu, temporaries=1),
     "Erf": Activation(_erf, temporaries=3),
+    "FakeQuantize": Activation(fake_quantize_steps),
     "Gelu": Activation(_gelu, temporaries=3),
     "HardSigmoid": Activation(_hard_sigmoid),
     "HardSwish": Activation(_hard_swish, temporaries=1),

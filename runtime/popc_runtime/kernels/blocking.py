@@ -23,6 +23,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call, Scratch
+from popc_runtime.kernels.half import HalfConverter
 
 __all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "split", "work_dtype"]
 
@@ -85,11 +86,12 @@ def blocked(
     wide = sum(_is_converted(array, dtype) for array in (out, *operands)) if convert else 0
     dtypes = [dtype] * (wide + temporaries) + [np.dtype(np.bool_)] * masks
     memory = [scratch.take((capacity,), item) for item in dtypes]
+    converter = HalfConverter(scratch, capacity) if convert else None
     calls: list[Call] = []
     for result, *inputs in pieces:
         extra = [array[: result.size].reshape(result.shape) for array in memory]
-        if convert:
-            calls += _converted(steps, result, inputs, extra, dtype)
+        if converter is not None:
+            calls += _converted(steps, result, inputs, extra, dtype, converter)
         else:
             calls += steps(result, *inputs, *extra)
     return tuple(calls)
@@ -105,6 +107,7 @@ def _converted(
     inputs: list[Array],
     extra: list[Array],
     dtype: np.dtype[np.generic],
+    converter: HalfConverter,
 ) -> Iterator[Call]:
     """``steps`` between conversions of the operands to ``dtype`` and of the result from it."""
     free = iter(extra)
@@ -112,14 +115,14 @@ def _converted(
     for array in inputs:
         if _is_converted(array, dtype):
             wide = next(free) if array.ndim else next(free).reshape(-1)[:1].reshape(())
-            yield partial(np.copyto, wide, array, casting="unsafe")
+            yield from converter.calls(wide, array)
             ready.append(wide)
         else:
             ready.append(array)
     target = next(free) if _is_converted(result, dtype) else result
     yield from steps(target, *ready, *free)
     if target is not result:
-        yield partial(np.copyto, result, target, casting="unsafe")
+        yield from converter.calls(result, target)
 
 
 def coalesce(out: Array, operands: Sequence[Array], keep: int = 0) -> tuple[Array, ...]:

@@ -57,7 +57,8 @@ class _Sampling:
         x = low + (position + 1) * np.asarray((high - low) / 2, position.dtype)
         if self.mode == "nearest":
             x = np.rint(x)
-        x = self._padded(x, low, high, length)
+        if self.mode != "cubic":  # whose four elements are replaced one by one, as PyTorch does
+            x = self._padded(x, low, high, length)
         base = np.floor(x)
         weights = _TAPS[self.mode](x - base)
         first = 0 if self.mode != "cubic" else -1

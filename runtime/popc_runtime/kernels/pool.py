@@ -1,11 +1,210 @@
-"""Pooling and unpooling."""
+"""Pooling and unpooling.
+
+Maxima and sums over a window are separable: first along one axis, then along the next, each step a
+ufunc per tap over whole planes.  Rows come first, because they are read in the order of memory and
+leave less for the axes that are not.  Blocks of channels keep the steps in the cache.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from math import prod
+from typing import Any, Final
 
-from popc_runtime.kernels.binding import Kernel
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.windows import Axis, Span, tap_places, window_axes
 
 __all__ = ["KERNELS"]
 
-KERNELS: Final[dict[str, Kernel]] = {}
+_BLOCK_BYTES: Final = 1 << 18  # of the input in one block
+
+
+def _axes(binding: Binding) -> tuple[Axis, ...]:
+    x, out = binding.input(0), binding.output()
+    return window_axes(binding, x.shape[2:], binding.integers("kernel_shape"), out.shape[2:])
+
+
+def _blocks(binding: Binding) -> Iterator[tuple[int, slice]]:
+    """Image and channels of each block."""
+    images, channels, *sizes = binding.input(0).shape
+    most = max(1, _BLOCK_BYTES // max(1, prod(sizes) * binding.input(0).itemsize))
+    count = -(-channels // -(-channels // most)) if channels else 1
+    for image in range(images):
+        for start in range(0, channels, count):
+            yield image, slice(start, min(start + count, channels))
+
+
+# -- one axis after the other ----------------------------------------------------------------------
+
+
+def _pooled(
+    binding: Binding, x: Array, out: Array, axes: Sequence[Axis], ufunc: np.ufunc, neutral: Any
+) -> Iterator[Call]:
+    """out [channels, *outs] = ``ufunc`` over the windows of x [channels, *sizes]."""
+    numbers = [number for number, axis in enumerate(axes, start=1) if not axis.is_plain]
+    if not numbers:
+        yield partial(np.copyto, out, x)
+    mark = binding.scratch.mark()
+    for number in numbers:
+        shape = (*x.shape[:number], axes[number - 1].out, *x.shape[number + 1 :])
+        target = out if number == numbers[-1] else binding.scratch.take(shape, x.dtype)
+        yield from _along(x, target, number, axes[number - 1], ufunc, neutral)
+        x = target
+    binding.scratch.rewind(mark)
+
+
+def _along(
+    x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
+) -> Iterator[Call]:
+    """The same along dimension ``number`` alone."""
+    lead = (slice(None),) * number
+
+    def operands(span: Span) -> tuple[Array, Array]:
+        return out[(*lead, span.outputs)], x[(*lead, span.inputs)]
+
+    spans = [axis.span(tap) for tap in range(axis.kernel)]
+    whole = [span for span in spans if span.size == axis.out]
+    rest = [span for span in spans if 0 < span.size < axis.out] + whole[2:]
+    if len(whole) > 1:
+        yield partial(ufunc, operands(whole[0])[1], operands(whole[1])[1], out=out)
+    elif whole:
+        yield partial(np.copyto, out, operands(whole[0])[1])
+    else:
+        yield partial(out.fill, neutral)
+    for span in rest:
+        target, source = operands(span)
+        yield partial(ufunc, target, source, out=target)
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _average_pool(binding: Binding) -> Calls:
+    """ONNX AveragePool-22: attribute ``count_include_pad`` says what windows are divided by."""
+    x, out, axes = binding.input(0), binding.output(), _axes(binding)
+    if out.size == 0:
+        return ()
+    include = bool(binding.integer("count_include_pad", 0))
+    counts = [np.maximum(axis.counts(include_padding=include), 1) for axis in axes]
+    share = (1 / reduce(np.multiply.outer, counts)).astype(out.dtype)
+    if (share == share.flat[0]).all():
+        share = share.reshape(-1)[0].reshape(())
+    calls: list[Call] = []
+    for image, channels in _blocks(binding):
+        part = out[image, channels]
+        calls += _pooled(binding, x[image, channels], part, axes, np.add, 0)
+        calls.append(partial(np.multiply, part, share, out=part))
+    return tuple(calls)
+
+
+def _lp_pool(binding: Binding) -> Calls:
+    """(sum of |x| ** p) ** (1 / p); padding counts as zero."""
+    x, out, axes = binding.input(0), binding.output(), _axes(binding)
+    if out.size == 0:
+        return ()
+    p = binding.integer("p", 2)
+    calls: list[Call] = []
+    for image, channels in _blocks(binding):
+        source, part = x[image, channels], out[image, channels]
+        mark = binding.scratch.mark()
+        powers = binding.scratch.take(source.shape, source.dtype)
+        calls += _power(source, powers, p)
+        calls += _pooled(binding, powers, part, axes, np.add, 0)
+        calls += _root(part, p)
+        binding.scratch.rewind(mark)
+    return tuple(calls)
+
+
+def _power(x: Array, out: Array, p: int) -> Iterator[Call]:
+    if p == 2:
+        yield partial(np.square, x, out=out)
+        return
+    yield partial(np.absolute, x, out=out)
+    if p > 1:
+        yield partial(np.power, out, out.dtype.type(p), out=out)
+
+
+def _root(x: Array, p: int) -> Iterator[Call]:
+    if p == 2:
+        yield partial(np.sqrt, x, out=x)
+    elif p > 1:
+        yield partial(np.power, x, x.dtype.type(1 / p), out=x)
+
+
+# -- maxima ----------------------------------------------------------------------------------------
+
+
+def _max_pool(binding: Binding) -> Calls:
+    """Maxima and, if wanted, where they are: see `_positions`."""
+    x, out, axes = binding.input(0), binding.output(), _axes(binding)
+    if out.size == 0:
+        return ()
+    indices = binding.optional_output(1)
+    lowest = _lowest(x.dtype)
+    calls: list[Call] = []
+    for image, channels in _blocks(binding):
+        source, part = x[image, channels], out[image, channels]
+        if indices is None:
+            calls += _pooled(binding, source, part, axes, np.maximum, lowest)
+        else:
+            where = indices[image, channels]
+            calls += _located(binding, source, part, where, axes)
+            first = (image * x.shape[1] + channels.start) * prod(x.shape[2:])
+            calls.append(partial(np.add, where, _plane_starts(source, first), out=where))
+    return tuple(calls)
+
+
+def _located(
+    binding: Binding, x: Array, out: Array, where: Array, axes: Sequence[Axis]
+) -> Iterator[Call]:
+    """Maxima and their positions within the plane; of equals, the first.
+
+    The taps are visited last to first, and a later maximum replaces an equal one.
+    """
+    positions = _positions(x.shape[1:], column_major=bool(binding.integer("storage_order", 0)))
+    mark = binding.scratch.mark()
+    larger = binding.scratch.take(out.shape, np.bool_)
+    binding.scratch.rewind(mark)
+    yield partial(out.fill, _lowest(x.dtype))
+    yield partial(where.fill, 0)
+    for _, windows, elements in reversed(list(tap_places(axes))):
+        source, target = x[(..., *elements)], out[(..., *windows)]
+        mask, index = larger[(..., *windows)], positions[elements]
+        if target.size:
+            yield partial(np.greater_equal, source, target, out=mask)
+            yield partial(np.copyto, target, source, where=mask)
+            yield partial(np.copyto, where[(..., *windows)], index, where=mask)
+
+
+def _positions(sizes: tuple[int, ...], *, column_major: bool) -> Array:
+    """The number of each element of a plane."""
+    numbers = np.arange(prod(sizes), dtype=np.int64)
+    return numbers.reshape(sizes, order="F" if column_major else "C")
+
+
+def _plane_starts(x: Array, first: int) -> Array:
+    """What to add to positions within each plane of ``x``: indices count over the whole input."""
+    planes, *sizes = x.shape
+    starts = first + np.arange(planes, dtype=np.int64) * prod(sizes)
+    return starts.reshape(planes, *(1 for _ in sizes))
+
+
+def _max_unpool(binding: Binding) -> Calls:
+    """Values back at the indices they were taken from; zero elsewhere."""
+    x, indices, out = binding.input(0), binding.input(1), binding.output()
+    flat = out.reshape(-1)
+    return (partial(out.fill, 0), partial(flat.__setitem__, indices, x))
+
+
+KERNELS: Final[dict[str, Kernel]] = {
+    "AveragePool": in_float32(_average_pool),
+    "LpPool": in_float32(_lp_pool),
+    "MaxPool": in_float32(_max_pool),
+    "MaxUnpool": _max_unpool,
+}

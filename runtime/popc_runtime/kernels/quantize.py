@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.blocking import blocked
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "fake_quantize_steps"]
 
 
 def _to_integer(scale_by: Callable[..., Any]) -> Kernel:
@@ -195,6 +196,19 @@ def _dynamic_quantize(binding: Binding) -> Calls:
 def _present(output: Array | None, dtype: type[np.generic]) -> Array:
     """An output, or memory in its place if nobody wants it."""
     return np.empty((), dtype) if output is None else output
+
+
+def fake_quantize_steps(attributes: Attributes, out: Array, x: Array) -> Iterator[Call]:
+    """``round(clip(x / scale, low, high)) * scale``: `QuantizeLinear` and back, for one scale.
+
+    The limits are those of the integers less the zero point, which therefore cancels out.  A
+    result of zero may be negative zero.
+    """
+    scale, low, high = (np.asarray(attributes[name], x.dtype) for name in ("scale", "low", "high"))
+    yield partial(np.divide, x, scale, out=out)
+    yield partial(out.clip, low, high, out)
+    yield partial(np.rint, out, out=out)
+    yield partial(np.multiply, out, scale, out=out)
 
 
 KERNELS: Final[dict[str, Kernel]] = {

@@ -318,29 +318,50 @@ def _hardmax(binding: Binding) -> Calls:
 
 
 def _accumulate(ufunc: np.ufunc) -> Kernel:
-    """Running result along an axis, from either end, with or without the element itself."""
+    """Running result along an axis, which may be known at run time only (operand 1)."""
 
     def kernel(binding: Binding) -> Calls:
-        x, out, axis = binding.input(0), binding.output(), binding.integer("axis")
+        x, out = binding.input(0), binding.output()
         work = out if x.dtype != np.float16 else binding.scratch.take(out.shape, np.float32)
         finish: tuple[Call, ...] = () if work is out else (partial(np.copyto, out, work),)
-        if binding.integer("reverse", 0):
-            x, work = np.flip(x, axis), np.flip(work, axis)
-        if not binding.integer("exclusive", 0):
-            return (partial(ufunc.accumulate, x, axis, work.dtype, work), *finish)
-        ahead = (slice(None),) * axis
-        first, rest, source = (
-            work[(*ahead, slice(0, 1))],
-            work[(*ahead, slice(1, None))],
-            x[(*ahead, slice(0, -1))],
+        along = partial(
+            _accumulate_along,
+            ufunc,
+            x,
+            work,
+            reverse=bool(binding.integer("reverse", 0)),
+            exclusive=bool(binding.integer("exclusive", 0)),
         )
-        return (
-            partial(np.copyto, first, ufunc.identity),
-            partial(ufunc.accumulate, source, axis, work.dtype, rest),
-            *finish,
-        )
+        axis = binding.optional(1)
+        if axis is None:
+            return (*along(binding.integer("axis")), *finish)
+        return (_chosen([along(index) for index in range(x.ndim)], axis.reshape(())), *finish)
 
     return kernel
+
+
+def _accumulate_along(
+    ufunc: np.ufunc, x: Array, out: Array, axis: int, *, reverse: bool, exclusive: bool
+) -> list[Call]:
+    """From either end, with or without the element itself."""
+    if reverse:
+        x, out = np.flip(x, axis), np.flip(out, axis)
+    if not exclusive:
+        return [partial(ufunc.accumulate, x, axis, out.dtype, out)]
+    ahead = (slice(None),) * axis
+    first, rest = out[(*ahead, slice(0, 1))], out[(*ahead, slice(1, None))]
+    return [
+        partial(np.copyto, first, ufunc.identity),
+        partial(ufunc.accumulate, x[(*ahead, slice(0, -1))], axis, out.dtype, rest),
+    ]
+
+
+def _chosen(alternatives: list[list[Call]], index: Array) -> Call:
+    def call() -> None:
+        for step in alternatives[int(index)]:
+            step()
+
+    return call
 
 
 KERNELS: Final[dict[str, Kernel]] = {

@@ -218,6 +218,7 @@ def _cell(layer: _Layer, h: Array, c: Array) -> tuple[Cell, tuple[Call, ...]]:
         peepholes, more = _scaled_row(
             layer, _PEEPHOLES, slice(0, 3 * hidden), gains[:, : 3 * hidden]
         )
+        peepholes = peepholes.reshape(-1, 3, hidden)
         calls += more
     parts = CellParts(
         h=h,
@@ -235,19 +236,18 @@ def _cell(layer: _Layer, h: Array, c: Array) -> tuple[Cell, tuple[Call, ...]]:
 
 
 def _recurrent_weights(layer: _Layer, batch: int) -> tuple[Array, tuple[Call, ...]]:
-    """R as [directions, H, G * H], laid out as BLAS is fastest for this batch size."""
+    """R of each gate, transposed: [directions, G, H, H], in BLAS's favourite memory order."""
     r = layer.binding.input(_R)[layer.directions]
-    gains = layer.gains
     count, rows, hidden = r.shape
-    is_vector = batch == 1
-    shape = (count, rows, hidden) if is_vector else (count, hidden, rows)
+    shape = (count, rows // hidden, hidden, hidden)
+    gates, gains = r.reshape(shape), layer.gains.reshape(-1, hidden, 1)
 
     def fill(out: Array) -> list[Call]:
-        target = out if is_vector else out.swapaxes(1, 2)
-        return [partial(np.multiply, r, gains[..., None], out=target, casting="same_kind")]
+        target = out if batch == 1 else out.swapaxes(2, 3)
+        return [partial(np.multiply, gates, gains, out=target, casting="same_kind")]
 
     packed, calls = derived(layer.binding, [_R], shape, layer.dtype, fill)
-    return (packed.swapaxes(1, 2) if is_vector else packed), calls
+    return (packed.swapaxes(2, 3) if batch == 1 else packed), calls
 
 
 def _scaled_row(
@@ -305,9 +305,11 @@ def _one_step(cell: Cell, share: Array, state: _State, dead: Array | None) -> li
     if dead is not None:
         for old, new in zip(state.before, state.arrays, strict=True):
             calls.append(partial(np.copyto, old, new))
-    calls += cell.first
+    calls.append(cell.start)
+    hidden = cell.stages[0].target.shape[-1]
+    gates = share.reshape(*share.shape[:2], -1, hidden).transpose(2, 0, 1, 3)
     for stage in cell.stages:
-        part = share[..., stage.columns]
+        part = gates[stage.first : stage.first + len(stage.target)]
         calls.append(partial(np.add, stage.target, part, out=stage.target))
         calls += stage.after
     if dead is not None:

@@ -38,7 +38,7 @@ def exponentials(
     axis 1: where all of ``x`` is -inf NaN, as IEEE arithmetic has it, or with ``zero`` 0.
     """
     subtract, exp, largest, smallest = np.subtract, np.exp, np.maximum.reduce, np.minimum.reduce
-    (add_up,) = reduce_into(np.add, y, (1,), sums, scratch)
+    add_up = tuple(reduce_into(np.add, y, (1,), sums, scratch))
     peaks = scratch.take(sums.shape, y.dtype)
     # |x - shift| stays below 46 (230), which costs at most 2e-6 (3e-14) of relative accuracy.
     tiny = 1e-20 if y.dtype == np.float32 else 1e-100
@@ -46,7 +46,8 @@ def exponentials(
     def call() -> None:
         subtract(x, largest(x, None, y.dtype), out=y)
         exp(y, out=y)
-        add_up()
+        for step in add_up:
+            step()
         if smallest(sums, None) > tiny:
             return
         largest(x, 1, None, peaks, keepdims=True)
@@ -54,7 +55,8 @@ def exponentials(
             np.copyto(peaks, 0, where=np.isneginf(peaks))
         subtract(x, peaks, out=y)
         exp(y, out=y)
-        add_up()
+        for step in add_up:
+            step()
         if zero:
             np.copyto(sums, 1, where=sums == 0)
 

@@ -20,8 +20,8 @@ from popc_runtime.kernels.binding import Call
 
 __all__ = ["erf_steps", "gelu_steps", "polynomial"]
 
-# h(x) / x as a ratio of polynomials in x squared, lowest power first.  Fitted for the least greatest
-# error of P: 2e-8 for |x| < 6, where P(-x) is 1e-9; the ratio stays positive beyond.
+# h(x) / x as a ratio of polynomials in x squared, lowest power first.  Fitted for the least
+# greatest error of P: 2e-8 for |x| < 6, where P(-x) is 1e-9; the ratio stays positive beyond.
 _LOGIT_TOP: Final = (
     40288.27383143733,
     4988.317365386458,

@@ -1,7 +1,7 @@
 """Windows that slide over the spatial axes of a tensor: the geometry of convolution and pooling.
 
 Kernels that visit windows tap by tap never need a padded copy: for each tap, `Axis.span` tells
-which outputs read a real element, and `tap_views` slices both tensors accordingly.  Kernels that
+which windows read a real element, and `tap_places` gives the slices for all axes.  Kernels that
 want whole windows copy into a padded buffer (`pad_calls`) and look at it through `windows`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
 
-__all__ = ["Axis", "Span", "pad_calls", "padded_shape", "tap_views", "window_axes", "windows"]
+__all__ = ["Axis", "Place", "Span", "pad_calls", "padded_shape", "tap_places", "window_axes", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +112,14 @@ def window_axes(
     return tuple(Axis(*field) for field in fields)
 
 
-def tap_views(x: Array, out: Array, axes: Sequence[Axis]) -> Iterator[tuple[Array, Array]]:
-    """For each tap in row-major order: the inputs it reads, and the outputs that read them.
+Place: TypeAlias = "tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]"
 
-    ``x`` [..., *sizes] and ``out`` [..., *outs] have the spatial axes last; ``out`` may have
-    another leading shape.
-    """
+
+def tap_places(axes: Sequence[Axis]) -> Iterator[Place]:
+    """Each tap in row-major order, the windows whose tap is inside the input, and where it is."""
     for tap in product(*(range(axis.kernel) for axis in axes)):
         spans = [axis.span(k) for axis, k in zip(axes, tap, strict=True)]
-        yield (
-            x[(..., *(span.inputs for span in spans))],
-            out[(..., *(span.outputs for span in spans))],
-        )
+        yield tap, tuple(span.outputs for span in spans), tuple(span.inputs for span in spans)
 
 
 def padded_shape(shape: Sequence[int], axes: Sequence[Axis]) -> tuple[int, ...]:

@@ -1,0 +1,154 @@
+"""Which operators and element types of a model popc does not know.
+
+This looks at every graph and function, without shapes and without building anything, so it says
+everything at once, also about a model whose inputs are still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import onnx
+
+from popc.frontend.functions import FunctionTable, find_schema
+from popc.frontend.load import LoadedModel
+from popc.frontend.names import default_domain_name, did_you_mean, shown
+from popc.frontend.rules import RULES
+from popc.frontend.tensors import dtype_name, is_supported
+from popc.frontend.walk import all_nodes, nested_graphs, node_name
+
+__all__ = ["UnsupportedOp", "find_unsupported"]
+
+_A = onnx.AttributeProto
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedOp:
+    """Nodes that popc cannot import for the same reason."""
+
+    op_type: str
+    domain: str
+    opset: int
+    reason: str
+    nodes: tuple[str, ...]
+
+
+def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
+    """Every operator without an import rule or function body, and every unknown element type."""
+    proto = model.proto
+    found: dict[tuple[str, str, int, str], list[str]] = {}
+    table = FunctionTable(proto.functions)
+    untyped = _unsupported_values(proto)
+    for nodes, opsets in _node_lists(model):
+        for node in all_nodes(nodes):
+            domain = default_domain_name(node.domain)
+            version = opsets.get(domain, 1)
+            for reason in _reasons(node, domain, version, table, untyped):
+                key = (domain, node.op_type, version, reason)
+                found.setdefault(key, []).append(shown(node_name(node)))
+    return [
+        UnsupportedOp(op_type, domain, version, reason, tuple(nodes))
+        for (domain, op_type, version, reason), nodes in sorted(found.items())
+    ]
+
+
+def _node_lists(
+    model: LoadedModel,
+) -> Iterator[tuple[Sequence[onnx.NodeProto], Mapping[str, int]]]:
+    """The nodes of the graph and of each function, with the opsets that they are written in."""
+    opsets = model.opsets
+    yield model.proto.graph.node, opsets
+    for function in model.proto.functions:
+        own = {default_domain_name(item.domain): item.version for item in function.opset_import}
+        yield function.node, {**opsets, **own}
+
+
+def _reasons(
+    node: onnx.NodeProto,
+    domain: str,
+    version: int,
+    table: FunctionTable,
+    untyped: Mapping[str, str],
+) -> Iterator[str]:
+    """What popc cannot do about one node."""
+    if table.local(domain, node.op_type, node.overload) is None:
+        missing = _why_unknown(domain, node.op_type, version)
+        if missing:
+            yield missing
+    types = dict.fromkeys(untyped[name] for name in node.input if name in untyped)
+    types.update(dict.fromkeys(_attribute_types(node)))
+    yield from (f"element type {name} is not supported" for name in types)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+@cache
+def _why_unknown(domain: str, op_type: str, version: int) -> str:
+    """Why an operator cannot be imported; "" if it can."""
+    if (domain, op_type) in RULES:
+        return ""
+    schema = find_schema(op_type, domain, version)
+    if schema is None:
+        return _why_missing(domain, op_type)
+    if schema.has_function:
+        return _why_body(schema.function_body, domain, version)
+    return "" if schema.has_context_dependent_function else "popc has no rule for it"
+
+
+def _why_missing(domain: str, op_type: str) -> str:
+    """Why there is no definition of an operator."""
+    schemas = [schema for schema in _all_schemas() if schema.domain == domain]
+    since = [schema.since_version for schema in schemas if schema.name == op_type]
+    if since:
+        return f"the operator exists from opset {min(since)} on"
+    if not schemas and not any(known == domain for known, _ in RULES):
+        return "popc knows nothing about this domain"
+    names = {schema.name for schema in schemas} | {op for known, op in RULES if known == domain}
+    return f"there is no such operator{did_you_mean(op_type, sorted(names))}"
+
+
+@cache
+def _all_schemas() -> tuple[Any, ...]:
+    return tuple(onnx.defs.get_all_schemas_with_history())
+
+
+def _why_body(body: onnx.FunctionProto, domain: str, version: int) -> str:
+    opsets = {default_domain_name(item.domain): item.version for item in body.opset_import}
+    for node in all_nodes(body.node):
+        inner = default_domain_name(node.domain)
+        if _why_unknown(inner, node.op_type, opsets.get(inner, version if inner == domain else 1)):
+            return f"it is defined by {node.op_type}, which popc has no rule for"
+    return ""
+
+
+# -- element types ---------------------------------------------------------------------------------
+
+
+def _unsupported_values(proto: onnx.ModelProto) -> dict[str, str]:
+    """Element types of the inputs and weights that popc has no type for, by name."""
+    types: dict[str, int] = {}
+    graphs = [
+        proto.graph,
+        *(g for node in all_nodes(proto.graph.node) for g in nested_graphs(node)),
+    ]
+    for graph in graphs:
+        types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+        types |= {one.values.name: one.values.data_type for one in graph.sparse_initializer}
+        for info in (*graph.input, *graph.value_info):
+            if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
+                types[info.name] = info.type.tensor_type.elem_type
+    return {name: dtype_name(number) for name, number in types.items() if not is_supported(number)}
+
+
+def _attribute_types(node: onnx.NodeProto) -> Iterator[str]:
+    """Unsupported element types that a node's attributes name or hold."""
+    for attribute in node.attribute:
+        if attribute.type == _A.TENSOR and not is_supported(attribute.t.data_type):
+            yield dtype_name(attribute.t.data_type)
+        is_type = attribute.name in ("to", "dtype", "output_dtype") and not node.domain
+        if is_type and attribute.type == _A.INT and attribute.i and not is_supported(attribute.i):
+            yield dtype_name(attribute.i)

@@ -1,0 +1,117 @@
+"""Deformable convolution: each tap of each window reads the input at an offset of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.conv import grouped
+from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.windows import Axis, window_axes
+
+__all__ = ["KERNELS"]
+
+_SAMPLES_BYTES: Final = 1 << 22  # of the samples of one block of output positions
+
+
+def _deform_conv(binding: Binding) -> Calls:
+    """X [N, C, H, W], W, offset [N, groups * taps * 2, H', W'], [B], [mask [N, groups * taps, ...]].
+
+    ONNX DeformConv-22: bilinear samples, zero outside the input.
+    """
+    if binding.output().size == 0:
+        return ()
+    return partial(_compute, binding)
+
+
+def _compute(binding: Binding) -> None:
+    x, w, offset = (binding.input(index) for index in range(3))
+    bias, mask, out = binding.optional(3), binding.optional(4), binding.output()
+    axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
+    regions, taps = binding.integer("offset_group", 1), prod(w.shape[2:])
+    weights = grouped(w, 0, binding.integer("group", 1))
+    matrix = weights.reshape(*weights.shape[:2], prod(weights.shape[2:]))
+    positions = _positions(axes)
+    for n, image in enumerate(x):
+        shift = offset[n].reshape(regions, taps, 2, -1)
+        scale = None if mask is None else mask[n].reshape(regions, taps, -1)
+        planes = image.reshape(regions, len(image) // regions, -1)
+        result = out[n].reshape(*matrix.shape[:2], -1)
+        for part in _parts(result.shape[-1], x.itemsize * len(image) * taps):
+            where = positions[..., part] + shift[..., part]
+            samples = _bilinear(planes, where, axes)  # [regions, channels, taps, positions]
+            if scale is not None:
+                samples *= scale[:, None, :, part]
+            columns = samples.reshape(matrix.shape[0], matrix.shape[2], -1)
+            result[..., part] = matrix @ columns
+        if bias is not None:
+            np.add(out[n], bias[:, None, None], out=out[n])
+
+
+def _parts(length: int, bytes_each: int) -> Iterator[slice]:
+    count = max(1, _SAMPLES_BYTES // max(bytes_each, 1))
+    return (slice(start, start + count) for start in range(0, length, count))
+
+
+def _positions(axes: tuple[Axis, ...]) -> Array:
+    """[taps, 2, output positions]: where windows without offsets read."""
+    grids = [
+        np.arange(axis.out) * axis.stride - axis.begin
+        + np.arange(axis.kernel)[:, None] * axis.dilation
+        for axis in axes
+    ]  # fmt: skip
+    rows, columns = grids
+    shape = (len(rows), len(columns), rows.shape[1], columns.shape[1])
+    both = [
+        np.broadcast_to(rows[:, None, :, None], shape),
+        np.broadcast_to(columns[None, :, None, :], shape),
+    ]
+    stacked = np.stack(both, axis=2)
+    return stacked.reshape(shape[0] * shape[1], 2, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Corner:
+    """Elements at one end of the cells that positions along an axis lie in, and their weights."""
+
+    index: Array
+    weight: Array
+
+
+def _corners(position: Array, size: int, dtype: np.dtype[np.generic]) -> tuple[_Corner, _Corner]:
+    low = np.floor(position)
+    fraction = position - low
+    ends = ((low, 1 - fraction), (low + 1, fraction))
+    first, second = (
+        _Corner(
+            np.clip(index, 0, size - 1).astype(np.intp),
+            np.where((index >= 0) & (index < size), weight, 0).astype(dtype),
+        )
+        for index, weight in ends
+    )
+    return first, second
+
+
+def _bilinear(planes: Array, where: Array, axes: tuple[Axis, ...]) -> Array:
+    """planes [regions, channels, H * W] at where [regions, taps, 2, P]: [regions, channels, taps, P]."""
+    height, width = (axis.size for axis in axes)
+    rows = _corners(where[:, :, 0], height, planes.dtype)
+    columns = _corners(where[:, :, 1], width, planes.dtype)
+    regions, channels = planes.shape[:2]
+    total = np.zeros((regions, channels, *where.shape[1:2], where.shape[-1]), planes.dtype)
+    for row in rows:
+        for column in columns:
+            index, weight = row.index * width + column.index, row.weight * column.weight
+            for region in range(regions):
+                total[region] += np.take(planes[region], index[region], axis=1) * weight[region]
+    return total
+
+
+KERNELS: Final[dict[str, Kernel]] = {"DeformConv": in_float32(_deform_conv)}

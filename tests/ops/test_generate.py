@@ -1,0 +1,128 @@
+"""Constants, ranges, windows: everything that is known before the first run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from popc_runtime.errors import DataDependentShapeError, ModelError
+from tests.support import assert_matches_onnxruntime, run_op
+
+_T = onnx.TensorProto
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"value_float": 1.5}, np.float32(1.5)),
+        ({"value_floats": [1.5, -2]}, np.array([1.5, -2], np.float32)),
+        ({"value_int": 2**40}, np.int64(2**40)),
+        ({"value_ints": [1, 2, 3]}, np.array([1, 2, 3])),
+        (
+            {"value": numpy_helper.from_array(np.array([[True], [False]]))},
+            np.array([[True], [False]]),
+        ),
+    ],
+)
+def test_constant(attributes: dict[str, Any], expected: Any) -> None:
+    (actual,) = run_op("Constant", [], attributes)
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_constant_of_bfloat16() -> None:
+    tensor = helper.make_tensor("t", _T.BFLOAT16, (2,), [1.5, -3])
+    np.testing.assert_array_equal(run_op("Constant", [], {"value": tensor})[0], [1.5, -3])
+
+
+def test_strings_are_refused() -> None:
+    with pytest.raises(ModelError) as caught:
+        run_op("Constant", [], {"value_string": "a"})
+    assert "only tensor, float and integer constants" in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (3, 5, 7)])
+@pytest.mark.parametrize(
+    "value", [None, np.array([7], np.int8), np.array([True]), np.array([1.5], ml_dtypes.bfloat16)]
+)
+def test_constant_of_shape(shape: tuple[int, ...], value: Any) -> None:
+    attributes = {} if value is None else {"value": numpy_helper.from_array(value)}
+    (actual,) = run_op("ConstantOfShape", [np.array(shape, np.int64)], attributes, constants={0})
+    expected = np.zeros(1, np.float32) if value is None else value
+    assert actual.shape == shape
+    np.testing.assert_array_equal(actual, np.full(shape, expected.item(), actual.dtype))
+
+
+def test_run_time_shape_is_refused() -> None:
+    with pytest.raises(DataDependentShapeError):
+        run_op("ConstantOfShape", [np.array([3])])
+
+
+def test_negative_shape_is_refused() -> None:
+    with pytest.raises(ModelError) as caught:
+        run_op("ConstantOfShape", [np.array([3, -1])], constants={0})
+    assert "negative dimension" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta"), [(0, 5, 1), (10, 4, -2), (1, 1, 1), (5, 1, 1), (0, 2000, 1)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int32", "int64"])
+def test_range(start: int, limit: int, delta: int, dtype: str) -> None:
+    operands = [np.array(value, dtype) for value in (start, limit, delta)]
+    assert_matches_onnxruntime("Range", operands, constants={0, 1, 2})
+
+
+@pytest.mark.parametrize(("start", "limit", "delta"), [(1, 2, 0.3), (0, -1, -0.125)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_range_of_fractions(start: float, limit: float, delta: float, dtype: str) -> None:
+    operands = [np.array(value, dtype) for value in (start, limit, delta)]
+    assert_matches_onnxruntime("Range", operands, constants={0, 1, 2})
+
+
+def test_range_refusals() -> None:
+    one = np.array(1, np.int64)
+    with pytest.raises(DataDependentShapeError):
+        run_op("Range", [one, one, one], constants={0, 2})
+    with pytest.raises(ModelError) as caught:
+        run_op("Range", [one, one, np.array(0)], constants={0, 1, 2})
+    assert "delta" in str(caught.value)
+
+
+@pytest.mark.parametrize("k", [-2, 0, 1, 9])
+@pytest.mark.parametrize("dtype", [None, _T.INT64, _T.DOUBLE])
+def test_eye_like(k: int, dtype: int | None) -> None:
+    attributes = {"k": k} if dtype is None else {"k": k, "dtype": dtype}
+    assert_matches_onnxruntime("EyeLike", [np.zeros((3, 4), np.float32)], attributes)
+
+
+def test_eye_like_needs_two_dimensions() -> None:
+    with pytest.raises(ModelError) as caught:
+        run_op("EyeLike", [np.zeros(3, np.float32)])
+    assert "2 dimensions" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 10, 401])
+@pytest.mark.parametrize("periodic", [0, 1])
+@pytest.mark.parametrize("name", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+def test_windows(name: str, periodic: int, size: int) -> None:
+    (actual,) = run_op(name, [np.array(size)], {"periodic": periodic}, constants={0})
+    phase = np.arange(size) * 2 * np.pi / max(size if periodic else size - 1, 1)
+    expected = {
+        "HannWindow": 0.5 - 0.5 * np.cos(phase),
+        "HammingWindow": 25 / 46 - 21 / 46 * np.cos(phase),
+        "BlackmanWindow": 0.42 - 0.5 * np.cos(phase) + 0.08 * np.cos(2 * phase),
+    }[name]
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_window_of_other_types() -> None:
+    attributes = {"output_datatype": _T.DOUBLE}
+    (actual,) = run_op("HannWindow", [np.array(8, np.int32)], attributes, constants={0})
+    np.testing.assert_allclose(actual, np.hanning(9)[:8], atol=1e-15)

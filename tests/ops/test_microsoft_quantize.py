@@ -1,0 +1,310 @@
+"""Quantised operators of com.microsoft, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array
+from tests.support import (
+    assert_matches_onnxruntime,
+    one_node_model,
+    run_model,
+    run_onnxruntime,
+    run_op,
+)
+
+_DOMAIN = "com.microsoft"
+Shape = tuple[int, ...]
+
+
+def _integers(dtype: Any, shape: Shape, seed: int = 1) -> Array:
+    limits = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(
+        limits.min, limits.max, shape, dtype, endpoint=True
+    )
+
+
+def _floats(shape: Shape, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def _scale(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+def _tensor(dtype: Any, shape: Shape, scale: float, seed: int = 1) -> list[Array | None]:
+    """Values, scale, zero point."""
+    return [_integers(dtype, shape, seed), _scale(scale), np.array(99, dtype)]
+
+
+def _compare(
+    op_type: str,
+    inputs: list[Array | None],
+    attributes: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    assert_matches_onnxruntime(op_type, inputs, attributes, domain=_DOMAIN, **options)
+
+
+# -- elementwise, pooling, movement --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("op_type", ["QLinearAdd", "QLinearMul"])
+def test_binary(op_type: str, dtype: Any) -> None:
+    """onnxruntime works with rounded factors: a result may differ by one step."""
+    result = [_scale(0.09), np.array(90, dtype)]
+    inputs = [*_tensor(dtype, (3, 200), 0.02), *_tensor(dtype, (200,), 0.03, 2), *result]
+    _compare(op_type, inputs, atol=1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("op_type", "scale", "zero", "attributes"),
+    [
+        ("QLinearSigmoid", 1 / 256, 0, {}),
+        ("QLinearLeakyRelu", 0.04, 70, {"alpha": 0.2}),
+        ("QLinearLeakyRelu", 0.04, 70, {}),
+        ("QLinearSoftmax", 1 / 256, 0, {"opset": 13, "axis": -1}),
+        ("QLinearSoftmax", 1 / 256, 0, {"opset": 12, "axis": 1}),
+    ],
+)
+def test_unary(
+    op_type: str, scale: float, zero: int, attributes: dict[str, Any], dtype: Any
+) -> None:
+    inputs = [*_tensor(dtype, (2, 3, 40), 0.03), _scale(scale), np.array(zero, dtype)]
+    _compare(op_type, inputs, attributes, atol=1)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize(
+    ("op_type", "attributes"),
+    [
+        ("QLinearGlobalAveragePool", {}),
+        ("QLinearAveragePool", {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+    ],
+)
+def test_pool(op_type: str, attributes: dict[str, Any], last: int) -> None:
+    inputs = [*_tensor(np.uint8, (2, 7, 6, 5), 0.03), _scale(0.02), np.array(50, np.uint8)]
+    _compare(op_type, inputs, {**attributes, "channels_last": last}, atol=1)
+
+
+@pytest.mark.parametrize("constants", [(), (0, 1, 3, 4, 6, 7)])
+def test_concat(constants: tuple[int, ...]) -> None:
+    parts = [*_tensor(np.uint8, (2, 3), 0.03), *_tensor(np.uint8, (2, 4), 0.02, 2)]
+    inputs = [_scale(0.03), np.array(99, np.uint8), *parts]
+    _compare("QLinearConcat", inputs, {"axis": 1}, constants=constants, atol=1)
+
+
+def test_where() -> None:
+    condition = np.array([True, False, True])
+    operands = [*_tensor(np.uint8, (2, 3), 0.03), *_tensor(np.uint8, (2, 3), 0.02, 2)]
+    inputs = [condition, *operands, _scale(0.04), np.array(60, np.uint8)]
+    _compare("QLinearWhere", inputs, atol=1)
+
+
+def test_reduce_mean() -> None:
+    """onnxruntime does not run this one: the formula is the oracle."""
+    x, scale, zero = _tensor(np.uint8, (2, 3, 4), 0.03)
+    assert x is not None
+    inputs = [x, scale, zero, _scale(0.02), np.array(9, np.uint8)]
+    (y,) = run_op("QLinearReduceMean", inputs, {"axes": [-1], "keepdims": 0}, domain=_DOMAIN)
+    mean = ((x.astype(np.float32) - 99) * np.float32(0.03)).mean(-1)
+    np.testing.assert_allclose(y, np.clip(np.rint(mean / 0.02) + 9, 0, 255), atol=1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_quantize_and_dequantize(dtype: Any) -> None:
+    x, zero = _floats((3, 50)) * 3, _integers(dtype, (3,))
+    scale = np.array([0.01, 0.02, 0.05], np.float32)
+    _compare("QuantizeLinear", [x, scale, zero], {"axis": 0}, rtol=0, atol=0)
+    _compare("DequantizeLinear", [_integers(dtype, (3, 50)), scale, zero], {"axis": 0})
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_conv(last: int) -> None:
+    x_shape = (1, 6, 5, 4) if last else (1, 4, 6, 5)
+    inputs: list[Array | None] = [
+        *_tensor(np.uint8, x_shape, 0.02),
+        _integers(np.int8, (3, 4, 3, 3)) // 2,
+        _scale(0.01),
+        np.array(0, np.int8),
+        _scale(0.05),
+        np.array(128, np.uint8),
+        np.array([100, -100, 3], np.int32),
+    ]
+    attributes = {"channels_last": last, "pads": [1, 1, 1, 1]}
+    _compare("QLinearConv", inputs, attributes, constants=(3, 4, 5), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("columns", [(), (5,)])
+def test_gemm(bias: bool, quantized: bool, columns: Shape) -> None:  # noqa: FBT001
+    b_scale = np.random.default_rng(0).uniform(0.01, 0.02, columns).astype(np.float32)
+    inputs: list[Array | None] = [
+        *_tensor(np.uint8, (6, 4), 0.02),
+        _integers(np.int8, (5, 6)) // 2,
+        b_scale,
+        np.zeros(columns, np.int8),
+        np.array([[100, -1000, 3, 5000, 0]], np.int32) if bias else None,
+    ]
+    if quantized:
+        inputs += [_scale(0.03), np.array(120, np.uint8)]
+    attributes = {"transA": 1, "transB": 1, "alpha": 0.5}
+    _compare("QGemm", inputs, attributes, atol=1 if quantized else 1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("columns", [(), (5,)])
+@pytest.mark.parametrize("constants", [(), (1, 3, 5)])
+def test_matmul_integer_to_float(
+    bias: bool, columns: Shape, constants: tuple[int, ...]  # noqa: FBT001
+) -> None:
+    inputs: list[Array | None] = [
+        _integers(np.uint8, (2, 3, 300)),
+        _integers(np.int8, (300, 5)) // 2,
+        _scale(0.02),
+        np.random.default_rng(0).uniform(0.01, 0.02, columns).astype(np.float32),
+        np.array(120, np.uint8),
+        np.array(3, np.int8),
+        _floats((5,)) if bias else None,
+    ]
+    _compare("MatMulIntegerToFloat", inputs, constants=constants, atol=1e-4)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_dynamic_quantize_matmul(full: bool) -> None:  # noqa: FBT001
+    optional: list[Array | None] = [np.array(3, np.int8), _floats((5,))] if full else []
+    weights = _integers(np.int8, (40, 5)) // 2
+    inputs = [_floats((2, 3, 40)), weights, _scale(0.01), *optional]
+    _compare("DynamicQuantizeMatMul", inputs, constants=(1, 2, 3), atol=1e-4)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_qattention(past: bool) -> None:  # noqa: FBT001
+    inputs: list[Array | None] = [
+        _integers(np.uint8, (2, 4, 12)),
+        _integers(np.int8, (12, 48)) // 2,
+        _floats((48,)),
+        _scale(0.01),
+        _scale(0.01),
+        np.array([4, 2], np.int32) if not past else None,
+        np.array(128, np.uint8),
+        np.array(1, np.int8),
+        _floats((2, 2, 2, 3, 8)) if past else None,
+    ]
+    attributes = {"num_heads": 2, "unidirectional": int(past)}
+    outputs = 2 if past else 1
+    _compare(
+        "QAttention", inputs, attributes, outputs=outputs, constants=(1, 4, 7), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # noqa: FBT001
+    """onnxruntime rounds activations to 8 bits, so its results are less precise."""
+    directions = 2 if direction == "bidirectional" else 1
+    scales: Shape = (directions, 16) if per_channel else (directions,)
+    parameters = [
+        np.random.default_rng(0).uniform(0.004, 0.006, scales).astype(np.float32),
+        np.zeros(scales, np.int8),
+    ]
+    inputs: list[Array | None] = [
+        _floats((5, 2, 3)),
+        _integers(np.int8, (directions, 3, 16)),
+        _integers(np.int8, (directions, 4, 16), 2),
+        _floats((directions, 32)),
+        *(None,) * 4,
+        *parameters,
+        *parameters,
+    ]
+    attributes = {"hidden_size": 4, "direction": direction}
+    constants = (1, 2, 8, 9, 10, 11)
+    _compare(
+        "DynamicQuantizeLSTM", inputs, attributes, outputs=3, constants=constants, atol=0.02
+    )
+
+
+# -- weights of a few bits -----------------------------------------------------------------------
+
+_NBITS = [
+    pytest.param(4, 16, 40, "packed", id="4-packed"),
+    pytest.param(4, 32, 64, "none", id="4"),
+    pytest.param(4, 32, 96, "float", id="4-float"),
+    pytest.param(8, 32, 64, "packed", id="8-packed"),
+    pytest.param(8, 16, 40, "none", id="8"),
+    pytest.param(2, 16, 64, "packed", id="2-packed"),
+    pytest.param(2, 32, 64, "none", id="2"),
+]
+
+
+@pytest.mark.parametrize(("bits", "block", "columns", "zeros"), _NBITS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_matmul_nbits(bits: int, block: int, columns: int, zeros: str, bias: bool) -> None:  # noqa: FBT001
+    rows, blocks = 6, -(-columns // block)
+    zero: Array | None = None
+    if zeros == "packed":
+        zero = _integers(np.uint8, (rows, -(-blocks * bits // 8)), 3)
+    elif zeros == "float":
+        zero = _floats((rows, blocks), 3) + 8
+    inputs: list[Array | None] = [
+        _floats((2, 3, columns)),
+        _integers(np.uint8, (rows, blocks, block * bits // 8), 2),
+        np.random.default_rng(0).uniform(0.01, 0.02, (rows, blocks)).astype(np.float32),
+        zero,
+        None,
+        _floats((rows,), 4) if bias else None,
+    ]
+    attributes = {"K": columns, "N": rows, "bits": bits, "block_size": block}
+    _compare("MatMulNBits", inputs, attributes, constants=(1, 2, 3), rtol=1e-4, atol=1e-4)
+
+
+def test_matmul_nbits_by_groups() -> None:
+    inputs: list[Array | None] = [
+        _floats((3, 64)),
+        _integers(np.uint8, (6, 2, 16), 2),
+        np.random.default_rng(0).uniform(0.01, 0.02, (6, 2)).astype(np.float32),
+        None,
+        np.random.default_rng(1).permutation(64).astype(np.int32) // 32,
+    ]
+    attributes = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
+    _compare("MatMulNBits", inputs, attributes, constants=(1, 2, 4), rtol=1e-4, atol=1e-4)
+
+
+def test_unsupported_width() -> None:
+    inputs: list[Array | None] = [_floats((3, 16)), _integers(np.uint8, (6, 1, 6)), _floats((6, 1))]
+    with pytest.raises(ModelError, match="3 bits"):
+        run_op(
+            "MatMulNBits", inputs, {"K": 16, "N": 6, "bits": 3, "block_size": 16}, domain=_DOMAIN
+        )
+
+
+def test_weights_stay_packed() -> None:
+    """The unpacking is left to the program: no constant is larger than the packed weights."""
+    inputs: list[Array | None] = [
+        _floats((1, 512)),
+        _integers(np.uint8, (64, 16, 16)),
+        np.ones((64, 16), np.float32),
+    ]
+    attributes = {"K": 512, "N": 64, "bits": 4, "block_size": 32}
+    model = one_node_model(
+        "MatMulNBits", inputs, attributes, constants=(1, 2), domain=_DOMAIN
+    )
+    from popc.frontend.load import load_model
+    from popc.frontend.model import import_model
+
+    graph = import_model(load_model(model)).graph
+    assert max(tensor.type.nbytes for tensor in graph.constants) == 64 * 16 * 16
+    feeds = {"x0": inputs[0]} if inputs[0] is not None else {}
+    np.testing.assert_allclose(
+        run_model(model, feeds)[0], run_onnxruntime(model, feeds)[0], rtol=1e-4
+    )
