@@ -39,6 +39,8 @@ __all__ = ["Body", "GraphImporter", "ImportContext", "Scope"]
 # Constant results up to this many bytes are computed while importing (shape arithmetic); larger
 # ones are left to the constant folding pass, which weighs archive size against load time.
 _FOLD_BYTES: Final = 4096
+# Values that decide shapes are small; a (damaged) model that makes them huge is not followed.
+_KNOWN_BYTES: Final = 1 << 26
 
 
 @dataclass(slots=True)
@@ -221,7 +223,7 @@ class GraphImporter:
                 continue
             if self.context.known.get(current) is not None:
                 continue
-            if op is None or not can_evaluate(op):
+            if op is None or not can_evaluate(op) or current.type.nbytes > _KNOWN_BYTES:
                 return []
             if done:
                 order.append(op)

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from popc.frontend.names import default_domain_name, shown
 from popc.frontend.walk import defined_names, nested_graphs, node_name, reads
@@ -29,11 +30,12 @@ def check_structure(proto: onnx.ModelProto) -> None:
     """Refuse a model that is not sound, with a reason that names the place.
 
     Raises:
-        ModelError: versions are not supported; there are no outputs; a name is defined twice;
-            subgraphs or functions are nested too deep; a function calls itself.
+        ModelError: versions are not supported; names are not text; there are no outputs; a name
+            is defined twice; subgraphs or functions are nested too deep; a function calls itself.
     """
-    _check_versions(proto)
     _check_depth(proto)
+    _check_texts(proto)
+    _check_versions(proto)
     if not proto.graph.output:
         raise ModelError("the model has no outputs")
     for graph in _all_graphs(proto):
@@ -72,6 +74,32 @@ def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto], where: str) -> None
 
 
 # -- names and nesting -----------------------------------------------------------------------------
+
+
+def _check_texts(proto: onnx.ModelProto) -> None:
+    """Protobuf hands out strings that are not valid UTF-8 as bytes; nothing else expects those."""
+    for text in _texts(proto):
+        if isinstance(text, bytes):
+            raise ModelError(f"the model is damaged: the name {text[:80]!r} is not valid UTF-8")
+
+
+def _texts(message: Message) -> Iterator[str | bytes]:
+    """Every string in a message; of tensors only names, since listing their fields copies data."""
+    for descriptor, value in message.ListFields():
+        if descriptor.type == descriptor.TYPE_STRING:
+            yield from [value] if isinstance(value, (str, bytes)) else value
+        elif descriptor.type == descriptor.TYPE_MESSAGE:
+            parts = [value] if isinstance(value, Message) else value
+            for part in parts:
+                yield from (
+                    _tensor_texts(part) if isinstance(part, onnx.TensorProto) else _texts(part)
+                )
+
+
+def _tensor_texts(tensor: onnx.TensorProto) -> Iterator[str | bytes]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)
 
 
 def _all_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:

@@ -249,9 +249,10 @@ def test_errors(shapes: list[tuple[int, ...]], message: str) -> None:
         run_ir("Attention", [np.ones(shape, np.float32) for shape in shapes], {"scale": 1.0})
 
 
-def test_no_rows() -> None:
-    q, k, v = _qkv(rows=0)
-    assert run_ir("Attention", [q, k, v], {"scale": 1.0})[0].shape == (2, 4, 0, 4)
+def test_no_rows_and_no_keys() -> None:
+    assert run_ir("Attention", _qkv(rows=0), {"scale": 1.0})[0].shape == (2, 4, 0, 4)
+    (actual,) = run_ir("Attention", _qkv(keys=0), {"scale": 1.0})
+    np.testing.assert_array_equal(actual, np.zeros((2, 4, 5, 4)))
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

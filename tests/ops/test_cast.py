@@ -10,7 +10,9 @@ import onnx
 import pytest
 
 from popc_runtime.errors import ModelError, UnsupportedOpError
-from popc_runtime.format import DType
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels import Scratch
+from popc_runtime.kernels.blocking import conversion
 from tests.support import assert_matches_onnxruntime, run_ir, run_op
 
 _T = onnx.TensorProto
@@ -118,3 +120,35 @@ def test_bit_cast_between_widths_is_refused() -> None:
     with pytest.raises(ModelError) as caught:
         run_op("BitCast", [np.zeros(2, np.float32)], {"to": _T.INT8}, opset=26)
     assert f"{DType.FLOAT32} and {DType.INT8} have different widths" in str(caught.value)
+
+
+def _converted(x: Array, dtype: Any) -> Array:
+    out = np.empty(x.shape, dtype)
+    with np.errstate(all="ignore"):
+        for call in conversion(out, x, Scratch()):
+            call()
+    return out
+
+
+def _bits(array: Array) -> Array:
+    return array.view(f"u{array.itemsize}")
+
+
+def test_every_float16_becomes_the_same_float32() -> None:
+    x = np.arange(1 << 16).astype(np.uint16).view(np.float16)
+    for view in (x, x.reshape(256, 256).T):
+        expected = view.astype(np.float32)
+        np.testing.assert_array_equal(_bits(_converted(view, np.float32)), _bits(expected))
+
+
+def test_float32_becomes_the_nearest_float16_ties_to_even() -> None:
+    rng = np.random.default_rng(5)
+    anything = rng.integers(0, 1 << 32, 1 << 17, dtype=np.uint64)
+    exponents = rng.integers(0x32, 0x49, 1 << 17) << 24  # about the range of float16
+    tails = rng.choice([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF], 1 << 17)  # at, below, above a half
+    near = exponents | rng.integers(0, 1 << 11, 1 << 17) << 13 | tails
+    for bits in (anything, near, near | 0x80000000):
+        x = bits.astype(np.uint32).view(np.float32)
+        with np.errstate(all="ignore"):
+            expected = x.astype(np.float16)
+        np.testing.assert_array_equal(_bits(_converted(x, np.float16)), _bits(expected))

@@ -83,7 +83,7 @@ def test_matmul_errors() -> None:
     a, b = _integers(np.uint8, (3, 4)), _integers(np.int8, (4, 5))
     with pytest.raises(ModelError, match="zero point of input 0 is int8, not uint8"):
         run_op("MatMulInteger", [a, b, np.array(1, np.int8)], opset=10)
-    with pytest.raises(ModelError, match="A has 4|do not match"):
+    with pytest.raises(ModelError, match="do not match: 4 != 3"):
         run_op("MatMulInteger", [a, b[:3]], opset=10)
     with pytest.raises(ModelError, match="must be int8 or uint8, not int32"):
         run_op("MatMulInteger", [a.astype(np.int32), b], opset=10)

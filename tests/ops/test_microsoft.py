@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_op
+from tests.support import assert_matches_onnxruntime, one_node_model, run_model, run_op
 
 Shape = tuple[int, ...]
 
@@ -63,10 +63,9 @@ def test_fused(op_type: str, shapes: list[Shape | None], attributes: dict[str, A
 
 
 def test_unknown_activation() -> None:
+    inputs, attributes = _inputs([(2, 2), (2, 2)]), {"activation": "Mystery"}
     with pytest.raises(ModelError, match="activation 'Mystery' is not supported"):
-        run_op(
-            "FusedGemm", _inputs([(2, 2), (2, 2)]), {"activation": "Mystery"}, domain="com.microsoft"
-        )
+        run_op("FusedGemm", inputs, attributes, domain="com.microsoft")
 
 
 # -- normalisation -------------------------------------------------------------------------------
@@ -96,7 +95,9 @@ def test_all_outputs_of_skip_normalization(simplified: bool) -> None:  # noqa: F
     """onnxruntime leaves the statistics empty on this kind of device."""
     x, skip, gamma, bias = (_floats(s, k) for k, s in enumerate([(2, 3, 8), (2, 3, 8), _ROW, _ROW]))
     name = f"Skip{'Simplified' if simplified else ''}LayerNormalization"
-    inputs = [x, skip, gamma, bias] if simplified else [x, skip, gamma, None, bias]
+    inputs: list[Array | None] = [x, skip, gamma, bias]
+    if not simplified:
+        inputs.insert(3, None)
     y, *mean, inverse, total = _outputs_of_skip(name, inputs, simplified=simplified)
     np.testing.assert_allclose(total, x + skip + bias, rtol=1e-6)
     centre = 0 if simplified else total.mean(-1, keepdims=True)
@@ -108,17 +109,12 @@ def test_all_outputs_of_skip_normalization(simplified: bool) -> None:  # noqa: F
 
 
 def _outputs_of_skip(name: str, inputs: list[Array | None], *, simplified: bool) -> list[Array]:
-    import onnx
-
-    from tests.support import one_node_model, run_model
-
     model = one_node_model(name, inputs, outputs=4, domain="com.microsoft")
     if simplified:
         model.graph.node[0].output[1] = ""
         kept = [info for info in model.graph.output if info.name != "y1"]
         del model.graph.output[:]
         model.graph.output.extend(kept)
-    assert isinstance(model, onnx.ModelProto)
     return run_model(model, {f"x{k}": a for k, a in enumerate(inputs) if a is not None})
 
 
@@ -222,7 +218,7 @@ def test_bias_add_and_split_gelu() -> None:
         ("Trilu", [_floats((2, 4, 5))], {"upper": 0}, ()),
         ("Trilu", [_floats((2, 4, 5)), np.array(1)], {}, (1,)),
         ("ExpandDims", [_floats((2, 4)), np.array(-2, np.int32)], {}, (1,)),
-        ("Pad", [_floats((2, 4)), np.array([1, 0, 0, 2]), np.float32(3)[...]], {}, (1, 2)),
+        ("Pad", [_floats((2, 4)), np.array([1, 0, 0, 2]), np.array(3, np.float32)], {}, (1, 2)),
         ("Pad", [_floats((2, 4)), np.array([1, 0, 0, 2])], {"mode": "reflect"}, (1,)),
         ("GridSample", [_floats((1, 2, 5, 5)), _floats((1, 3, 4, 2))], {"align_corners": 1}, ()),
         ("GridSample", [_floats((1, 2, 5, 5)), _floats((1, 3, 4, 2))],

@@ -214,16 +214,17 @@ def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # no
     """onnxruntime rounds activations to 8 bits, so its results are less precise."""
     directions = 2 if direction == "bidirectional" else 1
     scales: Shape = (directions, 16) if per_channel else (directions,)
-    parameters = [
+    parameters: list[Array | None] = [
         np.random.default_rng(0).uniform(0.004, 0.006, scales).astype(np.float32),
         np.zeros(scales, np.int8),
     ]
+    absent: list[Array | None] = [None] * 4
     inputs: list[Array | None] = [
         _floats((5, 2, 3)),
         _integers(np.int8, (directions, 3, 16)),
         _integers(np.int8, (directions, 4, 16), 2),
         _floats((directions, 32)),
-        *(None,) * 4,
+        *absent,
         *parameters,
         *parameters,
     ]

@@ -82,8 +82,8 @@ def _convolutional() -> onnx.ModelProto:
     return _model(nodes, (2, 3, 16, 16), weights)
 
 
-class _Reader(quantization.CalibrationDataReader):  # type: ignore[misc]  # untyped base
-    """Eight random batches."""
+class _Reader:
+    """Eight random batches, in the protocol of CalibrationDataReader."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._batches: Iterator[dict[str, Array]] = iter(
@@ -91,6 +91,7 @@ class _Reader(quantization.CalibrationDataReader):  # type: ignore[misc]  # unty
         )
 
     def get_next(self) -> dict[str, Array] | None:
+        """The next batch; ``None`` after the last."""
         return next(self._batches, None)
 
 

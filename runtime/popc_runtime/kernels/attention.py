@@ -55,8 +55,8 @@ class _Problem:
 def _attention(binding: Binding) -> Calls:
     """softmax(scale * Q K^T + mask) V; see the op table for operands and attributes."""
     out = binding.output()
-    if out.size == 0:
-        return ()
+    if out.size == 0 or binding.input(1).shape[2] == 0:
+        return partial(out.fill, 0)
     problem, calls = _set_up(binding, out)
     mark = binding.scratch.mark()
     for batch, heads, group, rows in _units(problem):

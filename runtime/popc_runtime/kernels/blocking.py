@@ -6,8 +6,8 @@ temporary of the same size.  Cut into blocks, the chain runs on one block after 
 intermediate values stay in the second-level cache, and temporaries are one block long.
 
 `blocked` is the tool for kernels: give it a function that returns the calls of *one* block, and it
-returns the calls of all of them.  `coalesce` and `split` are its parts, useful where a kernel wants
-blocks of its own kind.
+returns the calls of all of them.  `conversion` changes the dtype of a tensor.  `coalesce` and
+`split` are parts of both, useful where a kernel wants blocks of its own kind.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call, Scratch
-from popc_runtime.kernels.half import HalfConverter
+from popc_runtime.kernels.half import HalfConverter, is_half_conversion
 
-__all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "split", "work_dtype"]
+__all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "conversion", "split", "work_dtype"]
 
 # Bytes of one operand in one block.  A chain touches three to five operands and temporaries: they
 # fit a second-level cache of 512 KB, and the cost of a call is small against 24 k elements.
@@ -95,6 +95,19 @@ def blocked(
         else:
             calls += steps(result, *inputs, *extra)
     return tuple(calls)
+
+
+def conversion(out: Array, x: Array, scratch: Scratch) -> tuple[Call, ...]:
+    """The calls that fill ``out`` with ``x``, which broadcasts to it, in the dtype of ``out``.
+
+    As C converts: floats to integers toward zero, wider integers by dropping high bits.
+    """
+    if not is_half_conversion(out, x):
+        target, source = coalesce(out, [x])
+        return (partial(np.copyto, target, source, casting="unsafe"),)
+    pieces = list(split(out, [x], BLOCK_BYTES // 4))
+    converter = HalfConverter(scratch, max((piece[0].size for piece in pieces), default=0))
+    return tuple(call for piece in pieces for call in converter.calls(*piece))
 
 
 def _is_converted(array: Array, dtype: np.dtype[np.generic]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.kernels.binding import Binding, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.blocking import coalesce
+from popc_runtime.kernels.blocking import coalesce, conversion
 
 __all__ = ["KERNELS"]
 
@@ -16,11 +16,9 @@ __all__ = ["KERNELS"]
 def _cast(binding: Binding) -> Calls:
     """As C converts: floats to integers toward zero, wider integers by dropping high bits."""
     out, x = coalesce(binding.output(), [binding.input(0)])
-    if is_half_conversion(out, x):
-        return blocked(_identity, out, [x], binding.scratch, work=np.float32)
     if out.dtype == np.bool_:
         return partial(np.not_equal, x, np.asarray(0, x.dtype), out=out)
-    return partial(np.copyto, out, x, casting="unsafe")
+    return conversion(out, x, binding.scratch)
 
 
 def _bit_cast(binding: Binding) -> Calls:

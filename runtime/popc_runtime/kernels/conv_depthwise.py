@@ -87,76 +87,100 @@ def _memory(binding: Binding, shape: tuple[int, ...], dtype: np.dtype[Any]) -> A
 
 
 def _rows_per_product(rows: Axis, columns: Axis) -> int:
-    """The cheapest number of output rows, by multiplications and products."""
+    """The cheapest number of output rows, by multiplications and products.
+
+    With all rows in one product the padding across rows is left out of S.
+    """
 
     def cost(count: int) -> float:
         read = (count - 1) * rows.stride + rows.extent
         products = -(-rows.out // count)
+        if products == 1:
+            read = rows.size
         return products * (count * read * columns.kernel + _CALL / columns.out)
 
-    return min((min(count, rows.out) for count in _ROWS), key=cost)
+    candidates = [count for count in _ROWS if count < rows.out]
+    return min([rows.out, *candidates], key=cost)
+
+
+def _lines(rows: Axis, count: int) -> Axis:
+    """The rows of S, as windows of one row: those of the input, padded unless that is for nothing."""
+    if count == rows.out:
+        return Axis(rows.size, 1, out=rows.size)
+    return replace(rows, kernel=1, stride=1, out=(rows.out - 1) * rows.stride + rows.extent)
 
 
 def _row_bands(binding: Binding, plane: Plane) -> _Bands:
     """Matrices [channels, multiplier, output rows, (input rows, taps)]."""
+    count = _rows_per_product(plane.rows, plane.columns)
     rows = plane.rows
-    count = _rows_per_product(rows, plane.columns)
-    read = (count - 1) * rows.stride + rows.extent
+    if count < rows.out:
+        read = (count - 1) * rows.stride + rows.extent
+        rows = replace(rows, size=read, begin=0, out=count)
     groups, multiplier, _, _, taps = plane.w.shape
-    banded = _memory(binding, (groups, multiplier, count, read, taps), plane.w.dtype)
-    starts = range(0, count * rows.stride, rows.stride)
+    banded = _memory(binding, (groups, multiplier, count, rows.size, taps), plane.w.dtype)
     diagonals = (
-        (banded[:, :, row, start : start + rows.extent : rows.dilation], plane.w[:, :, 0])
-        for row, start in enumerate(starts)
+        (_diagonal(np.moveaxis(banded, 4, 2), rows, tap, 4, 3), plane.w[:, :, 0, tap, :, None])
+        for tap in range(rows.kernel)
     )
     calls = _filling(binding, banded, diagonals)
-    return _Bands(banded.reshape(groups, multiplier, count, read * taps), calls)
+    return _Bands(banded.reshape(groups, multiplier, count, rows.size * taps), calls)
+
+
+def _diagonal(banded: Array, axis: Axis, tap: int, inputs: int, outputs: int) -> Array:
+    """Where ``tap`` of each window is: ``banded`` has the input of ``axis`` and its windows.
+
+    Those are dimensions ``inputs`` and ``outputs``, the last two; the result has one instead.
+    """
+    span = axis.span(tap)
+    steps = {inputs: span.source, outputs: span.first}
+    corner = banded[(..., *(slice(steps[dim], None) for dim in sorted(steps)))]
+    step = axis.stride * banded.strides[inputs] + banded.strides[outputs]
+    shape = (*banded.shape[:-2], span.size)
+    return as_strided(corner, shape, (*banded.strides[:-2], step))
 
 
 def _by_columns(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
     rows, columns = plane.rows, plane.columns
     multiplier, height, width = plane.out.shape[2:]
+    count = bands.shape[2]
     per_row = width * plane.x.itemsize * (columns.kernel * rows.stride + multiplier)
     channels = max(1, _BLOCK_BYTES // (per_row * height))
     length = height
     if channels == 1:
-        count = bands.shape[2]
         length = min(height, max(1, _BLOCK_BYTES // (per_row * count)) * count)
     channels = min(channels, plane.w.shape[0])
-    read = (length - 1) * rows.stride + rows.extent
-    s = binding.scratch.take((channels, read, columns.kernel, width), plane.x.dtype)
+    lines = _lines(rows, count)
+    most = lines.out if length == height else (length - 1) * rows.stride + rows.extent
+    s = binding.scratch.take((channels, most, columns.kernel, width), plane.x.dtype)
     shifted = np.moveaxis(s, 2, 1)
-    lines = replace(rows, kernel=1, stride=1, out=(height - 1) * rows.stride + rows.extent)
     yield from fill_columns(shifted, columns)
     for block in _blocks(plane, channels, length):
-        read = (block.out.shape[-2] - 1) * rows.stride + rows.extent
+        rest = height - block.row
+        read = most if rest >= length else (rest - 1) * rows.stride + rows.extent
         target = shifted[: len(block.x), :, :read]
         yield from expand_rows(block.x, target, lines, block.row * rows.stride, columns)
-        matrices = bands[block.channels]
-        yield from _tiles(matrices, s[: len(block.x)], block.out, rows)
+        yield from _tiles(bands[block.channels], s[: len(block.x)], block.out, rows)
         yield from block.finish(binding)
 
 
 def _tiles(bands: Array, s: Array, out: Array, rows: Axis) -> Iterator[Call]:
-    """out [channels, multiplier, H', W'], some rows at a time: bands @ rows of s."""
-    count, taps = bands.shape[2], s.shape[2]
+    """Some rows of [channels, multiplier, H', W'] at a time: bands @ rows of s."""
+    count, inner = bands.shape[2:]
     channels, multiplier, height, width = out.shape
     whole = height // count
-    lines = s.reshape(channels, 1, -1, width)
-    step, row = rows.stride * s.strides[1], s.strides[2]
     if whole:
-        inner = bands.shape[3]
         shape = (channels, multiplier, whole)
-        sources = as_strided(
-            s, (*shape, inner, width), (s.strides[0], 0, count * step, row, s.itemsize)
-        )
+        step, row = count * rows.stride * s.strides[1], s.strides[2]
+        sources = as_strided(s, (*shape, inner, width), (s.strides[0], 0, step, row, s.itemsize))
         targets = out[:, :, : whole * count].reshape(*shape, count, width)
         yield partial(np.matmul, bands[:, :, None], sources, out=targets)
     rest = height - whole * count
     if rest:
+        taps = s.shape[2]
         inner = ((rest - 1) * rows.stride + rows.extent) * taps
         first = whole * count * rows.stride * taps
-        part = lines[:, :, first : first + inner]
+        part = s.reshape(channels, 1, -1, width)[:, :, first : first + inner]
         yield partial(np.matmul, bands[:, :, :rest, :inner], part, out=out[:, :, whole * count :])
 
 
@@ -169,23 +193,12 @@ def _column_bands(binding: Binding, plane: Plane) -> _Bands:
     groups, multiplier, _, height, _ = plane.w.shape
     shape = (groups, multiplier, height, columns.size, columns.out)
     banded = _memory(binding, shape, plane.w.dtype)
-    diagonals = _column_diagonals(banded, plane.w[:, :, 0], columns)
+    diagonals = (
+        (_diagonal(banded, columns, tap, 3, 4), plane.w[:, :, 0, :, tap, None])
+        for tap in range(columns.kernel)
+    )
     calls = _filling(binding, banded, diagonals)
     return _Bands(banded.reshape(groups, multiplier, -1, columns.out), calls)
-
-
-def _column_diagonals(
-    banded: Array, w: Array, columns: Axis
-) -> Iterator[tuple[Array, Array]]:
-    """For each tap along a row: the entries that hold it, and its weights."""
-    down, across = banded.strides[-2:]
-    for tap in range(columns.kernel):
-        span = columns.span(tap)
-        if span.size:
-            corner = banded[..., span.source :, span.first :]
-            shape = (*banded.shape[:-2], span.size)
-            strides = (*banded.strides[:-2], columns.stride * down + across)
-            yield as_strided(corner, shape, strides), w[..., tap, None]
 
 
 def _by_rows(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import prod
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.activation import bit_mask
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.blocking import blocked, coalesce
+from popc_runtime.kernels.blocking import blocked, coalesce, work_dtype
 
 __all__ = ["KERNELS"]
 
 _NARROW: Final = 32  # elements of an inner loop below which numpy's loop overhead dominates
-_WIDE: Final = 1024  # elements to lengthen such a loop to, if it takes
-_TILED_MAX: Final = 1 << 17  # no more elements than this for a repeated constant
+_WIDE: Final = 1024  # elements to lengthen such a loop to
 
 Ufunc = Callable[..., Any]
 
@@ -31,29 +30,46 @@ def _ufunc(function: Ufunc) -> Kernel:
     """One numpy ufunc over all inputs, straight into the output."""
 
     def kernel(binding: Binding) -> Calls:
-        out, *operands = coalesce(binding.output(), _operands(binding))
-        tiled = [_tiled(a, out.shape, binding.is_constant(i)) for i, a in enumerate(operands)]
-        out, *operands = coalesce(out, tiled)
+        arrays = coalesce(binding.output(), _operands(binding))
+        constant = [binding.is_constant(index) for index in range(len(binding.inputs))]
+        out, *operands = _with_long_rows(arrays, constant)
         return partial(function, *operands, out=out)
 
     return kernel
 
 
-def _tiled(array: Array, shape: tuple[int, ...], constant: bool) -> Array:  # noqa: FBT001 - a fact
-    """A constant broadcast to ``shape`` in short runs, repeated to give longer inner loops.
+def _with_long_rows(arrays: tuple[Array, ...], constant: list[bool]) -> tuple[Array, ...]:
+    """Output and operands with constants of short rows repeated, to give longer inner loops.
 
     Adding a bias of 3 channels to an image with channels last takes three elements per inner loop;
-    with the bias repeated over a row of pixels it takes a row.
+    with the bias repeated over a few hundred pixels it takes a thousand.
     """
-    if not constant or 0 not in array.strides or not 0 < shape[-1] < _NARROW:
-        return array
-    axis = len(shape) - 1
-    while axis and prod(shape[axis:]) < _WIDE:
-        axis -= 1
-    if prod(shape[axis:]) > _TILED_MAX:
-        return array
-    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides[:axis])
-    return np.ascontiguousarray(array[once])
+    out, *operands = arrays
+    if out.ndim < 2 or not 0 < out.shape[-1] < _NARROW:
+        return arrays
+    rows, run = out.shape[-2:]
+    short = [
+        fixed and bool(array.ndim) and array.strides[-2] == 0
+        for array, fixed in zip(operands, constant, strict=True)
+    ]
+    few = -(-_WIDE // run)
+    together = next((n for n in range(few, min(rows, 8 * few) + 1) if rows % n == 0), 1)
+    if together == 1 or not any(short):
+        return arrays
+    target, *parts = (_split_rows(array, together) if array.ndim else array for array in arrays)
+    for index, array in enumerate(parts):
+        if short[index]:
+            once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides[:-2])
+            parts[index] = np.ascontiguousarray(array[once])
+    return coalesce(target, parts)
+
+
+def _split_rows(array: Array, together: int) -> Array:
+    """A view with the last axis but one cut into groups of ``together``."""
+    *outer, rows, run = array.shape
+    *steps, step, unit = array.strides
+    shape = (*outer, rows // together, together, run)
+    return as_strided(array, shape, (*steps, step * together, step, unit))
 
 
 def _through_float32(function: Ufunc) -> Kernel:
@@ -62,8 +78,13 @@ def _through_float32(function: Ufunc) -> Kernel:
     def steps(out: Array, *operands: Array) -> tuple[Call, ...]:
         return (partial(function, *operands, out=out),)
 
+    direct = _ufunc(function)
+
     def kernel(binding: Binding) -> Calls:
-        return blocked(steps, binding.output(), _operands(binding), binding.scratch)
+        out, operands = binding.output(), _operands(binding)
+        if work_dtype(out, *operands) == out.dtype:
+            return direct(binding)
+        return blocked(steps, out, operands, binding.scratch)
 
     return kernel
 
@@ -72,7 +93,7 @@ def _divide(binding: Binding) -> Calls:
     """Integers: the quotient rounded toward zero, as in C."""
     a, b, out = binding.input(0), binding.input(1), binding.output()
     if out.dtype.kind == "f":
-        return _ufunc(np.divide)(binding)
+        return _through_float32(np.divide)(binding)
     if out.dtype.kind == "u":
         return _ufunc(np.floor_divide)(binding)
     if out.itemsize < 8:
@@ -195,9 +216,10 @@ def _where_steps(
     yield partial(np.bitwise_xor, changes, y, out=out)
 
 
-_SLOW_FLOAT16: Final[dict[str, Ufunc]] = {
+_WIDENED: Final[dict[str, Ufunc]] = {
     "Acos": np.arccos,
     "Acosh": np.arccosh,
+    "Add": np.add,
     "Asin": np.arcsin,
     "Asinh": np.arcsinh,
     "Atan": np.arctan,
@@ -210,17 +232,18 @@ _SLOW_FLOAT16: Final[dict[str, Ufunc]] = {
     "Log": np.log,
     "Max": np.maximum,
     "Min": np.minimum,
+    "Mul": np.multiply,
     "Reciprocal": np.reciprocal,
     "Round": np.rint,
     "Sin": np.sin,
     "Sinh": np.sinh,
     "Sqrt": np.sqrt,
+    "Sub": np.subtract,
     "Tan": np.tan,
 }
 
 _DIRECT: Final[dict[str, Ufunc]] = {
     "Abs": np.absolute,
-    "Add": np.add,
     "And": np.logical_and,
     "BitwiseAnd": np.bitwise_and,
     "BitwiseNot": np.invert,
@@ -232,17 +255,15 @@ _DIRECT: Final[dict[str, Ufunc]] = {
     "IsNaN": np.isnan,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
-    "Mul": np.multiply,
     "Neg": np.negative,
     "Not": np.logical_not,
     "Or": np.logical_or,
     "Sign": np.sign,
-    "Sub": np.subtract,
     "Xor": np.logical_xor,
 }
 
 KERNELS: Final[dict[str, Kernel]] = {
-    **{name: _through_float32(function) for name, function in _SLOW_FLOAT16.items()},
+    **{name: _through_float32(function) for name, function in _WIDENED.items()},
     **{name: _ufunc(function) for name, function in _DIRECT.items()},
     "BitShift": _bit_shift,
     "Div": _divide,

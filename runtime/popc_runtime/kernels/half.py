@@ -2,8 +2,8 @@
 
 numpy converts element by element, and how long that takes depends on the value: zeros among other
 numbers cost three times as much as numbers alone, subnormal results thirty times.  Activations are
-full of both.  Here the conversions are integer and float32 ufuncs over a block, in the same time for
-all values but subnormal float16 operands; only infinities and nans are left to numpy.
+full of both.  Here the conversions are integer and float32 ufuncs over a block, in the same time
+for all values but subnormal float16 operands; only infinities and nans are left to numpy.
 
 Both ways rest on scaling by powers of two, which is exact: the exponents of the two formats differ
 by 112.
@@ -22,15 +22,16 @@ from popc_runtime.kernels.binding import Call, Scratch
 
 __all__ = ["HalfConverter", "is_half_conversion"]
 
+_FEW: Final = 1024  # elements that numpy converts in less time than the calls here take
 _REBIAS: Final = np.asarray(2.0**112, np.float32)
 _SIGN_AND_VALUE: Final = np.asarray(-0x70002000, np.int32)  # 0x8fffe000
 _HALF_EXPONENT: Final = np.asarray(0x7C00, np.uint16)
 
 # Narrowing adds 4 |x| to the power of two that is 15 above the one of x: the last bit of the sum is
 # worth the last bit of a float16, so the sum ends in the fraction of x, leading 1 included, rounded
-# to nearest even.  Below 2^-14, the least normal float16, the power stays that of 2^-14, for that is
-# how subnormal numbers are spaced.  4 |x| goes through 2^112 |x|, where numbers too large for
-# float16 become infinite.
+# to nearest even.  Below 2^-14, the least normal float16, the power stays that of 2^-14, for so are
+# subnormal numbers spaced.  4 |x| goes through 2^112 |x|, where numbers too large for float16
+# become infinite.
 _BACK: Final = np.asarray(2.0**-110, np.float32)
 _EXPONENT: Final = np.asarray(0x7F800000, np.uint32)
 _LEAST_EXPONENT: Final = np.asarray(0x38800000, np.uint32)
@@ -57,7 +58,7 @@ class HalfConverter:
 
     def calls(self, target: Array, source: Array) -> Iterator[Call]:
         """Fill ``target`` from ``source`` (the same shape); other types are left to numpy."""
-        if target.size < 2 or not is_half_conversion(target, source):
+        if target.size < _FEW or not is_half_conversion(target, source):
             yield partial(np.copyto, target, source, casting="unsafe")
             return
         mask = self._mask[: target.size].reshape(target.shape)

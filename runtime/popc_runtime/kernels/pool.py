@@ -2,7 +2,8 @@
 
 Maxima and sums over a window are separable: first along one axis, then along the next, each step a
 ufunc per tap over whole planes.  Rows come first, because they are read in the order of memory and
-leave less for the axes that are not.  Blocks of channels keep the steps in the cache.
+leave less for the axes that are not.  Blocks of channels keep the steps in the cache, and
+a window around each element moves over the block as over one line (`_shifted`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from popc_runtime.kernels.windows import Axis, Span, tap_places, window_axes
 __all__ = ["KERNELS"]
 
 _BLOCK_BYTES: Final = 1 << 18  # of the input in one block
+_FEW_TAPS: Final = 5  # of windows whose borders are cheap to mend
 
 
 def _axes(binding: Binding) -> tuple[Axis, ...]:
@@ -62,6 +64,16 @@ def _along(
     x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
     """The same along dimension ``number`` alone."""
+    same = axis.stride == 1 and axis.out == axis.size and axis.begin % axis.dilation == 0
+    if same and 2 <= axis.kernel <= _FEW_TAPS and 0 <= axis.begin < axis.extent:
+        if x.flags.c_contiguous:
+            return _shifted(x, out, number, axis, ufunc)
+    return _tap_by_tap(x, out, number, axis, ufunc, neutral)
+
+
+def _tap_by_tap(
+    x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
+) -> Iterator[Call]:
     lead = (slice(None),) * number
 
     def operands(span: Span) -> tuple[Array, Array]:
@@ -79,6 +91,31 @@ def _along(
     for span in rest:
         target, source = operands(span)
         yield partial(ufunc, target, source, out=target)
+
+
+def _shifted(x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc) -> Iterator[Call]:
+    """For windows around each element: shift the whole block as one line, then mend its borders.
+
+    Shifted so, the first and last elements of an axis meet those of the next row or plane.
+    """
+    inner = prod(x.shape[number + 1 :])
+    taps = [tap * axis.dilation - axis.begin for tap in range(axis.kernel)]
+    low, high = -taps[0] * inner, taps[-1] * inner
+    flat, line = x.reshape(-1), out.reshape(-1)
+    stop = max(flat.size - high, low)
+    if stop > low:
+        parts = [flat[low + tap * inner : stop + tap * inner] for tap in taps]
+        yield partial(ufunc, parts[0], parts[1], out=line[low:stop])
+        for part in parts[2:]:
+            yield partial(ufunc, line[low:stop], part, out=line[low:stop])
+    lead = (slice(None),) * number
+    ends = {*range(min(axis.begin, axis.size)), *range(max(axis.size - taps[-1], 0), axis.size)}
+    for place in sorted(ends):
+        target = out[(*lead, place)]
+        sources = [x[(*lead, place + tap)] for tap in taps if 0 <= place + tap < axis.size]
+        yield partial(np.copyto, target, sources[0])
+        for source in sources[1:]:
+            yield partial(ufunc, target, source, out=target)
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

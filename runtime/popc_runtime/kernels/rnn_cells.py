@@ -1,7 +1,7 @@
 """One step of each recurrent layer, as calls on fixed buffers.
 
-Buffers are [gates, directions, batch, hidden], gates in ONNX's order: one gate, or a few that follow
-each other, are contiguous, which halves the time of a call on a small array.
+Buffers are [gates, directions, batch, hidden], gates in ONNX's order: one gate, or a few that
+follow each other, are contiguous, which halves the time of a call on a small array.
 Equations: ONNX RNN-14, LSTM-14, GRU-14.
 """
 
@@ -295,7 +295,7 @@ def gru(parts: CellParts) -> Cell:
         kept = parts.buffer()
         start = parts.product(h, 0, gates[:2])
         reset = [partial(np.multiply, r, h, out=kept), parts.product(kept, 2, gates[2:])]
-    update = [
+    update: list[Call] = [
         *parts.activated(1, new, spare[0]),
         partial(np.subtract, h, new, out=h),
         partial(np.multiply, h, z, out=h),

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from popc.ir import Graph
+from popc.memory import check_plan, format_plan, plan_memory
+from popc.schedule import TieBreaker, build_schedule
+from tests.arena import Arena
+from tests.random_graphs import graphs, interpret, random_feeds
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+@pytest.mark.parametrize("tie_breaker", list(TieBreaker))
+@settings(deadline=None, max_examples=60)
+@given(graph=graphs())
+def test_plans_are_legal_and_compute_the_right_values(
+    tie_breaker: TieBreaker, graph: Graph, *, inplace: bool
+) -> None:
+    schedule = build_schedule(graph, tie_breaker)
+    plan = plan_memory(graph, schedule, inplace=inplace)
+    assert check_plan(graph, schedule, plan) == []
+    assert plan.peak_bytes <= plan.arena_bytes
+    assert inplace or not (plan.inplace or plan.joined)
+    arena = Arena(graph, schedule, plan)
+    for seed in (0, 5):
+        feeds = random_feeds(graph, seed)
+        for got, want in zip(arena.run(feeds), interpret(graph, feeds), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@settings(deadline=None, max_examples=20)
+@given(graph=graphs())
+def test_plans_are_repeatable(graph: Graph) -> None:
+    schedule = build_schedule(graph)
+    plan = plan_memory(graph, schedule)
+    again = plan_memory(graph, schedule)
+    assert format_plan(plan) == format_plan(again)
+    assert plan.placements == again.placements
