@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from popc_runtime.format import Array
+from tests.models import executable
 from tests.support import run_model, run_onnxruntime
 
 quantization = pytest.importorskip("onnxruntime.quantization")
@@ -141,6 +142,9 @@ def test_quantized(build: Callable[[], onnx.ModelProto], quantizer: str, tmp_pat
     assert np.mean(np.abs(actual - expected)) < 0.1 * step
     (floating,) = run_model(model, feeds)
     np.testing.assert_allclose(actual, floating, atol=40 * step)
+    with executable(quantized, tmp_path) as program:
+        compiled = program.run(feeds)["y"]
+    np.testing.assert_allclose(compiled, actual, atol=2.1 * step)
 
 
 def test_optimised_transformer_block() -> None:

@@ -16,7 +16,7 @@ IR forms (shared with the scheduler, the planner and lowering):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from popc.frontend.importer import GraphImporter
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain
+from popc.frontend.trip_count import count_iterations
 from popc.frontend.values import Unknown, Value
 from popc.ir import Graph, OpSettings, Shape, Tensor, TensorType
 from popc_runtime.errors import ModelError
@@ -187,6 +188,11 @@ def _runtime_loop(node: Node, form: _LoopForm) -> list[Tensor]:
         body.importer, iteration_condition, graph.inputs[1]
     )
     carried, scans = results[: len(states)], results[len(states) :]
+    if conditional and iteration_condition is not None and _starts_known(form):
+        known = [node.importer.known_value(tensor) for tensor in states]
+        count = count_iterations(graph, iteration_condition, carried, known, form.trip_count)
+        if count is not None:
+            form, conditional = replace(form, trip_count=count), False
     _check_loop(states, carried, scans, conditional=conditional, form=form)
     always = body.importer.constant(np.asarray(True), DType.BOOL)  # noqa: FBT003 - an array value
     if not conditional:
@@ -210,6 +216,11 @@ def _runtime_loop(node: Node, form: _LoopForm) -> list[Tensor]:
         subgraphs={"body": graph},
     )
     return list(op.outputs)
+
+
+def _starts_known(form: _LoopForm) -> bool:
+    """Whether the loop surely begins, and nothing at run time limits its iterations."""
+    return form.condition is None and form.trip_operand is None
 
 
 def _body_arguments(
