@@ -44,6 +44,7 @@ class Case:
 
     @property
     def name(self) -> str:
+        """Model, op, shapes and attributes (by their initials)."""
         shapes = " ".join("x".join(map(str, shape)) for shape in (self.x, *self.constants[:1]))
         marks = " ".join(f"{k[0]}{v}" for k, v in self.attributes.items() if k != "kernel_shape")
         return f"{self.model:12} {self.op_type:17} {shapes} {marks}"
@@ -161,7 +162,7 @@ CASES = [
     pool("googlenet", "MaxPool", (1, 192, 28, 28), 3, 1, 1),
     pool("googlenet", "AveragePool", (1, 768, 17, 17), 3, 1, 1),
     Case("whisper", "Conv", (1, 80, 800), ((384, 80, 3), (384,)), {"pads": (1, 1)}),
-    Case("whisper", "Conv", (1, 384, 800), ((384, 384, 3), (384,)), {"pads": (1, 1), "strides": (2,)}),
+    Case("whisper", "Conv", (1, 384, 800), ((384, 384, 3), (384,)), {"pads": (1, 1), "strides": (2,)}),  # noqa: E501
     Case("bert", "MatMul", (1, 128, 768), ((768, 768),)),
     Case("bert", "MatMul", (1, 128, 768), ((768, 3072),)),
     Case("bert", "MatMul", (1, 128, 3072), ((3072, 768),)),
@@ -254,7 +255,7 @@ def _bound(model: onnx.ModelProto, x: Array) -> tuple[tuple[Call, ...], Array]:
     (op,) = graph.topological()
     out = np.empty(op.outputs[0].type.shape, np.float32)
     binding = Binding(
-        inputs=tuple(x if t is graph.inputs[0] else t and t.data for t in op.inputs),
+        inputs=tuple(None if t is None else x if t.data is None else t.data for t in op.inputs),
         outputs=(out,),
         input_dtypes=tuple(None if t is None else t.type.dtype for t in op.inputs),
         output_dtypes=(op.outputs[0].type.dtype,),

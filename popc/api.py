@@ -6,11 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import onnx
-
 from popc.archive import Archive, build_archive
 from popc.compiler import Compilation, OnArtefact, run_stages
-from popc.frontend import Bindings, LoadedModel, load_model
+from popc.frontend import Bindings, LoadedModel, ModelSource, load_model
 from popc.options import Options, resolve_options
 from popc.progress import OnProgress, Stage
 from popc.transforms import optional_passes
@@ -18,8 +16,8 @@ from popc.transforms import optional_passes
 __all__ = ["compile_model", "compile_to_stage", "make_options"]
 
 
-def compile_model(  # noqa: PLR0913 - everything that decides what is compiled
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+def compile_model(
+    model: ModelSource,
     *,
     options: Options | Mapping[str, object] | str | os.PathLike[str] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -54,8 +52,8 @@ def compile_model(  # noqa: PLR0913 - everything that decides what is compiled
     return build_archive(loaded, done.model, done.plan, done.image, resolved)
 
 
-def compile_to_stage(  # noqa: PLR0913 - as above
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+def compile_to_stage(
+    model: ModelSource,
     stage: Stage,
     *,
     options: Options,
@@ -70,8 +68,8 @@ def compile_to_stage(  # noqa: PLR0913 - as above
     return _run(model, options, stage, shapes, dims, bind, outputs, on_progress, on_artefact)[1]
 
 
-def _run(  # noqa: PLR0913, PLR0917 - as above
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+def _run(
+    model: ModelSource,
     options: Options,
     stage: Stage,
     shapes: Mapping[str, Sequence[int]] | None,
@@ -110,6 +108,4 @@ def make_options(
     """
     values = source if isinstance(source, Mapping) else None
     file = None if source is None or isinstance(source, Mapping) else source
-    return resolve_options(
-        values=values, file=file, env=os.environ, pass_names=optional_passes()
-    )
+    return resolve_options(values=values, file=file, env=os.environ, pass_names=optional_passes())

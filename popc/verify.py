@@ -89,7 +89,11 @@ def compare(
 
 
 def run_onnxruntime(
-    model: LoadedModel, feeds: Mapping[str, Array], outputs: Sequence[str], *, optimise: bool = False
+    model: LoadedModel,
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+    *,
+    optimise: bool = False,
 ) -> list[Array]:
     """The tensors named ``outputs``, computed by onnxruntime.
 

@@ -15,10 +15,11 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-import popc
-import popc_runtime
 from fetch_models import CACHE, FetchError, fetch
 from file_type import features, labels
+
+import popc
+import popc_runtime
 
 
 def main() -> int:

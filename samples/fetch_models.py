@@ -9,7 +9,6 @@ the sha256 recorded in models.toml.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -69,7 +68,7 @@ def _store(path: Path, data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(data)
     Path(file.name).chmod(0o644)
-    os.replace(file.name, path)
+    Path(file.name).replace(path)
 
 
 def main() -> int:

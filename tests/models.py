@@ -70,9 +70,7 @@ def counter_loop() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def executable(
-    model: onnx.ModelProto, folder: Path, **options: object
-) -> popc_runtime.Executable:
+def executable(model: onnx.ModelProto, folder: Path, **options: object) -> popc_runtime.Executable:
     """``model`` compiled, saved, and loaded."""
     path = folder / "model.popx"
     popc.compile(model, options=options or None).save(path, force=True)

@@ -228,7 +228,7 @@ def random_feeds(graph: Graph, seed: int) -> list[Array]:
     return [_random_array(tensor.type, seed + i) for i, tensor in enumerate(graph.inputs)]
 
 
-# -- the oracle ----------------------------------------------------------------------------------
+# -- the oracle ------------------------------------------------------------------------------------
 
 
 def interpret(graph: Graph, inputs: Sequence[Array]) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Graphs written by hand, a line per op."""
+"""Graphs written by hand, a line per op, and their memory plans."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
+from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
+from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import Attribute, DType
 
-__all__ = ["SmallGraph"]
+__all__ = ["SmallGraph", "plan_as_written"]
 
 _HEADER = (TensorType(DType.INT64, ()), TensorType(DType.BOOL, ()))
 
@@ -84,3 +86,13 @@ class SmallGraph:
             {"trip_count": trip_count, "conditional": 0, "states": len(states)},
             subgraphs={"body": inner.graph},
         )
+
+
+def plan_as_written(graph: Graph, *, inplace: bool = True) -> MemoryPlan:
+    """The plan for the ops in the order in which the test wrote them."""
+    load = build_schedule(graph).load
+    orders = {part: tuple(op for op in part.ops if op not in load) for part in graph.walk()}
+    schedule = Schedule(load, orders)
+    plan = plan_memory(graph, schedule, inplace=inplace)
+    assert check_plan(graph, schedule, plan) == []
+    return plan

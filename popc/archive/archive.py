@@ -29,9 +29,7 @@ class Archive:
         Raises:
             ResourceError: the file exists (and ``force`` is not set) or cannot be written.
         """
-        write_archive(
-            path, self.manifest, self._blobs, force=force, compression=self._compression
-        )
+        write_archive(path, self.manifest, self._blobs, force=force, compression=self._compression)
         return Path(path)
 
     def __repr__(self) -> str:

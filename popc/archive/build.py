@@ -93,9 +93,7 @@ def _output_streams(model: ImportedModel, options: Options) -> list[StreamSpec]:
         anchor = options.anchor(name)
         samples = anchor.samples(options.batches_per_step)
         streams.append(
-            StreamSpec(
-                name, StreamDirection.OUTPUT, type_.dtype, type_.shape, samples, anchor.type
-            )
+            StreamSpec(name, StreamDirection.OUTPUT, type_.dtype, type_.shape, samples, anchor.type)
         )
     return streams
 

@@ -24,17 +24,34 @@ _MAX_ROWS = 15
 
 @click.command("bench")
 @click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SOURCE",
-              help="As for `popc run`; inputs that are not given are random.")
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="As for `popc run`; inputs that are not given are random.",
+)
 @click.option("--runs", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True)
 @click.option("--where", is_flag=True, help="Show which instructions take the time.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write the figures as JSON.")
-@click.option("--compare", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              metavar="FILE", help="Compare with figures that --save wrote.")
-@click.option("--fail-over", metavar="PERCENT",
-              help="With --compare: exit with 1 if the median is slower by more than this.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the figures as JSON.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Compare with figures that --save wrote.",
+)
+@click.option(
+    "--fail-over",
+    metavar="PERCENT",
+    help="With --compare: exit with 1 if the median is slower by more than this.",
+)
 def command(
     *,
     archive: Path,
@@ -121,16 +138,18 @@ def _percentile(ordered: list[float], percent: int) -> float:
 
 def _table(data: dict[str, Any]) -> str:
     latency = data["latency_seconds"]
-    return format_table([
-        ["import", format_seconds(data["import_seconds"])],
-        ["load", format_seconds(data["load_seconds"])],
-        ["first run", format_seconds(data["first_run_seconds"])],
-        *([f"latency {name}", format_seconds(value)] for name, value in latency.items()),
-        ["throughput", f"{data['runs_per_second']:,.1f} runs/s"],
-        ["archive", format_bytes(data["archive_bytes"])],
-        ["arena", format_bytes(data["arena_bytes"])],
-        ["constants", format_bytes(data["constant_bytes"])],
-    ])
+    return format_table(
+        [
+            ["import", format_seconds(data["import_seconds"])],
+            ["load", format_seconds(data["load_seconds"])],
+            ["first run", format_seconds(data["first_run_seconds"])],
+            *([f"latency {name}", format_seconds(value)] for name, value in latency.items()),
+            ["throughput", f"{data['runs_per_second']:,.1f} runs/s"],
+            ["archive", format_bytes(data["archive_bytes"])],
+            ["arena", format_bytes(data["arena_bytes"])],
+            ["constants", format_bytes(data["constant_bytes"])],
+        ]
+    )
 
 
 def _profile(executable: Executable, feeds: dict[str, Array]) -> list[tuple[str, float, int]]:

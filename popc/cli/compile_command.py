@@ -18,13 +18,25 @@ __all__ = ["command"]
 
 @click.command("compile")
 @click.argument("model", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The archive to write; MODEL with the suffix .popx if not given.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The archive to write; MODEL with the suffix .popx if not given.",
+)
 @model_options
-@click.option("--emit-ir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write the text form of what each stage made.")
-@click.option("--stop-after", type=click.Choice([stage.value for stage in Stage]),
-              help="Print what this stage made; write no archive.")
+@click.option(
+    "--emit-ir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the text form of what each stage made.",
+)
+@click.option(
+    "--stop-after",
+    type=click.Choice([stage.value for stage in Stage]),
+    help="Print what this stage made; write no archive.",
+)
 @click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
 @click.option("--dump-options", is_flag=True, help="Print the effective options; compile nothing.")
 @click.option("--force", is_flag=True, help="Replace the archive if it exists.")

@@ -10,8 +10,8 @@ from popc.cli.report import Report
 __all__ = ["command"]
 
 _WHERE = {
-    "bash": "eval \"$(popc completion bash)\" in ~/.bashrc",
-    "zsh": "eval \"$(popc completion zsh)\" in ~/.zshrc",
+    "bash": 'eval "$(popc completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(popc completion zsh)" in ~/.zshrc',
     "fish": "popc completion fish | source in ~/.config/fish/config.fish",
 }
 

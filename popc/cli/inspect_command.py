@@ -16,8 +16,13 @@ _SECTIONS = ("summary", "streams", "options", "blobs", "program", "nodes")
 
 @click.command("inspect")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--section", type=click.Choice(_SECTIONS), default="summary", show_default=True,
-              help="What to show; program is for archives, nodes for models.")
+@click.option(
+    "--section",
+    type=click.Choice(_SECTIONS),
+    default="summary",
+    show_default=True,
+    help="What to show; program is for archives, nodes for models.",
+)
 @click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
 def command(*, file: Path, section: str, show_all: bool) -> Report:
     """Show what is in FILE, an ONNX model or an archive.
@@ -35,7 +40,7 @@ def command(*, file: Path, section: str, show_all: bool) -> Report:
     return _inspect_model(file, section, limit=None if show_all else 20)
 
 
-# -- archives ----------------------------------------------------------------------------------------
+# -- archives --------------------------------------------------------------------------------------
 
 
 def _inspect_archive(path: Path, section: str) -> Report:
@@ -81,7 +86,9 @@ def _archive_summary(data: dict[str, Any]) -> str:
         *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
     ]
     changed = [row for row in data["options"] if row["origin"] != "default"]
-    rows += [["option", f"{row['name']} = {row['value']} (from {row['origin']})"] for row in changed]
+    rows += [
+        ["option", f"{row['name']} = {row['value']} (from {row['origin']})"] for row in changed
+    ]
     return format_table(rows)
 
 
@@ -91,25 +98,30 @@ def _type_of(spec: dict[str, Any]) -> str:
 
 def _archive_streams(data: dict[str, Any]) -> str:
     header = ["stream", "direction", "sample", "samples per step", "returns"]
-    return format_table([
-        header,
-        *(
-            [
-                row["name"],
-                row["direction"],
-                f"{row['dtype']}[{','.join(map(str, row['shape']))}]",
-                str(row["samples_per_step"] or 1),
-                row["return_type"] or "-",
-            ]
-            for row in data["streams"]
-        ),
-    ])
+    return format_table(
+        [
+            header,
+            *(
+                [
+                    row["name"],
+                    row["direction"],
+                    f"{row['dtype']}[{','.join(map(str, row['shape']))}]",
+                    str(row["samples_per_step"] or 1),
+                    row["return_type"] or "-",
+                ]
+                for row in data["streams"]
+            ),
+        ]
+    )
 
 
 def _archive_options(data: dict[str, Any]) -> str:
-    return format_table([
-        [row["name"], "=", str(row["value"]), f"# from {row['origin']}"] for row in data["options"]
-    ])
+    return format_table(
+        [
+            [row["name"], "=", str(row["value"]), f"# from {row['origin']}"]
+            for row in data["options"]
+        ]
+    )
 
 
 def _archive_blobs(data: dict[str, Any]) -> str:
@@ -136,7 +148,7 @@ _ARCHIVE_TEXTS = {
 }
 
 
-# -- models ------------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 def _inspect_model(path: Path, section: str, limit: int | None) -> Report:

@@ -41,17 +41,37 @@ Exit codes:
     context_settings={"auto_envvar_prefix": "POPC", "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="popc", prog_name="popc")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="How results are printed on stdout.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How results are printed on stdout.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print results only.")
 @click.option("-v", "--verbose", count=True, help="Print more; twice for tracebacks.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-              show_default=True, help="Colour messages on stderr.")
-@click.option("--progress/--no-progress", default=True, show_default=True,
-              help="Report the stages of long work on stderr.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colour messages on stderr.",
+)
+@click.option(
+    "--progress/--no-progress",
+    default=True,
+    show_default=True,
+    help="Report the stages of long work on stderr.",
+)
 @click.pass_context
 def root(
-    context: click.Context, format_: str, quiet: bool, verbose: int, color: str, progress: bool  # noqa: FBT001
+    context: click.Context,
+    format_: str,
+    quiet: bool,
+    verbose: int,
+    color: str,
+    progress: bool,  # noqa: FBT001
 ) -> None:
     """Compile ONNX models ahead of time, and run them on an emulated IPU.
 
@@ -77,7 +97,7 @@ def main() -> NoReturn:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per ending
     """Run one command line and print its result; the exit code."""
     # Errors in the command line itself are printed before the root command has read its options.
     console = Console(json=_asks_for_json(arguments), color=wants_color("auto"))

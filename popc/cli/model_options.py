@@ -66,19 +66,46 @@ def model_options(function: _F) -> _F:
         return function(settings=settings, **values)
 
     decorated: Any = command
-    for decorator in reversed((
-        click.option("--options", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                     help="Options as TOML or JSON (see `popc options`)."),
-        click.option("--set", "set_", multiple=True, metavar="KEY=VALUE",
-                     help="Set one option; wins over the file and the environment."),
-        click.option("--shape", multiple=True, metavar="NAME=DIMS",
-                     help="Shape of an input, as in x=1,3,224,224."),
-        click.option("--dim", multiple=True, metavar="NAME=SIZE",
-                     help="Value of a symbolic dimension, as in N=4."),
-        click.option("--bind", multiple=True, metavar="NAME=VALUE",
-                     help="Make an input a constant: a number, 1,2,3, or a .npy or .npz file."),
-        click.option("--outputs", default="", metavar="A,B",
-                     help="Return these tensors instead of the model's outputs."),
-    )):
+    for decorator in reversed(
+        (
+            click.option(
+                "--options",
+                type=click.Path(path_type=Path, dir_okay=False),
+                metavar="FILE",
+                help="Options as TOML or JSON (see `popc options`).",
+            ),
+            click.option(
+                "--set",
+                "set_",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Set one option; wins over the file and the environment.",
+            ),
+            click.option(
+                "--shape",
+                multiple=True,
+                metavar="NAME=DIMS",
+                help="Shape of an input, as in x=1,3,224,224.",
+            ),
+            click.option(
+                "--dim",
+                multiple=True,
+                metavar="NAME=SIZE",
+                help="Value of a symbolic dimension, as in N=4.",
+            ),
+            click.option(
+                "--bind",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="Make an input a constant: a number, 1,2,3, or a .npy or .npz file.",
+            ),
+            click.option(
+                "--outputs",
+                default="",
+                metavar="A,B",
+                help="Return these tensors instead of the model's outputs.",
+            ),
+        )
+    ):
         decorated = decorator(decorated)
     return cast("_F", decorated)

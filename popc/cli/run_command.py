@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from popc.cli.report import Report, format_seconds, format_table
 
 if TYPE_CHECKING:
-    from popc_runtime import Executable, TensorSpec
+    from popc_runtime import Executable
     from popc_runtime.format import Array
 
 __all__ = ["command"]
@@ -19,15 +19,35 @@ __all__ = ["command"]
 
 @click.command("run")
 @click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SOURCE",
-              help="x=x.npy, x=data.npz (its array x), x=- (a .npy from stdin), x=random:SEED; "
-                   "data.npz alone gives every input by its name.")
-@click.option("-o", "--output", "outputs", multiple=True, metavar="DIR|NAME=FILE",
-              help="Write all results as .npy files into DIR, or one to FILE (- for stdout).")
-@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Run this many steps; inputs with a leading dimension of STEPS are split.")
-@click.option("--strict", is_flag=True,
-              help="Convert no dtypes, and fail on results that are NaN or infinite.")
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="x=x.npy, x=data.npz (its array x), x=- (a .npy from stdin), x=random:SEED; "
+    "data.npz alone gives every input by its name.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="DIR|NAME=FILE",
+    help="Write all results as .npy files into DIR, or one to FILE (- for stdout).",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Run this many steps; inputs with a leading dimension of STEPS are split.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Convert no dtypes, and fail on results that are NaN or infinite.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the device's RNG.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def command(

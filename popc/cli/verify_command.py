@@ -21,17 +21,40 @@ _MAX_ROWS = 20
 
 @click.command("verify")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--reference", type=click.Choice(["onnxruntime"]), default="onnxruntime",
-              show_default=True, help="Whose results are right.")
-@click.option("--model", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="The ONNX model that FILE was compiled from, if FILE is an archive.")
-@click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SOURCE",
-              help="As for `popc run`; inputs that are not given are random.")
-@click.option("--all", "every", is_flag=True,
-              help="Compare every tensor of the model in order (compiles it without fusions).")
+@click.option(
+    "--reference",
+    type=click.Choice(["onnxruntime"]),
+    default="onnxruntime",
+    show_default=True,
+    help="Whose results are right.",
+)
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The ONNX model that FILE was compiled from, if FILE is an archive.",
+)
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="As for `popc run`; inputs that are not given are random.",
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Compare every tensor of the model in order (compiles it without fusions).",
+)
 @click.option("--rtol", type=float, default=1e-3, show_default=True)
-@click.option("--atol", type=float, default=1e-5, show_default=True,
-              help="Relative to the largest absolute value of the tensor.")
+@click.option(
+    "--atol",
+    type=float,
+    default=1e-5,
+    show_default=True,
+    help="Relative to the largest absolute value of the tensor.",
+)
 @model_options
 @click.pass_obj
 def command(

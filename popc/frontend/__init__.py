@@ -2,7 +2,7 @@
 
 from popc.frontend.bindings import Bindings
 from popc.frontend.describe import describe_model
-from popc.frontend.load import LoadedModel, expose_tensors, load_model
+from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported
 
@@ -10,6 +10,7 @@ __all__ = [
     "Bindings",
     "ImportedModel",
     "LoadedModel",
+    "ModelSource",
     "UnsupportedOp",
     "describe_model",
     "expose_tensors",

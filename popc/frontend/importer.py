@@ -20,6 +20,7 @@ from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
+from popc.frontend.signature import check_signature
 from popc.frontend.tensors import (
     decode_sparse_tensor,
     decode_tensor,
@@ -283,6 +284,7 @@ class GraphImporter:
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
             return self.expand(local, inputs, proto)
+        check_signature(proto.op_type, domain, version, inputs)
         rule = self.context.rules.get((domain, proto.op_type))
         if rule is None:
             body = self.context.functions.standard(proto, domain, version, inputs)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import onnx
@@ -24,7 +24,10 @@ from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError
 from popc_runtime.format import MAGIC, Array
 
-__all__ = ["LoadedModel", "expose_tensors", "load_model"]
+__all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
+
+# The path of a model, its bytes, or the message itself.
+ModelSource: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -100,7 +103,7 @@ class LoadedModel:
         }
 
 
-def load_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
+def load_model(source: ModelSource) -> LoadedModel:
     """The model in a file, in bytes or in a message (which is not changed).
 
     Raises:

@@ -199,7 +199,8 @@ class Graph:
 
     def add_constant(self, name: str, type_: TensorType, data: Array) -> Tensor:
         """Add a constant; ``data`` must have the storage dtype and the shape of ``type_``."""
-        assert data.shape == type_.shape and data.dtype == type_.dtype.storage, (name, type_)
+        assert data.shape == type_.shape, (name, type_, data.shape)
+        assert data.dtype == type_.dtype.storage, (name, type_, data.dtype)
         return self._add_tensor(Tensor(self.fresh_name(name), type_, TensorKind.CONSTANT, data))
 
     def add_op(
@@ -270,7 +271,8 @@ class Graph:
 
     def remove_tensor(self, tensor: Tensor) -> None:
         """Remove a constant or variable that nobody reads."""
-        assert not tensor.uses and tensor.producer is None, f"{tensor!r} is still used"
+        assert not tensor.uses, f"{tensor!r} is still used"
+        assert tensor.producer is None, f"{tensor!r} is the result of an op"
         del self._tensors[tensor.name]
 
     def rename(self, tensor: Tensor, name: str) -> None:

@@ -16,15 +16,15 @@ def verify(graph: Graph) -> list[str]:
 
 def _graph_problems(graph: Graph) -> list[str]:
     problems = [
-        f"{graph.name}: {problem}"
-        for op in graph.ops
-        for problem in _op_problems(graph, op)
+        f"{graph.name}: {problem}" for op in graph.ops for problem in _op_problems(graph, op)
     ]
     for name, tensor in graph.tensors.items():
         problems.extend(f"{graph.name}: {text}" for text in _tensor_problems(graph, name, tensor))
-    for tensor in (*graph.inputs, *graph.outputs):
-        if graph.tensors.get(tensor.name) is not tensor:
-            problems.append(f"{graph.name}: input or output {tensor.name} is not in the graph")
+    problems.extend(
+        f"{graph.name}: input or output {tensor.name} is not in the graph"
+        for tensor in (*graph.inputs, *graph.outputs)
+        if graph.tensors.get(tensor.name) is not tensor
+    )
     if len(graph.outputs) != len(graph.output_names):
         problems.append(f"{graph.name}: outputs and their names differ in number")
     try:
@@ -58,9 +58,7 @@ def _tensor_problems(graph: Graph, name: str, tensor: Tensor) -> list[str]:
         problems.append(f"{name} is {tensor.kind} but its producer is {tensor.producer!r}")
     if tensor.producer is not None and tensor.producer not in graph:
         problems.append(f"{name} is produced by an op of another graph")
-    if (tensor.data is not None) != (
-        tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)
-    ):
+    if (tensor.data is not None) != (tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)):
         problems.append(f"{name} is {tensor.kind} but data does not agree")
     problems.extend(
         f"{name} lists {op!r} as user, which is not in the graph"

@@ -150,9 +150,7 @@ def _loop_body(
     counter = lowering.slots.of(body.inputs[0]) if scans else -1
     for scan, stacked in zip(scans, op.outputs[states:], strict=True):
         operands = (lowering.slots.of(scan), counter)
-        items.append(
-            Instruction("StackStore", operands, (lowering.slots.of(stacked),), {}, origin)
-        )
+        items.append(Instruction("StackStore", operands, (lowering.slots.of(stacked),), {}, origin))
     for value, formal in zip(carried, formal_states, strict=True):
         items.extend(lowering.copy(value, formal, origin))
     if conditional:

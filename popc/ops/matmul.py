@@ -1,4 +1,4 @@
-"""Matrix products and determinants.
+"""Matrix products, determinants and inverses.
 
 MatMul and Gemm may carry what follows them: operands to add to the product (a bias that broadcasts
 to it, then a residual of its shape) and an activation.  See `popc.ops.epilogue`.
@@ -71,8 +71,17 @@ def _det(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]
     return (x.with_shape(x.shape[:-2]),)
 
 
+def _inverse(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    del attributes
+    x = operand(inputs, 0)
+    if x.rank < 2 or x.shape[-1] != x.shape[-2]:
+        raise ModelError(f"only square matrices have inverses, not {list(x.shape)}")
+    return (x,)
+
+
 OPS: Final[dict[str, OpSpec]] = {
     "Det": OpSpec(_det),
     "Gemm": OpSpec(_gemm),
+    "Inverse": OpSpec(_inverse),
     "MatMul": OpSpec(_matmul),
 }

@@ -13,7 +13,6 @@ from popc_runtime.format import Attributes
 __all__ = ["WindowAttributes", "window_attributes"]
 
 
-
 @dataclass(frozen=True, slots=True)
 class WindowAttributes:
     """Strides, dilations and padding, one entry per spatial axis."""

@@ -78,7 +78,7 @@ def _parts(value: object) -> tuple[str, object]:
             raise ValueError(f"has the field {unknown[0]!r}, but takes only type and n")
         name, period = value.get("type"), value.get("n")
     if not isinstance(name, str):
-        raise ValueError('must be a return type, such as "final"')  # noqa: TRY004 - collected
+        raise ValueError('must be a return type, such as "final"')
     name, separator, number = name.lower().partition(":")
     if separator:
         period = int(number) if _DIGITS.fullmatch(number) else number

@@ -41,7 +41,7 @@ def _parse_bool(_: OptionSpec, value: object) -> bool:
 def _parse_int(spec: OptionSpec, value: object) -> int:
     number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int):
-        raise ValueError(f"is {value!r}, but must be a whole number")  # noqa: TRY004 - collected
+        raise ValueError(f"is {value!r}, but must be a whole number")
     if number < spec.low:
         raise ValueError(f"is {number}, but must be at least {spec.low}")
     if number > spec.high:
@@ -74,7 +74,7 @@ def _parse_anchor(_: OptionSpec, value: object) -> Anchor:
 def _parse_anchors(_: OptionSpec, value: object) -> FrozenTable[Anchor]:
     table = _table_of(value) if isinstance(value, str) else value
     if not isinstance(table, Mapping):
-        raise ValueError(f"is {value!r}, but must be a table from tensor names to return types")  # noqa: TRY004 - collected
+        raise ValueError(f"is {value!r}, but must be a table from tensor names to return types")
     anchors: dict[str, Anchor] = {}
     for name, one in table.items():
         try:

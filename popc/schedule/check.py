@@ -25,10 +25,7 @@ def check_schedule(graph: Graph, schedule: Schedule) -> list[str]:
         problems += _check_complete(nested, order)
         problems += _check_data(nested, order)
         problems += _check_streams(nested, order)
-    expected = {op for op in graph.ops if not _varies(op, {})}
-    if expected != set(schedule.load):
-        names = sorted(map(repr, expected ^ set(schedule.load)))
-        problems.append(f"at load time and on every run are mixed up: {', '.join(names)}")
+    problems += _check_load(graph, schedule)
     return problems
 
 
@@ -60,19 +57,23 @@ def _check_streams(graph: Graph, order: Sequence[Op]) -> list[str]:
     return problems
 
 
-def _varies(op: Op, known: dict[Op, bool]) -> bool:
-    """Whether the results of ``op`` may differ from run to run."""
-    if op not in known:
-        known[op] = True  # should the graph have a cycle
-        known[op] = _is_volatile(op) or any(
-            tensor.kind in (TensorKind.INPUT, TensorKind.VARIABLE)
-            or (tensor.producer is not None and _varies(tensor.producer, known))
+def _check_load(graph: Graph, schedule: Schedule) -> list[str]:
+    varying: set[Op] = set()
+    for op in (*schedule.load, *schedule.orders.get(graph, ())):
+        if _is_volatile(op) or any(
+            tensor.kind in (TensorKind.INPUT, TensorKind.VARIABLE) or tensor.producer in varying
             for tensor in op.present_inputs
-        )
-    return known[op]
+        ):
+            varying.add(op)
+    misplaced = set(schedule.load) ^ (set(graph.ops) - varying)
+    if not misplaced:
+        return []
+    names = ", ".join(sorted(map(repr, misplaced)))
+    return [f"{graph.name}: at load time and on every run are mixed up: {names}"]
 
 
 def _is_volatile(op: Op) -> bool:
+    """Whether equal operands may give different results, or the op does more than compute."""
     inner = [nested for graph in op.subgraphs.values() for nested in graph.ops]
     if op.subgraphs:
         return any(map(_is_volatile, inner))

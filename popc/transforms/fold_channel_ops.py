@@ -106,9 +106,7 @@ def _shift(graph: Graph, conv: Op, offset: Array) -> None:
         return
     type_ = conv.output.type
     data = offset.astype(type_.dtype.storage)
-    constant = graph.add_constant(
-        f"{conv.output.name}_bias", type_.with_shape(data.shape), data
-    )
+    constant = graph.add_constant(f"{conv.output.name}_bias", type_.with_shape(data.shape), data)
     if len(conv.inputs) > 2:
         graph.set_input(conv, 2, constant)
     else:

@@ -71,9 +71,7 @@ class MainLoops(Pass):
             subgraphs={"body": body},
         )
         for (store, _), result in zip(carried, loop.outputs, strict=True):
-            build(
-                graph, "HostStore", [result], dict(store.attributes), settings=store.settings
-            )
+            build(graph, "HostStore", [result], dict(store.attributes), settings=store.settings)
             body.remove_op(store)
         return 1
 

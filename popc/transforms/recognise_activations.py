@@ -144,7 +144,7 @@ def _erf_argument(gate: Tensor) -> Tensor | None:
     return None
 
 
-_RULES: Final[tuple[Callable[[Op], "_Match | None"], ...]] = (
+_RULES: Final[tuple[Callable[[Op], _Match | None], ...]] = (
     _hard_swish,
     _hard_sigmoid,
     _swish,

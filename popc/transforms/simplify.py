@@ -73,9 +73,7 @@ def _rebuild(
     graph: Graph, op: Op, inner: Op, op_type: str, attributes: dict[str, tuple[int, ...]]
 ) -> Tensor:
     """``op_type`` over the operand of ``inner``, in place of ``op``."""
-    return build(
-        graph, op_type, [inner.operand(0)], {**attributes}, settings=op.settings
-    ).output
+    return build(graph, op_type, [inner.operand(0)], {**attributes}, settings=op.settings).output
 
 
 def _slice(graph: Graph, op: Op) -> Tensor | None:
@@ -90,9 +88,7 @@ def _concat(graph: Graph, op: Op) -> Tensor | None:
     if len(full) == 1:
         return full[0]
     if len(full) < len(op.inputs) and full:
-        return build(
-            graph, "Concat", full, dict(op.attributes), settings=op.settings
-        ).output
+        return build(graph, "Concat", full, dict(op.attributes), settings=op.settings).output
     return None
 
 

@@ -1,7 +1,7 @@
 """Runs the executable archives that popc compiles from ONNX models.
 
-    model = popc_runtime.load("model.popx")
-    results = model.run({"x": array})
+model = popc_runtime.load("model.popx")
+results = model.run({"x": array})
 """
 
 from popc_runtime import errors

@@ -42,8 +42,7 @@ SourceLike: TypeAlias = (
     " | queue.Queue[Any] | str | os.PathLike[str]"
 )
 SinkLike: TypeAlias = (
-    "Array | list[Array] | Callable[[Array], object] | queue.Queue[Any] | str"
-    " | os.PathLike[str]"
+    "Array | list[Array] | Callable[[Array], object] | queue.Queue[Any] | str | os.PathLike[str]"
 )
 
 
@@ -138,7 +137,7 @@ def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
     return " and ".join(parts)
 
 
-# -- sources -----------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 
 class _IteratorSource:
@@ -309,7 +308,7 @@ def _calls(function: Callable[[int], npt.ArrayLike]) -> Iterator[npt.ArrayLike]:
         number += 1
 
 
-# -- sinks -------------------------------------------------------------------------------------------
+# -- sinks -----------------------------------------------------------------------------------------
 
 
 class _FunctionSink:
@@ -328,9 +327,7 @@ class _FunctionSink:
 class _QueueSink:
     """Puts samples into a queue for other threads."""
 
-    def __init__(
-        self, stream: StreamType, target: queue.Queue[Any], timeout: float | None
-    ) -> None:
+    def __init__(self, stream: StreamType, target: queue.Queue[Any], timeout: float | None) -> None:
         self._stream = stream
         self._target = target
         self._timeout = timeout
@@ -380,8 +377,10 @@ class _FileSink:
 
     def close(self) -> None:
         shape = (0, *self._stream.shape)
-        stacked = np.stack(self._samples) if self._samples else np.empty(
-            shape, self._stream.dtype.storage
+        stacked = (
+            np.stack(self._samples)
+            if self._samples
+            else np.empty(shape, self._stream.dtype.storage)
         )
         try:
             with self._path.open("wb") as file:

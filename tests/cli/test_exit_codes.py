@@ -41,9 +41,7 @@ def _unsupported(folder: Path) -> Path:
         helper.make_node("Defrobnicate", ["b"], ["y"], domain="com.example", name="second"),
     ]
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [value("x", 1, [2])], [value("y", 1, [2])]
-    )
+    graph = helper.make_graph(nodes, "g", [value("x", 1, [2])], [value("y", 1, [2])])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
     path = folder / "unsupported.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
@@ -54,15 +52,37 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("no command", 2, lambda m, a: [], "a command is missing"),
     ("unknown command", 2, lambda m, a: ["compil"], "No such command"),
     ("missing model", 2, lambda m, a: ["compile", "nowhere.onnx"], "does not exist"),
-    ("unknown option", 2, lambda m, a: ["compile", str(m), "--set", "kahn_tie_braker=fifo"],
-     "did you mean kahn_tie_breaker?"),
-    ("bad value", 2, lambda m, a: ["compile", str(m), "--set", "batches_per_step=0"],
-     "must be at least 1"),
-    ("bad anchor", 2,
-     lambda m, a: ["compile", str(m), "--set", "batches_per_step=4", "--set", "anchors.y=every_n:3"],
-     "does not divide batches_per_step (4)"),
-    ("known PopART option", 2, lambda m, a: ["compile", str(m), "--set", "enablePipelining=true"],
-     "is an option of PopART"),
+    (
+        "unknown option",
+        2,
+        lambda m, a: ["compile", str(m), "--set", "kahn_tie_braker=fifo"],
+        "did you mean kahn_tie_breaker?",
+    ),
+    (
+        "bad value",
+        2,
+        lambda m, a: ["compile", str(m), "--set", "batches_per_step=0"],
+        "must be at least 1",
+    ),
+    (
+        "bad anchor",
+        2,
+        lambda m, a: [
+            "compile",
+            str(m),
+            "--set",
+            "batches_per_step=4",
+            "--set",
+            "anchors.y=every_n:3",
+        ],
+        "does not divide batches_per_step (4)",
+    ),
+    (
+        "known PopART option",
+        2,
+        lambda m, a: ["compile", str(m), "--set", "enablePipelining=true"],
+        "is an option of PopART",
+    ),
     ("bad shape", 2, lambda m, a: ["compile", str(m), "--shape", "x=one"], "expected integers"),
     ("not ONNX", 3, lambda m, a: ["compile", __file__, "-o", str(a) + "2"], ""),
     ("unsupported ops", 3, lambda m, a: ["compile", str(_unsupported(m.parent))], "Defrobnicate"),

@@ -60,7 +60,11 @@ def test_emit_ir_and_stop_after(tmp_path: Path, capsys: pytest.CaptureFixture[st
     folder = tmp_path / "ir"
     assert run(["-q", "compile", str(tmp_path / "m.onnx"), "--emit-ir", str(folder)]) == 0
     assert [path.name for path in sorted(folder.iterdir())] == [
-        "1-import.txt", "2-transform.txt", "3-schedule.txt", "4-plan.txt", "5-lower.txt",
+        "1-import.txt",
+        "2-transform.txt",
+        "3-schedule.txt",
+        "4-plan.txt",
+        "5-lower.txt",
     ]
     capsys.readouterr()
     assert run(["-q", "compile", str(tmp_path / "m.onnx"), "--stop-after", "import"]) == 0
@@ -141,7 +145,9 @@ def test_verify_finds_a_wrong_archive(archive: Path, capsys: pytest.CaptureFixtu
 def test_completion_script(shell: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"from popc.cli.main import run; run(['completion', {shell!r}])"],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "_POPC_COMPLETE" in done.stdout
 

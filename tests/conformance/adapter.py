@@ -30,10 +30,16 @@ def run_case(case: Case, folder: Any) -> bool:
             for info in case.inputs()
             if info.name in named and not info.type.HasField("tensor_type")
         }
-        discrete = {
-            name for name, value in named.items() if np.asarray(value, object).ndim >= 0
-            and getattr(np.asarray(value), "dtype", np.dtype("O")).kind in "iub"
-        } if not structured else set(named)
+        discrete = (
+            {
+                name
+                for name, value in named.items()
+                if np.asarray(value, object).ndim >= 0
+                and getattr(np.asarray(value), "dtype", np.dtype("O")).kind in "iub"
+            }
+            if not structured
+            else set(named)
+        )
         for bound in (structured, structured | discrete, set(named)):
             try:
                 archive = _compile(case, named, bound)

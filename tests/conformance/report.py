@@ -1,6 +1,6 @@
 """Count the backend tests that pass, by group, and list the others with their reasons.
 
-    make conformance
+make conformance
 """
 
 from __future__ import annotations

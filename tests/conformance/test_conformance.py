@@ -20,7 +20,7 @@ _STORED = [
 @pytest.mark.parametrize(
     ("group", "name"),
     [*(("node", name) for name in node_names()), *_STORED],
-    ids=lambda value: str(value),
+    ids=str,
 )
 def test_backend_case(group: str, name: str, tmp_path: Path) -> None:
     case = cases(group)[name]

@@ -188,7 +188,7 @@ def change(value: Any, path: Sequence[Any], update: Callable[[Any], object]) -> 
     return copy
 
 
-# -- random programs -----------------------------------------------------------------------------
+# -- random programs -------------------------------------------------------------------------------
 
 _names = st.text(max_size=12)
 _int64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -40,7 +40,7 @@ from tests.format.samples import (
     weights_blob,
 )
 
-# -- what is written is what is read -------------------------------------------------------------
+# -- what is written is what is read ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -142,7 +142,7 @@ def test_an_empty_archive() -> None:
     assert archive.manifest == sample_manifest()
 
 
-# -- the same input gives the same bytes ---------------------------------------------------------
+# -- the same input gives the same bytes -----------------------------------------------------------
 
 
 def test_threads_do_not_change_the_bytes(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_no_path_or_time_in_the_file(tmp_path: Path) -> None:
     assert b"telltale" not in target.read_bytes()
 
 
-# -- whole files or none -------------------------------------------------------------------------
+# -- whole files or none ---------------------------------------------------------------------------
 
 
 def _names(folder: Path) -> list[str]:
@@ -299,7 +299,7 @@ def test_a_file_that_is_cut_off_meanwhile(tmp_path: Path) -> None:
                 read("weights")
 
 
-# -- what callers must not do --------------------------------------------------------------------
+# -- what callers must not do ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

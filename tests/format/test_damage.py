@@ -113,7 +113,7 @@ def test_random_manifests(raw: bytes) -> None:
         ArchiveFile.open(reseal(_ARCHIVE, raw))
 
 
-# -- forgeries: the hashes fit, the contents do not ----------------------------------------------
+# -- forgeries: the hashes fit, the contents do not ------------------------------------------------
 
 
 def _paths(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
@@ -241,7 +241,7 @@ def test_blobs_of_unknown_kinds() -> None:
         ArchiveFile.open(reseal(_ARCHIVE, _weights(kind="novel")))
 
 
-# -- bombs ---------------------------------------------------------------------------------------
+# -- bombs -----------------------------------------------------------------------------------------
 
 
 _NESTED_LISTS: Final = b"\xdd\x00\x00\x10\x00" * 1000

@@ -93,7 +93,7 @@ def test_large_programs_are_fast() -> None:
     assert decoded == image
 
 
-# -- what validation refuses ---------------------------------------------------------------------
+# -- what validation refuses -----------------------------------------------------------------------
 
 
 def _slot(**changes: Any) -> ProgramImage:
@@ -225,7 +225,7 @@ def test_invalid_images_are_not_written() -> None:
         encode_program(_program(CallBlock("main")))
 
 
-# -- damaged and hostile encodings ---------------------------------------------------------------
+# -- damaged and hostile encodings -----------------------------------------------------------------
 
 
 def _changed(**fields: Any) -> bytes:

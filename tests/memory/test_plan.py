@@ -1,29 +1,14 @@
-"""Plans of graphs written by hand: which views, takeovers and joins there are, and why not more."""
+"""Which memory is taken over, shared and joined, and why not more."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from popc.ir import Graph, Op, Tensor, TensorKind
-from popc.memory import MemoryPlan, Placement, check_plan, format_plan, plan_memory
-from popc.schedule import Schedule, build_schedule
+from popc.ir import Op, Tensor
+from popc.memory import MemoryPlan, format_plan
 from popc_runtime.format import DType, Region
-from tests.small_graphs import SmallGraph
-
-
-def _plan(graph: Graph, *, inplace: bool = True) -> MemoryPlan:
-    """The plan for the ops in the order in which the test wrote them."""
-    load = build_schedule(graph).load
-    orders = {part: tuple(op for op in part.ops if op not in load) for part in graph.walk()}
-    schedule = Schedule(load, orders)
-    plan = plan_memory(graph, schedule, inplace=inplace)
-    assert check_plan(graph, schedule, plan) == []
-    return plan
-
-
-def _is_view(plan: MemoryPlan, tensor: Tensor) -> bool:
-    return tensor.producer in plan.views
+from tests.small_graphs import SmallGraph, plan_as_written
 
 
 def _overlap(plan: MemoryPlan, first: Tensor, second: Tensor) -> bool:
@@ -37,129 +22,7 @@ def _overlap(plan: MemoryPlan, first: Tensor, second: Tensor) -> bool:
     )
 
 
-# -- views ---------------------------------------------------------------------------------------
-
-
-def test_views_lie_in_their_source() -> None:
-    small = SmallGraph()
-    x = small.input(4, 6)
-    y = small("Relu", x)
-    part = small("Slice", y, starts=(1, 5), sizes=(2, 3), steps=(2, -2))
-    turned = small("Transpose", part, perm=(1, 0))
-    small.output(small("Add", turned, turned))
-    plan = _plan(small.graph)
-    base = plan.placements[y]
-    assert plan.placements[part] == Placement(base.region, base.offset + 24 + 20, (48, -8))
-    assert plan.placements[turned] == Placement(base.region, base.offset + 44, (-8, 48))
-    assert plan.views == {part.producer, turned.producer}
-
-
-def test_contiguous_views_have_no_strides() -> None:
-    small = SmallGraph()
-    x = small.input(4, 6)
-    rows = small("Slice", x, starts=(1, 0), sizes=(2, 6), steps=(1, 1))
-    flat = small("Reshape", rows, shape=(3, 4))
-    single = small("Transpose", small("Reshape", x, shape=(1, 24)), perm=(1, 0))
-    small.output(flat, single)
-    plan = _plan(small.graph)
-    base = plan.placements[x].offset
-    assert plan.placements[flat] == Placement(Region.ARENA, base + 24)
-    assert plan.placements[single] == Placement(Region.ARENA, base)
-
-
-def test_a_strided_view_needs_readers_that_accept_it() -> None:
-    small = SmallGraph()
-    x = small.input(4, 6)
-    for_max, for_add = small("Transpose", x, perm=(1, 0)), small("Transpose", x, perm=(1, 0))
-    output = small("Transpose", x, perm=(1, 0))
-    small.output(
-        small("ReduceMax", for_max, axes=(0,), keepdims=0), small("Add", for_add, for_add), output
-    )
-    plan = _plan(small.graph)
-    assert [_is_view(plan, t) for t in (for_max, for_add, output)] == [False, True, False]
-
-
-def test_only_the_last_of_a_chain_of_views_is_copied() -> None:
-    small = SmallGraph()
-    x = small.input(4, 6)
-    turned = small("Transpose", x, perm=(1, 0))
-    flat = small("Reshape", turned, shape=(24,))
-    small.output(small("ReduceMax", flat, axes=(0,), keepdims=0))
-    plan = _plan(small.graph)
-    assert _is_view(plan, turned)
-    assert not _is_view(plan, flat)
-
-
-def test_all_outputs_of_a_split_are_views_or_none() -> None:
-    small = SmallGraph()
-    x = small.input(2, 6)
-    split = small.op("Split", x, axis=1, split=(2, 4))
-    small.output(
-        small("Relu", split.outputs[0]),
-        small("ReduceMax", split.outputs[1], axes=(0,), keepdims=0),
-    )
-    assert split not in _plan(small.graph).views
-
-
-def test_views_of_constants_and_load_results() -> None:
-    small = SmallGraph()
-    x, c = small.input(3, 2), small.constant(np.arange(6).reshape(2, 3))
-    turned = small("Transpose", c, perm=(1, 0))
-    negative = small("Neg", turned)
-    row = small("Slice", negative, starts=(1, 0), sizes=(1, 2), steps=(1, 1))
-    small.output(small("Add", small("Add", x, turned), row))
-    plan = _plan(small.graph)
-    assert plan.placements[turned] == Placement(Region.CONSTANT, 0, (4, 12))
-    assert plan.placements[negative] == Placement(Region.STATE, 0)
-    assert plan.placements[row] == Placement(Region.STATE, 8)
-
-
-def test_variables_are_not_viewed() -> None:
-    small = SmallGraph()
-    x, variable = small.input(3), small.constant([[1, 2, 3]])
-    variable.kind = TensorKind.VARIABLE
-    flat = small("Reshape", variable, shape=(3,))
-    small.output(small("Add", x, flat))
-    plan = _plan(small.graph)
-    assert plan.placements[variable].region is Region.STATE
-    assert not _is_view(plan, flat)
-
-
-def test_captures_are_viewed_if_the_branches_can_read_them() -> None:
-    small = SmallGraph()
-    condition, x = small.input(dtype=DType.BOOL), small.input(4, 6)
-    views = [small("Transpose", x, perm=(1, 0)) for _ in range(2)]
-    op = small.branch(
-        condition,
-        views,
-        lambda inner, t: [inner("ReduceMax", t[0], axes=(0,), keepdims=0)],
-        lambda inner, t: [inner("Relu", inner("Slice", t[1], starts=(0, 0), sizes=(1, 4),
-                                              steps=(1, 1)))],
-    )  # fmt: skip
-    small.output(op.output)
-    plan = _plan(small.graph)
-    assert [_is_view(plan, view) for view in views] == [False, True]
-    inner = op.subgraphs["else_branch"].inputs[1]
-    assert plan.placements[inner] == plan.placements[views[1]]
-
-
-def test_initial_states_and_nested_outputs_are_no_strided_views() -> None:
-    small = SmallGraph()
-    x = small.input(2, 6)
-    turned = small("Transpose", x, perm=(1, 0))
-
-    def body(inner: SmallGraph, t: list[Tensor]) -> list[Tensor]:
-        return [inner("Copy", t[1]), inner("Reshape", inner("Relu", t[2]), shape=(6, 2))]
-
-    op = small.loop([turned], [], body)
-    small.output(op.output)
-    plan = _plan(small.graph)
-    assert not _is_view(plan, turned)
-    result = op.subgraphs["body"].outputs[1]
-    assert not _is_view(plan, result)  # though contiguous
-
-
-# -- in place ------------------------------------------------------------------------------------
+# -- in place --------------------------------------------------------------------------------------
 
 
 def test_a_chain_stays_in_place() -> None:
@@ -168,12 +31,12 @@ def test_a_chain_stays_in_place() -> None:
     y = small("Add", small("Reshape", small("Relu", x), shape=(4, 6)), other)
     z = small("Sub", y, y)
     small.output(z)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert set(plan.inplace.values()) == {0}
     assert len(plan.inplace) == 3
     assert plan.placements[z] == plan.placements[x]
     assert plan.arena_bytes == 128 + 64
-    assert _plan(small.graph, inplace=False).arena_bytes == 256 + 64
+    assert plan_as_written(small.graph, inplace=False).arena_bytes == 256 + 64
 
 
 def test_the_second_operand_is_taken_if_the_first_cannot_be() -> None:
@@ -181,7 +44,7 @@ def test_the_second_operand_is_taken_if_the_first_cannot_be() -> None:
     x, y = small.input(4), small.input(4)
     total = small.op("Sub", x, y)
     small.output(small("Mul", x, total.output))
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert plan.inplace[total] == 1
 
 
@@ -249,10 +112,10 @@ def test_an_operand_is_kept(write: object) -> None:
     small = SmallGraph()
     op = write(small, small.input(4, 4))
     small.output(op.output)
-    assert op not in _plan(small.graph).inplace
+    assert op not in plan_as_written(small.graph).inplace
 
 
-# -- control flow --------------------------------------------------------------------------------
+# -- control flow ----------------------------------------------------------------------------------
 
 
 def test_branches_share_memory_and_results_do_not() -> None:
@@ -265,7 +128,7 @@ def test_branches_share_memory_and_results_do_not() -> None:
 
     op = small.branch(condition, [x], grow, grow)
     small.output(op.output)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     insides = [
         next(t for t in g.tensors.values() if t.name == "Add") for g in op.subgraphs.values()
     ]
@@ -287,7 +150,7 @@ def test_a_state_takes_over_its_initial_value(*, kept: bool) -> None:
     initial = small("Relu", x)
     op = small.loop([initial], [y], _count)
     small.output(*op.outputs, *([initial] if kept else []))
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     body = op.subgraphs["body"]
     state, capture = body.inputs[2:]
     assert plan.placements[state] == plan.placements[op.outputs[0]]
@@ -306,7 +169,7 @@ def test_a_state_does_not_take_over_what_another_operand_reads() -> None:
 
     op = small.loop([x, x], [], swap)
     small.output(*op.outputs)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert not any(_overlap(plan, x, output) for output in op.outputs)
 
 
@@ -320,7 +183,7 @@ def test_the_trip_count_lives_until_the_loop_ends() -> None:
 
     op = small.loop([small.input(4)], [], body, trip_count=-1, trip_operand=trips)
     small.output(*op.outputs)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     for tensor in (*op.outputs, *op.subgraphs["body"].tensors.values()):
         assert not _overlap(plan, trips, tensor)
 
@@ -330,10 +193,10 @@ def test_an_op_with_other_subgraphs_is_refused() -> None:
     nested = SmallGraph("nested")
     small.graph.add_op("Call", [], [], subgraphs={"callee": nested.graph})
     with pytest.raises(ValueError, match="neither If nor Loop"):
-        _plan(small.graph)
+        plan_as_written(small.graph)
 
 
-# -- joined Concats ------------------------------------------------------------------------------
+# -- joined Concats --------------------------------------------------------------------------------
 
 
 def test_operands_are_computed_where_concat_wants_them() -> None:
@@ -344,19 +207,19 @@ def test_operands_are_computed_where_concat_wants_them() -> None:
     joined = small.op("Concat", first, view, second, axis=1)
     again = small.op("Concat", joined.output, small("Neg", joined.output), axis=0)
     small.output(again.output)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert plan.joined == {joined: frozenset({0, 2}), again: frozenset({0, 1})}
     start = plan.placements[again.output].offset
     assert plan.placements[first].offset == start
     assert plan.placements[second].offset == start + 16
-    assert _plan(small.graph, inplace=False).joined == {}
+    assert plan_as_written(small.graph, inplace=False).joined == {}
 
 
 def test_operands_that_interleave_are_not_joined() -> None:
     small = SmallGraph()
     x = small.input(2, 3)
     small.output(small("Concat", small("Neg", x), small("Abs", x), axis=1))
-    assert _plan(small.graph).joined == {}
+    assert plan_as_written(small.graph).joined == {}
 
 
 def test_an_operand_is_joined_once() -> None:
@@ -364,7 +227,7 @@ def test_an_operand_is_joined_once() -> None:
     x = small("Neg", small.input(3))
     ops = [small.op("Concat", x, x, axis=0), small.op("Concat", x, axis=0)]
     small.output(*(op.output for op in ops), small("ReduceMax", x, axes=(0,), keepdims=0))
-    assert _plan(small.graph).joined == {ops[0]: frozenset({0})}
+    assert plan_as_written(small.graph).joined == {ops[0]: frozenset({0})}
 
 
 def test_a_join_is_refused_if_the_result_changes_while_the_operand_is_read() -> None:
@@ -373,7 +236,7 @@ def test_a_join_is_refused_if_the_result_changes_while_the_operand_is_read() -> 
     join = small.op("Concat", x, y, axis=0)
     overwritten = small.op("Relu", join.output)
     small.output(overwritten.output, small("ReduceMax", x, axes=(0,), keepdims=0))
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert plan.inplace[overwritten] == 0
     assert plan.joined == {join: frozenset({1})}
 
@@ -387,12 +250,12 @@ def test_a_join_must_not_raise_the_peak() -> None:
     late = small("Add", small("Expand", low, shape=(6, 16)), low)
     join = small.op("Concat", small("Reshape", early, shape=(1, 16)), late, axis=0)
     small.output(join.output)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert plan.joined == {join: frozenset({1})}  # early would reserve seven rows beside the eight
     assert plan.peak_bytes == 64 + 64 + 512
 
 
-# -- regions -------------------------------------------------------------------------------------
+# -- regions ---------------------------------------------------------------------------------------
 
 
 def test_equal_constants_are_stored_once() -> None:
@@ -404,7 +267,7 @@ def test_equal_constants_are_stored_once() -> None:
     other, empty = small.constant([2.5, 1.5]), small.constant(np.zeros((0, 2)))
     strided = small.constant(np.array([1.5, 0, 2.5, 0], np.float32)[::2])
     small.output(small("Add", x, floats), same, ints, other, empty, strided)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert [block.offset for block in plan.constants] == [0, 64]
     assert plan.constant_bytes == 128
     places = [plan.placements[t].offset for t in (floats, same, ints, other, strided)]
@@ -418,7 +281,7 @@ def test_load_time_keeps_what_runs_need_and_reuses_the_rest() -> None:
     low = small("ReduceMax", wide, axes=(0,), keepdims=0)
     kept = small("Neg", low)
     small.output(small("Mul", x, kept), kept)
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     regions = [plan.placements[t].region for t in (wide, low, kept)]
     assert regions == [Region.ARENA, Region.ARENA, Region.STATE]
     assert plan.state_bytes == 64
@@ -430,7 +293,7 @@ def test_empty_tensors_take_no_memory() -> None:
     x = small.input(0, 4)
     view = small("Slice", small.input(4, 4), starts=(3, 0), sizes=(0, 4), steps=(1, 1))
     small.output(small("Relu", x), small("Relu", view))
-    plan = _plan(small.graph)
+    plan = plan_as_written(small.graph)
     assert plan.arena_bytes == 64
     assert plan.inplace == {}
 
@@ -441,7 +304,7 @@ def test_text() -> None:
     y = small("Add", x, c)
     small("Mul", small("Transpose", y, perm=(1, 0)), small.input(3, 2))
     small.output(small("Concat", small("Neg", y), axis=0))
-    assert format_plan(_plan(small.graph)) == (
+    assert format_plan(plan_as_written(small.graph)) == (
         "arena 128 bytes, in use at one time 128\n"
         "arena 448 bytes without sharing\n"
         "state 0 bytes\n"

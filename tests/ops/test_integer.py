@@ -25,7 +25,7 @@ def _product(a: Array, b: Array, a_zero: Array | int = 0, b_zero: Array | int = 
     return result
 
 
-# -- MatMulInteger -------------------------------------------------------------------------------
+# -- MatMulInteger ---------------------------------------------------------------------------------
 
 _SHAPES = [
     ((3, 4), (4, 5)),
@@ -89,7 +89,7 @@ def test_matmul_errors() -> None:
         run_op("MatMulInteger", [a.astype(np.int32), b], opset=10)
 
 
-# -- QLinearMatMul -------------------------------------------------------------------------------
+# -- QLinearMatMul ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [(), (6,)])
@@ -112,7 +112,7 @@ def test_qlinear_matmul(rows: tuple[int, ...], columns: tuple[int, ...]) -> None
         assert_matches_onnxruntime("QLinearMatMul", inputs, opset=10, rtol=0, atol=0)
 
 
-# -- convolutions --------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------
 
 _CONVOLUTIONS = [
     pytest.param((2, 3, 9, 8), (4, 3, 3, 3), {"pads": [1, 0, 2, 1]}, id="padded"),

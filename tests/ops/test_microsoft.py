@@ -22,7 +22,7 @@ def _inputs(shapes: list[Shape | None]) -> list[Array | None]:
     return [None if shape is None else _floats(shape, k) for k, shape in enumerate(shapes)]
 
 
-# -- products, convolutions, activations ---------------------------------------------------------
+# -- products, convolutions, activations -----------------------------------------------------------
 
 _FUSED: list[tuple[str, list[Shape | None], dict[str, Any]]] = [
     ("FusedMatMul", [(3, 4), (4, 5)], {"alpha": 0.3}),
@@ -68,7 +68,7 @@ def test_unknown_activation() -> None:
         run_op("FusedGemm", inputs, attributes, domain="com.microsoft")
 
 
-# -- normalisation -------------------------------------------------------------------------------
+# -- normalisation ---------------------------------------------------------------------------------
 
 _ROW = (8,)
 _NORMS: list[tuple[str, list[Shape | None], dict[str, Any], int]] = [
@@ -188,7 +188,7 @@ def test_group_norm(last: int, activation: int) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
-# -- movement and others -------------------------------------------------------------------------
+# -- movement and others ---------------------------------------------------------------------------
 
 
 def test_bias_softmax() -> None:
@@ -220,6 +220,8 @@ def test_bias_add_and_split_gelu() -> None:
         ("ExpandDims", [_floats((2, 4)), np.array(-2, np.int32)], {}, (1,)),
         ("Pad", [_floats((2, 4)), np.array([1, 0, 0, 2]), np.array(3, np.float32)], {}, (1, 2)),
         ("Pad", [_floats((2, 4)), np.array([1, 0, 0, 2])], {"mode": "reflect"}, (1,)),
+        ("GatherND", [_floats((2, 4)), np.array([[1, 2], [0, 3]])], {}, ()),
+        ("Range", [np.array(v, np.float32) for v in (1, 9, 3)], {}, (0, 1, 2)),
         ("GridSample", [_floats((1, 2, 5, 5)), _floats((1, 3, 4, 2))], {"align_corners": 1}, ()),
         ("GridSample", [_floats((1, 2, 5, 5)), _floats((1, 3, 4, 2))],
          {"mode": "nearest", "padding_mode": "border"}, ()),
@@ -231,6 +233,33 @@ def test_as_in_the_default_domain(
     assert_matches_onnxruntime(
         op_type, inputs, attributes, domain="com.microsoft", constants=constants, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(4, 3), (1, 5), (2, 1)])
+def test_crop_and_resize(mode: str, size: tuple[int, int]) -> None:
+    boxes = [[0.1, 0.2, 0.9, 0.8], [-0.2, 0.1, 0.5, 1.3], [0.8, 0.7, 0.2, 0.1]]
+    inputs = [
+        _floats((2, 3, 6, 5)),
+        np.array(boxes, np.float32),
+        np.array([0, 1, 0], np.int32),
+        np.array(size, np.int32),
+    ]
+    attributes = {"mode": mode, "extrapolation_value": 7.0}
+    assert_matches_onnxruntime(
+        "CropAndResize", inputs, attributes, domain="com.microsoft", constants=(3,), atol=1e-5
+    )
+
+
+def test_inverse() -> None:
+    x = _floats((2, 4, 4))
+    assert_matches_onnxruntime("Inverse", [x], domain="com.microsoft", rtol=1e-4)
+    x[0, 1] = x[0, 0]
+    (y,) = run_op("Inverse", [x], domain="com.microsoft")
+    assert np.isnan(y[0]).all()
+    np.testing.assert_allclose(y[1] @ x[1], np.eye(4), atol=1e-5)
+    with pytest.raises(ModelError, match="square"):
+        run_op("Inverse", [x[:, 1:]], domain="com.microsoft")
 
 
 def test_nhwc_conv() -> None:

@@ -34,7 +34,7 @@ def _compare(
     )
 
 
-# -- Attention -----------------------------------------------------------------------------------
+# -- Attention -------------------------------------------------------------------------------------
 
 _MASKS = {
     "none": None,
@@ -108,7 +108,7 @@ def test_attention_errors() -> None:
         run_op("Attention", inputs, {"num_heads": _N}, domain=_DOMAIN)
 
 
-# -- MultiHeadAttention --------------------------------------------------------------------------
+# -- MultiHeadAttention ----------------------------------------------------------------------------
 
 
 def _qkv(rows: int = _S, keys: int = 5, v_width: int = _D) -> list[Array | None]:
@@ -173,7 +173,7 @@ def test_packed_operands() -> None:
         np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
-# -- RotaryEmbedding -----------------------------------------------------------------------------
+# -- RotaryEmbedding -------------------------------------------------------------------------------
 
 
 def _tables(rows: int = 10, half: int = _H // 2) -> list[Array]:
@@ -195,7 +195,7 @@ def test_rotary_embedding_of_a_part() -> None:
     _compare("RotaryEmbedding", inputs, {"num_heads": _N, "rotary_embedding_dim": 4})
 
 
-# -- GroupQueryAttention -------------------------------------------------------------------------
+# -- GroupQueryAttention ---------------------------------------------------------------------------
 
 _HEADS = {"num_heads": 4, "kv_num_heads": 2}
 

@@ -50,7 +50,7 @@ def _compare(
     assert_matches_onnxruntime(op_type, inputs, attributes, domain=_DOMAIN, **options)
 
 
-# -- elementwise, pooling, movement --------------------------------------------------------------
+# -- elementwise, pooling, movement ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
@@ -125,7 +125,7 @@ def test_quantize_and_dequantize(dtype: Any) -> None:
     _compare("DequantizeLinear", [_integers(dtype, (3, 50)), scale, zero], {"axis": 0})
 
 
-# -- products ------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last", [0, 1])
@@ -235,7 +235,7 @@ def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # no
     )
 
 
-# -- weights of a few bits -----------------------------------------------------------------------
+# -- weights of a few bits -------------------------------------------------------------------------
 
 _NBITS = [
     pytest.param(4, 16, 40, "packed", id="4-packed"),

@@ -26,7 +26,7 @@ def _batch_operands(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -
     return [_values(*shape, dtype=dtype), *parameters[:3], np.abs(parameters[3])]
 
 
-# -- BatchNormalization --------------------------------------------------------------------------
+# -- BatchNormalization ----------------------------------------------------------------------------
 
 
 @_CONSTANT
@@ -109,7 +109,7 @@ def test_batch_normalization_stays_one_op_for_fusions() -> None:
     assert [op.op_type for op in graph.ops] == ["BatchNormalization"]
 
 
-# -- InstanceNormalization, GroupNormalization ---------------------------------------------------
+# -- InstanceNormalization, GroupNormalization -----------------------------------------------------
 
 
 @_CONSTANT
@@ -152,7 +152,7 @@ def test_group_normalization(
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-# -- LayerNormalization, RMSNormalization --------------------------------------------------------
+# -- LayerNormalization, RMSNormalization ----------------------------------------------------------
 
 
 @_CONSTANT
@@ -228,7 +228,7 @@ def test_strided_operand_of_last_axis(op_type: str) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
-# -- LRN, MeanVarianceNormalization --------------------------------------------------------------
+# -- LRN, MeanVarianceNormalization ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 20])
@@ -262,7 +262,7 @@ def test_mean_variance_normalization(opset: int, axes: list[int] | None) -> None
     )
 
 
-# -- shapes --------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def test_no_elements() -> None:

@@ -29,7 +29,7 @@ def _scale(shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
     return _random(2).uniform(0.01, 0.05, shape).astype(dtype)
 
 
-# -- against onnxruntime -------------------------------------------------------------------------
+# -- against onnxruntime ---------------------------------------------------------------------------
 
 # scale shape, attributes, opset
 _GRANULARITIES = [
@@ -110,7 +110,7 @@ def test_dynamic_quantize(values: str) -> None:
     assert_matches_onnxruntime("DynamicQuantizeLinear", [x], opset=11, outputs=3, rtol=0, atol=0)
 
 
-# -- against the formula -------------------------------------------------------------------------
+# -- against the formula ---------------------------------------------------------------------------
 
 
 @given(data=st.data())
@@ -172,7 +172,7 @@ def test_output_dtype_of_dequantize() -> None:
     np.testing.assert_array_equal(y, x * scale.astype(np.float32))
 
 
-# -- errors --------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def _problems(**sources: Any) -> tuple[str, ...]:
     return caught.value.details
 
 
-# -- the schema ----------------------------------------------------------------------------------
+# -- the schema ------------------------------------------------------------------------------------
 
 
 def test_every_attribute_is_described() -> None:
@@ -72,7 +72,7 @@ def test_options_are_values() -> None:
         options.weights = "mmap"  # type: ignore[misc]
 
 
-# -- sources -------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 
 def test_later_sources_win(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         resolve_options(file=tmp_path / "latin.toml")
 
 
-# -- mistakes ------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_default_anchors_suit_the_step_as_well() -> None:
     )
 
 
-# -- dialects ------------------------------------------------------------------------------------
+# -- dialects --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_what_popc_supports_is_not_refused() -> None:
     assert popart.why_unsupported("weights") == ""
 
 
-# -- the manifest --------------------------------------------------------------------------------
+# -- the manifest ----------------------------------------------------------------------------------
 
 
 def test_the_manifest_lists_every_option_with_its_origin(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ print(json.dumps(sorted(asked - set(sys.stdlib_module_names))))
 """
 
 
-def test_runtime_imports_its_three_dependencies_only(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_runtime_imports_its_three_dependencies_only(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     from tests.models import affine
 
     path = tmp_path_factory.mktemp("light") / "m.popx"
@@ -44,8 +46,12 @@ def test_runtime_imports_its_three_dependencies_only(tmp_path_factory: pytest.Te
 
 
 def test_command_line_help_does_not_import_onnx() -> None:
-    script = "import sys; from popc.cli.main import run; run(['--help']); print('onnx' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        "import sys; from popc.cli.main import run; run(['--help']); print('onnx' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "False"
 
 

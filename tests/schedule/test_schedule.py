@@ -40,7 +40,7 @@ def test_random_graphs_get_legal_and_repeatable_schedules(
     assert build_schedule(graph, tie_breaker.upper()) == schedule
 
 
-# -- tie-breakers --------------------------------------------------------------------------------
+# -- tie-breakers ----------------------------------------------------------------------------------
 
 
 def _naive_greedy(graph: Graph, ops: list[Op], done: set[Op]) -> list[Op]:
@@ -153,7 +153,7 @@ def test_an_unknown_tie_breaker_is_an_option_error() -> None:
     assert caught.value.hint == "greedy, fifo, random"
 
 
-# -- constraints ---------------------------------------------------------------------------------
+# -- constraints -----------------------------------------------------------------------------------
 
 
 def _streams() -> SmallGraph:
@@ -200,7 +200,7 @@ def test_streams_and_data_that_contradict_each_other_are_reported() -> None:
         build_schedule(graph)
 
 
-# -- load time -----------------------------------------------------------------------------------
+# -- load time -------------------------------------------------------------------------------------
 
 
 def test_what_depends_on_constants_only_runs_at_load_time() -> None:
@@ -236,7 +236,7 @@ def test_side_effects_in_a_subgraph_keep_its_op_out_of_load_time() -> None:
     assert check_schedule(small.graph, schedule) == []
 
 
-# -- the checker, the text, the time it takes ----------------------------------------------------
+# -- the checker, the text, the time it takes ------------------------------------------------------
 
 
 def _broken_schedules() -> list[tuple[Graph, Schedule, str]]:

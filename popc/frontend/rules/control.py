@@ -55,7 +55,7 @@ def _tensors(values: Sequence[Value | None], what: str) -> list[Tensor]:
     return tensors
 
 
-# -- If ----------------------------------------------------------------------------------------------
+# -- If --------------------------------------------------------------------------------------------
 
 
 def _if(node: Node) -> RuleResult:
@@ -110,7 +110,7 @@ def _set_outputs(graph: Graph, tensors: Sequence[Tensor]) -> None:
         graph.add_output(tensor.name, tensor)
 
 
-# -- Loop --------------------------------------------------------------------------------------------
+# -- Loop ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -323,7 +323,7 @@ def _stack(node: Node, tensors: Sequence[Tensor]) -> Tensor:
     return node.emit("Concat", list(rows), {"axis": 0})
 
 
-# -- Scan --------------------------------------------------------------------------------------------
+# -- Scan ------------------------------------------------------------------------------------------
 
 
 def _scan(node: Node) -> RuleResult:

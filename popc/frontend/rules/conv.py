@@ -11,11 +11,11 @@ from popc.ir import AttributeMap, Shape, Tensor
 from popc.ops.windows import window_attributes
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES", "conv_attributes"]
+__all__ = ["RULES"]
 
 
-def conv_attributes(node: Node, x: Tensor, w: Tensor) -> AttributeMap:
-    """The attributes of a Conv of ``x`` with ``w`` (also those of its quantised forms)."""
+def _conv_attributes(node: Node, x: Tensor, w: Tensor) -> AttributeMap:
+    """The attributes of a convolution of ``x`` with ``w``."""
     if w.type.rank != x.type.rank or x.type.rank < 3:
         raise ModelError(f"X is {list(x.type.shape)}, but W is {list(w.type.shape)}")
     kernel = kernel_shape(node, w.type.shape)
@@ -25,7 +25,7 @@ def conv_attributes(node: Node, x: Tensor, w: Tensor) -> AttributeMap:
 
 def _conv(node: Node) -> Tensor:
     x, w = node.input(0), node.input(1)
-    return node.emit("Conv", [x, w, node.optional(2)], conv_attributes(node, x, w))
+    return node.emit("Conv", [x, w, node.optional(2)], _conv_attributes(node, x, w))
 
 
 def _conv_transpose(node: Node) -> Tensor:
@@ -72,7 +72,7 @@ def _transposed_padding(
 def _deform_conv(node: Node) -> Tensor:
     """The last two operands are optional: bias and mask."""
     operands = [node.input(0), node.input(1), node.input(2), node.optional(3), node.optional(4)]
-    attributes = conv_attributes(node, node.input(0), node.input(1))
+    attributes = _conv_attributes(node, node.input(0), node.input(1))
     attributes["offset_group"] = node.integer("offset_group", 1)
     return node.emit("DeformConv", operands, attributes)
 
@@ -89,9 +89,11 @@ def _shape_operand(node: Node, index: int, what: str) -> Shape:
     return tuple(int(dim) for dim in node.require_known(index, what).reshape(-1))
 
 
-RULES: Final = default_domain({
-    "Col2Im": _col2im,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "DeformConv": _deform_conv,
-})
+RULES: Final = default_domain(
+    {
+        "Col2Im": _col2im,
+        "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
+        "DeformConv": _deform_conv,
+    }
+)

@@ -60,15 +60,13 @@ def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], 
 def _labels(part: str, rank: int) -> tuple[str, ...]:
     head, dots, tail = part.partition("...")
     hidden = rank - len(head) - len(tail)
-    if not (head + tail).isalpha() and head + tail or hidden < 0 or (hidden and not dots):
+    if (not (head + tail).isalpha() and head + tail) or hidden < 0 or (hidden and not dots):
         raise ModelError(f"{part!r} does not label the dimensions of an operand of rank {rank}")
     # Counted from the right, as dimensions broadcast; zero-padded, so that sorting is by position.
     return (*head, *(f".{1000 - place}" for place in range(hidden, 0, -1)), *tail)
 
 
-def _label_sizes(
-    tensors: Sequence[Tensor], inputs: Sequence[tuple[str, ...]]
-) -> Mapping[str, int]:
+def _label_sizes(tensors: Sequence[Tensor], inputs: Sequence[tuple[str, ...]]) -> Mapping[str, int]:
     sizes: dict[str, int] = {}
     for tensor, labels in zip(tensors, inputs, strict=True):
         for label, size in zip(labels, tensor.type.shape, strict=True):

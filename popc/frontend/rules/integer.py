@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-# -- scales and zero points ----------------------------------------------------------------------
+# -- scales and zero points ------------------------------------------------------------------------
 
 
 def _per_row(node: Node, parameter: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def requantize(node: Node, product: Tensor, multiplier: Tensor, zero: Tensor) ->
     return node.emit("Requantize", [product, multiplier, zero], attributes)
 
 
-# -- products ------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def matmul_zeros(
@@ -97,7 +97,7 @@ def _qlinear_matmul(node: Node) -> Tensor:
     return requantize(node, product, multiplier, node.input(7))
 
 
-# -- convolutions --------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------
 
 
 def _conv_integer(node: Node) -> Tensor:

@@ -23,9 +23,11 @@ def _gemm(node: Node) -> Tensor:
     return node.emit("Gemm", [node.input(0), node.input(1), node.optional(2)], attributes)
 
 
-RULES: Final = default_domain({
-    "Det": same_op,
-    "Einsum": einsum,
-    "Gemm": _gemm,
-    "MatMul": same_op,
-})
+RULES: Final = default_domain(
+    {
+        "Det": same_op,
+        "Einsum": einsum,
+        "Gemm": _gemm,
+        "MatMul": same_op,
+    }
+)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from popc.frontend.node import ImportRule, Node
-from popc.frontend.rules.common import standard_op
+from popc.frontend.rules.common import same_op, standard_op
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
@@ -50,7 +50,7 @@ def microsoft_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], Impo
     return {(_DOMAIN, op_type): rule for op_type, rule in rules.items()}
 
 
-# -- parts ---------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def plus(node: Node, x: Tensor, *terms: Tensor | None) -> Tensor:
@@ -102,7 +102,7 @@ def _activated(node: Node, x: Tensor, parameters: Sequence[float]) -> Tensor:
     return standard_op(node, name, [x], attributes)
 
 
-# -- products and convolutions -------------------------------------------------------------------
+# -- products and convolutions ---------------------------------------------------------------------
 
 
 def _fused_matmul(node: Node) -> Tensor:
@@ -145,7 +145,7 @@ def _nhwc_conv(node: Node) -> Tensor:
     return channels_last(node, y)
 
 
-# -- activations ---------------------------------------------------------------------------------
+# -- activations -----------------------------------------------------------------------------------
 
 
 def _gelu(node: Node) -> Tensor:
@@ -194,7 +194,7 @@ def _bias_add(node: Node) -> Tensor:
     return plus(node, node.input(0), node.input(1), node.input(2))
 
 
-# -- movement ------------------------------------------------------------------------------------
+# -- movement --------------------------------------------------------------------------------------
 
 
 def _expand_dims(node: Node) -> Tensor:
@@ -202,6 +202,9 @@ def _expand_dims(node: Node) -> Tensor:
     x = node.input(0)
     axis = normal_axis(axis, x.type.rank + 1)
     return emit_reshape(node, x, (*x.type.shape[:axis], 1, *x.type.shape[axis:]))
+
+
+# -- operators that ai.onnx has too ----------------------------------------------------------------
 
 
 def _as_standard(*names: str) -> ImportRule:
@@ -224,11 +227,14 @@ RULES: Final = microsoft_domain({
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matmul,
+    "GatherND": _as_standard(),
     "Gelu": _gelu,
     "GridSample": _as_standard("align_corners", "mode", "padding_mode"),
+    "Inverse": same_op,
     "NhwcConv": _nhwc_conv,
     "Pad": _as_standard("mode"),
     "QuickGelu": _quick_gelu,
+    "Range": _as_standard(),
     "TransposeMatMul": _fused_matmul,
     "Trilu": _as_standard("upper"),
 })

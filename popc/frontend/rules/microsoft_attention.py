@@ -72,7 +72,7 @@ def attend(
     return [join_heads(node, y), *scores]
 
 
-# -- masks ---------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 def _bias(node: Node, visible: Tensor | None, added: Tensor | None, dtype: DType) -> Tensor | None:
@@ -127,7 +127,7 @@ def _visible_range(node: Node, mask: Tensor, keys: int, batch: int) -> Tensor:
     return node.emit("And", [visible, node.emit("GreaterOrEqual", [positions, parts[1]])])
 
 
-# -- Attention -----------------------------------------------------------------------------------
+# -- Attention -------------------------------------------------------------------------------------
 
 
 def _attention(node: Node) -> list[Value | None]:
@@ -173,7 +173,7 @@ def _stacked(node: Node, parts: Sequence[Tensor]) -> Tensor:
     return node.emit("Concat", rows, {"axis": 0})
 
 
-# -- MultiHeadAttention --------------------------------------------------------------------------
+# -- MultiHeadAttention ----------------------------------------------------------------------------
 
 
 def _multi_head_attention(node: Node) -> list[Value | None]:
@@ -233,7 +233,7 @@ def _width(part: Tensor, heads: int) -> int:
     return part.type.shape[-1] if part.type.rank == 3 else heads * part.type.shape[-1]
 
 
-# -- rotary embedding ----------------------------------------------------------------------------
+# -- rotary embedding ------------------------------------------------------------------------------
 
 
 def _rotary_embedding(node: Node) -> Tensor:

@@ -52,7 +52,7 @@ def _quantized(node: Node, x: Tensor, index: int, dtype: DType) -> Tensor:
     return node.emit("QuantizeLinear", operands, attributes)
 
 
-# -- elementwise, pooling and movement -----------------------------------------------------------
+# -- elementwise, pooling and movement -------------------------------------------------------------
 
 
 def _binary(op_type: str) -> Callable[[Node], Tensor]:
@@ -132,7 +132,7 @@ def _requantized(node: Node, index: int, dtype: DType) -> Tensor:
     return _quantized(node, _dequantized(node, index), 0, dtype)
 
 
-# -- products ------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def _qlinear_conv(node: Node) -> Tensor:

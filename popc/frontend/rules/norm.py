@@ -19,7 +19,7 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 
-# -- BatchNormalization --------------------------------------------------------------------------
+# -- BatchNormalization ----------------------------------------------------------------------------
 
 
 def _batch_normalization(node: Node) -> list[Value | None]:
@@ -86,7 +86,7 @@ def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:
     return converted(node, node.emit("Add", [kept, added]), old.type.dtype)
 
 
-# -- statistics of one sample --------------------------------------------------------------------
+# -- statistics of one sample ----------------------------------------------------------------------
 
 
 def _instance_normalization(node: Node) -> Tensor:

@@ -99,12 +99,14 @@ def _global_lp_pool(node: Node) -> Tensor:
     return node.emit("Pow", [total, node.constant(1.0 / p, x.type.dtype)])
 
 
-RULES: Final = default_domain({
-    "AveragePool": _average_pool,
-    "GlobalAveragePool": _global_average_pool,
-    "GlobalLpPool": _global_lp_pool,
-    "GlobalMaxPool": _global_max_pool,
-    "LpPool": _lp_pool,
-    "MaxPool": _max_pool,
-    "MaxUnpool": _max_unpool,
-})
+RULES: Final = default_domain(
+    {
+        "AveragePool": _average_pool,
+        "GlobalAveragePool": _global_average_pool,
+        "GlobalLpPool": _global_lp_pool,
+        "GlobalMaxPool": _global_max_pool,
+        "LpPool": _lp_pool,
+        "MaxPool": _max_pool,
+        "MaxUnpool": _max_unpool,
+    }
+)

@@ -13,7 +13,7 @@ __all__ = ["kernel_shape", "same_padding", "split_padding", "window_attribute_ma
 
 
 def kernel_shape(node: Node, weights: Shape) -> Shape:
-    """The spatial shape of ``weights`` [M, C, *kernel], which attribute ``kernel_shape`` repeats."""
+    """The spatial shape of ``weights`` [M, C, *kernel]; attribute ``kernel_shape`` repeats it."""
     kernel = weights[2:]
     stated = node.integers("kernel_shape", kernel)
     if stated != kernel:

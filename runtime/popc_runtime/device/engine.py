@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from popc_runtime.device.blas import single_threaded_blas
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import DeviceError, IncompatibleArchiveError, PopcError
@@ -99,13 +100,14 @@ class Engine:
         Raises:
             DeviceError: an instruction failed; names it.
         """
-        with np.errstate(all="ignore"):  # IEEE results are the ONNX results
+        # IEEE results are the ONNX results.
+        with single_threaded_blas(), np.errstate(all="ignore"):
             self._walk_of(program)()
 
     def profile(self, program: str) -> list[InstructionTime]:
         """Run one program and time each instruction; a block counts as one."""
         times: list[InstructionTime] = []
-        with np.errstate(all="ignore"):
+        with single_threaded_blas(), np.errstate(all="ignore"):
             for step in self._steps_of(program):
                 start = perf_counter()
                 _walk((step,))

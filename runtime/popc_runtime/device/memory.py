@@ -10,6 +10,7 @@ from popc_runtime.format import Array, ProgramImage, Region, Slot, aligned_empty
 
 __all__ = ["Memory"]
 
+
 class Memory:
     """Regions of one program image; ``constants`` are shared and never written."""
 

@@ -72,7 +72,7 @@ def _constant(value: float, like: Array) -> Array:
 def _number(attributes: Attributes, name: str, default: float) -> float:
     value = attributes.get(name, default)
     if not isinstance(value, (int, float)):
-        raise ValueError(f"attribute {name!r} must be a number")  # noqa: TRY004 - bad data
+        raise ValueError(f"attribute {name!r} must be a number")
     return float(value)
 
 

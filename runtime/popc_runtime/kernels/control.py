@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from popc_runtime.kernels.binding import Binding, Call, Kernel
 
 __all__ = ["KERNELS"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Calls, Kernel
@@ -54,35 +54,29 @@ def _planes(
     depth, (rows, columns) = axes[:-2], axes[-2:]
     every = (slice(None),) * 3
     for position in product(*(range(axis.out) for axis in depth)):
-        inside = [_taps_inside(axis, k) for axis, k in zip(depth, position, strict=True)]
-        sources = (
-            slice(k * axis.stride - axis.begin + taps.start * axis.dilation, None, axis.dilation)
-            for axis, k, taps in zip(depth, position, inside, strict=True)
-        )
-        parts = [
-            (source, slice(0, taps.stop - taps.start))
-            for source, taps in zip(sources, inside, strict=True)
-        ]
-        part = x[(*every, *(source for source, _ in parts))]
+        taps = [_taps_inside(axis, k) for axis, k in zip(depth, position, strict=True)]
+        at: tuple[Any, ...] = (*every, *position)
+        kept: tuple[Any, ...] = (*every, *(part for part, _ in taps))
+        read: tuple[Any, ...] = (*every, *(part for _, part in taps))
         yield Plane(
-            part[(*every, *(count for _, count in parts))],
-            w[(*every, *inside)],
-            out[(*every, *position)],
-            None if residual is None else residual[(*every, *position)],
+            x[read],
+            w[kept],
+            out[at],
+            None if residual is None else residual[at],
             rows,
             columns,
-            key=tuple((taps.start, taps.stop) for taps in inside),
+            key=tuple((part.start, part.stop) for part, _ in taps),
         )
 
 
-def _taps_inside(axis: Axis, position: int) -> slice:
-    """The taps of the window at ``position`` that lie inside the input."""
-    taps = [
-        tap
-        for tap in range(axis.kernel)
-        if 0 <= position * axis.stride - axis.begin + tap * axis.dilation < axis.size
-    ]
-    return slice(taps[0], taps[-1] + 1) if taps else slice(0, 0)
+def _taps_inside(axis: Axis, position: int) -> tuple[slice, slice]:
+    """The taps of the window at ``position`` that lie inside the input, and where they do."""
+    first = position * axis.stride - axis.begin
+    taps = [k for k in range(axis.kernel) if 0 <= first + k * axis.dilation < axis.size]
+    if not taps:
+        return slice(0, 0), slice(0, 0)
+    low, high = first + taps[0] * axis.dilation, first + taps[-1] * axis.dilation
+    return slice(taps[0], taps[-1] + 1), slice(low, high + 1, axis.dilation)
 
 
 KERNELS: Final[dict[str, Kernel]] = {"Conv": in_float32(_conv)}

@@ -147,7 +147,8 @@ def _in_place(plane: Plane) -> tuple[Plane, Array] | None:
     """The plane and its input [N, groups, summed, H * W], if products can read that as it lies."""
     rows, columns = plane.rows, plane.columns
     is_plain = columns.is_plain and rows.stride == 1 and rows.begin == 0
-    if not is_plain or rows.padded > rows.size or (plane.is_folded and rows.kernel > 1):
+    reach = (rows.out - 1) * rows.stride + rows.extent
+    if not is_plain or reach > rows.size or (plane.is_folded and rows.kernel > 1):
         return None
     batch, groups = plane.x.shape[:2]
     elements = rows.size * columns.size
@@ -183,9 +184,7 @@ def _from_source(
     for first in range(0, len(plane.out), images):
         for start in range(0, height, block):
             place = slice(first, first + images), slice(start, start + block)
-            offsets = [
-                (start + tap * plane.rows.dilation) * width for tap in range(len(matrices))
-            ]
+            offsets = [(start + tap * plane.rows.dilation) * width for tap in range(len(matrices))]
             yield from _products(plane, place, source[place[0]], matrices, offsets, product)
             yield from _finish(binding, plane, place, bias)
 

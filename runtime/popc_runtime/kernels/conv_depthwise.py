@@ -104,7 +104,7 @@ def _rows_per_product(rows: Axis, columns: Axis) -> int:
 
 
 def _lines(rows: Axis, count: int) -> Axis:
-    """The rows of S, as windows of one row: those of the input, padded unless that is for nothing."""
+    """The rows of S, as windows of one row: those of the input, padded if several products do."""
     if count == rows.out:
         return Axis(rows.size, 1, out=rows.size)
     return replace(rows, kernel=1, stride=1, out=(rows.out - 1) * rows.stride + rows.extent)
@@ -119,25 +119,25 @@ def _row_bands(binding: Binding, plane: Plane) -> _Bands:
         rows = replace(rows, size=read, begin=0, out=count)
     groups, multiplier, _, _, taps = plane.w.shape
     banded = _memory(binding, (groups, multiplier, count, rows.size, taps), plane.w.dtype)
+    by_tap = np.moveaxis(banded, 4, 2)
     diagonals = (
-        (_diagonal(np.moveaxis(banded, 4, 2), rows, tap, 4, 3), plane.w[:, :, 0, tap, :, None])
+        (_diagonal(by_tap, rows, tap, windows_last=False), plane.w[:, :, 0, tap, :, None])
         for tap in range(rows.kernel)
     )
     calls = _filling(binding, banded, diagonals)
     return _Bands(banded.reshape(groups, multiplier, count, rows.size * taps), calls)
 
 
-def _diagonal(banded: Array, axis: Axis, tap: int, inputs: int, outputs: int) -> Array:
-    """Where ``tap`` of each window is: ``banded`` has the input of ``axis`` and its windows.
+def _diagonal(banded: Array, axis: Axis, tap: int, *, windows_last: bool) -> Array:
+    """Where ``tap`` of each window of ``axis`` is: one dimension instead of the last two.
 
-    Those are dimensions ``inputs`` and ``outputs``, the last two; the result has one instead.
+    Those are the inputs and the windows of the axis, the windows last or first.
     """
     span = axis.span(tap)
-    steps = {inputs: span.source, outputs: span.first}
-    corner = banded[(..., *(slice(steps[dim], None) for dim in sorted(steps)))]
-    step = axis.stride * banded.strides[inputs] + banded.strides[outputs]
-    shape = (*banded.shape[:-2], span.size)
-    return as_strided(corner, shape, (*banded.strides[:-2], step))
+    down, across = banded.strides[-2:] if windows_last else banded.strides[:-3:-1]
+    source, first = (span.source, span.first) if windows_last else (span.first, span.source)
+    strides = (*banded.strides[:-2], axis.stride * down + across)
+    return as_strided(banded[..., source:, first:], (*banded.shape[:-2], span.size), strides)
 
 
 def _by_columns(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
@@ -194,7 +194,7 @@ def _column_bands(binding: Binding, plane: Plane) -> _Bands:
     shape = (groups, multiplier, height, columns.size, columns.out)
     banded = _memory(binding, shape, plane.w.dtype)
     diagonals = (
-        (_diagonal(banded, columns, tap, 3, 4), plane.w[:, :, 0, :, tap, None])
+        (_diagonal(banded, columns, tap, windows_last=True), plane.w[:, :, 0, :, tap, None])
         for tap in range(columns.kernel)
     )
     calls = _filling(binding, banded, diagonals)

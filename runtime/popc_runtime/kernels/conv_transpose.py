@@ -77,7 +77,7 @@ def _row_blocks(
 def _products(
     binding: Binding, matrix: Array, x: Array, out: Array, axes: Sequence[Axis], *, add: bool
 ) -> Iterator[Call]:
-    """out [groups, outputs, *sizes] = or += the taps that matrix @ x gives."""
+    """Write (or add) the taps that matrix @ x gives into out [groups, outputs, *sizes]."""
     groups, channels, *sizes = x.shape
     mark = binding.scratch.mark()
     columns = x.reshape(groups, channels, prod(sizes))
@@ -91,7 +91,7 @@ def _products(
 def _spread(taps: Array, out: Array, axes: Sequence[Axis], *, add: bool) -> Iterator[Call]:
     """Write (or add) taps [..., *kernel, *windows] into out [..., *sizes]."""
     for tap, windows, elements in tap_places(axes):
-        source, target = taps[(..., *tap, *windows)], out[(..., *elements)]
+        source, target = taps[(*tap, *windows[1:])], out[elements]
         if target.size:
             if add:
                 yield partial(np.add, target, source, out=target)
@@ -106,9 +106,7 @@ def _col2im(binding: Binding) -> Calls:
         return ()
     image, block = binding.integers("image_shape"), binding.integers("block_shape")
     axes = window_axes(binding, image, block, (0,) * len(image))
-    counts = [
-        (axis.begin + axis.size + axis.end - axis.extent) // axis.stride + 1 for axis in axes
-    ]
+    counts = [(axis.begin + axis.size + axis.end - axis.extent) // axis.stride + 1 for axis in axes]
     axes = tuple(replace(axis, out=count) for axis, count in zip(axes, counts, strict=True))
     taps = x.reshape(*out.shape[:2], *block, *counts)
     zero = partial(out.fill, 0)

@@ -22,7 +22,7 @@ _SAMPLES_BYTES: Final = 1 << 22  # of the samples of one block of output positio
 
 
 def _deform_conv(binding: Binding) -> Calls:
-    """X [N, C, H, W], W, offset [N, groups * taps * 2, H', W'], [B], [mask [N, groups * taps, ...]].
+    """X [N, C, H, W], W, offset [N, groups * taps * 2, H', W'], [B], [mask [N, groups * taps, ..]].
 
     ONNX DeformConv-22: bilinear samples, zero outside the input.
     """
@@ -100,7 +100,10 @@ def _corners(position: Array, size: int, dtype: np.dtype[np.generic]) -> tuple[_
 
 
 def _bilinear(planes: Array, where: Array, axes: tuple[Axis, ...]) -> Array:
-    """planes [regions, channels, H * W] at where [regions, taps, 2, P]: [regions, channels, taps, P]."""
+    """Samples [regions, channels, taps, P] of the planes [regions, channels, H * W].
+
+    ``where`` [regions, taps, 2, P] are rows and columns.
+    """
     height, width = (axis.size for axis in axes)
     rows = _corners(where[:, :, 0], height, planes.dtype)
     columns = _corners(where[:, :, 1], width, planes.dtype)

@@ -27,9 +27,7 @@ def has_epilogue(binding: Binding, addends: Sequence[Array | None]) -> bool:
     return bool(binding.text("activation", "")) or any(item is not None for item in addends)
 
 
-def epilogue_calls(
-    binding: Binding, block: Array, addends: Sequence[Array | None]
-) -> list[Call]:
+def epilogue_calls(binding: Binding, block: Array, addends: Sequence[Array | None]) -> list[Call]:
     """Calls that add to ``block`` what broadcasts to it and apply the activation, in place."""
     calls: list[Call] = [
         partial(np.add, block, addend, out=block) for addend in addends if addend is not None

@@ -14,9 +14,7 @@ from popc_runtime.kernels.windows import Axis
 __all__ = ["expand_rows", "fill_columns"]
 
 
-def expand_rows(
-    x: Array, target: Array, rows: Axis, start: int, columns: Axis
-) -> Iterator[Call]:
+def expand_rows(x: Array, target: Array, rows: Axis, start: int, columns: Axis) -> Iterator[Call]:
     """Calls that put rows of ``x`` [..., H, W], shifted by each tap, into ``target``.
 
     Row r of ``target`` [..., taps, R, columns.out] (any strides) holds what tap 0 of window
@@ -49,8 +47,8 @@ def fill_columns(target: Array, columns: Axis) -> Iterator[Call]:
     width = target.shape[-1]
     for tap in range(columns.kernel):
         across = columns.span(tap)
-        sides = [slice(0, across.first), slice(across.stop, width)] if across.size else [slice(None)]
-        for side in sides:
+        first, stop = (across.first, across.stop) if across.size else (width, width)
+        for side in (slice(0, first), slice(stop, width)):
             part = target[..., tap, :, side]
             if part.size:
                 yield partial(part.fill, 0)

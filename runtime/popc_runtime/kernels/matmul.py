@@ -63,17 +63,13 @@ def _with_axes(shape: tuple[int, ...], absent: Sequence[int]) -> tuple[int, ...]
     return (*shape[:-1], 1, shape[-1]) if absent == [-2] else (*shape, 1)
 
 
-def _expanded(
-    array: Array | None, shape: tuple[int, ...], absent: Sequence[int]
-) -> Array | None:
+def _expanded(array: Array | None, shape: tuple[int, ...], absent: Sequence[int]) -> Array | None:
     if array is None or not absent:
         return array
     return np.broadcast_to(array, shape).reshape(_with_axes(shape, absent))
 
 
-def _operands(
-    binding: Binding, left: Array, right: Array
-) -> tuple[tuple[Call, ...], Array, Array]:
+def _operands(binding: Binding, left: Array, right: Array) -> tuple[tuple[Call, ...], Array, Array]:
     """Both operands as BLAS wants them, and the calls that copy what it cannot take."""
     calls: list[Call] = []
     ready: list[Array] = []
@@ -92,7 +88,7 @@ def _operands(
 def _product(
     binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
 ) -> Iterator[Call]:
-    """out = left @ right and the epilogue, all [..., rows, columns]."""
+    """The product ``left @ right`` and the epilogue, all [..., rows, columns]."""
     if out.size == 0:
         return
     if right.ndim == 2 and left.ndim > 2:
@@ -142,11 +138,12 @@ def _by_rows(
     for start in range(0, rows, block):
         part = slice(start, start + block)
         yield partial(np.matmul, left[part], right, out=out[part])
-        yield from epilogue_calls(binding, out[part], [None if a is None else a[part] for a in full])
+        added = [None if addend is None else addend[part] for addend in full]
+        yield from epilogue_calls(binding, out[part], added)
 
 
 def _gemm(binding: Binding) -> Calls:
-    """alpha * A' @ B' + beta * C, [residual]; ' is an optional transpose."""
+    """The sum alpha * A' @ B' + beta * C, [residual]; ' is an optional transpose."""
     a, b, out = binding.input(0), binding.input(1), binding.output()
     alpha, beta = binding.number("alpha", 1.0), binding.number("beta", 1.0)
     if out.dtype.kind != "f" and (alpha, beta) != (1.0, 1.0):
@@ -193,11 +190,23 @@ def _scaled_integers(binding: Binding) -> Array:
 
 def _det(binding: Binding) -> Array:
     """Determinants of [..., n, n], by LU factorisation."""
-    return np.linalg.det(binding.input(0))
+    result: Array = np.linalg.det(binding.input(0))
+    return result
+
+
+def _inverse(binding: Binding) -> Array:
+    """Inverses of [..., n, n]; all NaN for a singular matrix."""
+    x = binding.input(0)
+    try:
+        return np.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        singular = np.linalg.det(x)[..., None, None] == 0
+        return np.linalg.inv(np.where(singular, np.nan, x))
 
 
 KERNELS: Final[dict[str, Kernel]] = {
     "Det": in_float32(pure(_det)),
     "Gemm": in_float32(_gemm),
+    "Inverse": in_float32(pure(_inverse)),
     "MatMul": in_float32(_matmul),
 }

@@ -115,7 +115,7 @@ def _copy(out: Array, array: Array) -> Call:
     return partial(np.copyto, out, array, casting="same_kind")
 
 
-# -- LayerNormalization, RMSNormalization --------------------------------------------------------
+# -- LayerNormalization, RMSNormalization ----------------------------------------------------------
 
 
 def _normalize_last(*, centred: bool) -> Kernel:
@@ -186,7 +186,7 @@ def _statistics(binding: Binding, mean: Array, inverse: Array) -> list[Call]:
     ]
 
 
-# -- InstanceNormalization, GroupNormalization ---------------------------------------------------
+# -- InstanceNormalization, GroupNormalization -----------------------------------------------------
 
 
 def _normalize_groups(binding: Binding) -> Calls:
@@ -228,7 +228,7 @@ def _per_row(
     )
 
 
-# -- BatchNormalization, LRN ---------------------------------------------------------------------
+# -- BatchNormalization, LRN -----------------------------------------------------------------------
 
 
 def _batch_normalization(binding: Binding) -> Calls:

@@ -47,7 +47,7 @@ def _blocks(binding: Binding) -> Iterator[tuple[int, slice]]:
 def _pooled(
     binding: Binding, x: Array, out: Array, axes: Sequence[Axis], ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
-    """out [channels, *outs] = ``ufunc`` over the windows of x [channels, *sizes]."""
+    """The ``ufunc`` over each window of x [channels, *sizes], in out [channels, *outs]."""
     numbers = [number for number, axis in enumerate(axes, start=1) if not axis.is_plain]
     if not numbers:
         yield partial(np.copyto, out, x)
@@ -64,11 +64,16 @@ def _along(
     x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
     """The same along dimension ``number`` alone."""
-    same = axis.stride == 1 and axis.out == axis.size and axis.begin % axis.dilation == 0
-    if same and 2 <= axis.kernel <= _FEW_TAPS and 0 <= axis.begin < axis.extent:
-        if x.flags.c_contiguous:
-            return _shifted(x, out, number, axis, ufunc)
+    if _is_around_each(axis) and x.flags.c_contiguous:
+        return _shifted(x, out, number, axis, ufunc)
     return _tap_by_tap(x, out, number, axis, ufunc, neutral)
+
+
+def _is_around_each(axis: Axis) -> bool:
+    """Whether there is a window for each element, which it is a tap of, and taps are few."""
+    reads_itself = 0 <= axis.begin < axis.extent and axis.begin % axis.dilation == 0
+    for_each = axis.stride == 1 and axis.out == axis.size
+    return reads_itself and for_each and 2 <= axis.kernel <= _FEW_TAPS
 
 
 def _tap_by_tap(
@@ -211,12 +216,12 @@ def _located(
     yield partial(out.fill, _lowest(x.dtype))
     yield partial(where.fill, 0)
     for _, windows, elements in reversed(list(tap_places(axes))):
-        source, target = x[(..., *elements)], out[(..., *windows)]
-        mask, index = larger[(..., *windows)], positions[elements]
+        source, target = x[elements], out[windows]
+        mask, index = larger[windows], positions[elements]
         if target.size:
             yield partial(np.greater_equal, source, target, out=mask)
             yield partial(np.copyto, target, source, where=mask)
-            yield partial(np.copyto, where[(..., *windows)], index, where=mask)
+            yield partial(np.copyto, where[windows], index, where=mask)
 
 
 def _positions(sizes: tuple[int, ...], *, column_major: bool) -> Array:

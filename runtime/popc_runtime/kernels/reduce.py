@@ -89,7 +89,7 @@ def _column_sums(x: Array, out: Array) -> Call:
     return partial(np.matmul, np.ones((1, x.shape[-2]), x.dtype), x, out=out)
 
 
-# -- Reduce* -------------------------------------------------------------------------------------
+# -- Reduce* ---------------------------------------------------------------------------------------
 
 
 def _nothing(total: Array, count: int) -> list[Call]:
@@ -276,7 +276,7 @@ def _log_sum_exp(binding: Binding) -> Calls:
     return tuple(calls)
 
 
-# -- ArgMax, Hardmax -----------------------------------------------------------------------------
+# -- ArgMax, Hardmax -------------------------------------------------------------------------------
 
 
 def _arg(function: Callable[..., Any]) -> Kernel:
@@ -314,7 +314,7 @@ def _hardmax(binding: Binding) -> Calls:
     )
 
 
-# -- CumSum, CumProd -----------------------------------------------------------------------------
+# -- CumSum, CumProd -------------------------------------------------------------------------------
 
 
 def _accumulate(ufunc: np.ufunc) -> Kernel:

@@ -1,25 +1,23 @@
 """Windows that slide over the spatial axes of a tensor: the geometry of convolution and pooling.
 
-Kernels that visit windows tap by tap never need a padded copy: for each tap, `Axis.span` tells
-which windows read a real element, and `tap_places` gives the slices for all axes.  Kernels that
-want whole windows copy into a padded buffer (`pad_calls`) and look at it through `windows`.
+Padding is never copied.  Kernels visit windows tap by tap: for each tap, `Axis.span` tells which
+windows read an element of the input rather than padding, and `tap_places` gives the slices for all
+axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call
+from popc_runtime.kernels.binding import Binding
 
-__all__ = ["Axis", "Place", "Span", "pad_calls", "padded_shape", "tap_places", "window_axes", "windows"]
+__all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,6 @@ class Axis:
         return (self.kernel - 1) * self.dilation + 1
 
     @property
-    def padded(self) -> int:
-        """Elements of a padded axis that holds the input and every window."""
-        windows = (self.out - 1) * self.stride + self.extent
-        return max(windows, self.begin + self.size)
-
-    @property
     def is_plain(self) -> bool:
         """Whether output i reads input i, and nothing else."""
         return self.kernel == 1 and self.stride == 1 and self.begin == 0 and self.out == self.size
@@ -112,45 +104,16 @@ def window_axes(
     return tuple(Axis(*field) for field in fields)
 
 
-Place: TypeAlias = "tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]"
+Index: TypeAlias = tuple[Any, ...]
+
+# A tap, the windows for which it lies inside the input, and the elements that it then reads: each
+# an index into an array whose last dimensions are the axes.
+Place: TypeAlias = "tuple[Index, Index, Index]"
 
 
 def tap_places(axes: Sequence[Axis]) -> Iterator[Place]:
     """Each tap in row-major order, the windows whose tap is inside the input, and where it is."""
     for tap in product(*(range(axis.kernel) for axis in axes)):
         spans = [axis.span(k) for axis, k in zip(axes, tap, strict=True)]
-        yield tap, tuple(span.outputs for span in spans), tuple(span.inputs for span in spans)
-
-
-def padded_shape(shape: Sequence[int], axes: Sequence[Axis]) -> tuple[int, ...]:
-    """``shape`` with the last axes padded so that every window lies inside."""
-    return (*shape[: len(shape) - len(axes)], *(axis.padded for axis in axes))
-
-
-def pad_calls(x: Array, padded: Array, axes: Sequence[Axis], value: float) -> list[Call]:
-    """Calls that copy ``x`` into ``padded`` (see `padded_shape`; any dtype) and fill its border."""
-    lead = (slice(None),) * (x.ndim - len(axes))
-    calls: list[Call] = []
-    inner: list[slice] = []
-    for axis in axes:
-        begin = max(axis.begin, 0)
-        stop = min(begin + axis.size + min(axis.begin, 0), axis.padded)
-        for border in (slice(0, begin), slice(stop, axis.padded)):
-            target = padded[(*lead, *inner, border)]
-            if target.size:
-                calls.append(partial(np.copyto, target, np.asarray(value, padded.dtype)))
-        inner.append(slice(begin, stop))
-    cropped = tuple(slice(max(-axis.begin, 0), axis.size) for axis in axes)
-    copy: Any = partial(np.copyto, padded[(*lead, *inner)], x[(*lead, *cropped)])
-    return [copy, *calls]
-
-
-def windows(padded: Array, axes: Sequence[Axis]) -> Array:
-    """A read-only view [..., *outs, *kernel] of a padded array [..., *sizes]."""
-    rank = len(axes)
-    lead = padded.ndim - rank
-    strides = padded.strides[lead:]
-    steps = [axis.stride * step for axis, step in zip(axes, strides, strict=True)]
-    taps = [axis.dilation * step for axis, step in zip(axes, strides, strict=True)]
-    shape = (*padded.shape[:lead], *(a.out for a in axes), *(a.kernel for a in axes))
-    return as_strided(padded, shape, (*padded.strides[:lead], *steps, *taps), writeable=False)
+        windows, elements = [span.outputs for span in spans], [span.inputs for span in spans]
+        yield (..., *tap), (..., *windows), (..., *elements)

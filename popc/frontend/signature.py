@@ -1,0 +1,111 @@
+"""Whether a node's operands fit the operator's definition: their number and element types.
+
+Checking here, against ONNX's own schemas, is what lets import rules rely on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import onnx
+
+from popc.frontend.functions import find_schema
+from popc.frontend.values import Value
+from popc.ir import Tensor
+from popc_runtime.errors import ModelError
+from popc_runtime.format import DType
+
+__all__ = ["check_signature"]
+
+_VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
+_SINGLE: Final = onnx.defs.OpSchema.FormalParameterOption.Single
+_OLDEST_CHECKED: Final = 7
+_NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64} | {
+    f"tensor({dtype.value})": dtype for dtype in DType
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Formal:
+    """A formal input: the variable of its type ("" if it shares none), and what it may be."""
+
+    name: str
+    required: bool
+    variable: str
+    dtypes: frozenset[DType]  # empty: anything
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """The inputs of an operator; ``last_repeats`` if any number may follow."""
+
+    formals: tuple[_Formal, ...]
+    fewest: int
+    last_repeats: bool
+
+    def formal(self, index: int) -> _Formal:
+        return self.formals[min(index, len(self.formals) - 1)]
+
+
+def check_signature(
+    op_type: str, domain: str, version: int, inputs: Sequence[Value | None]
+) -> None:
+    """Refuse operands that the operator does not take.
+
+    Operators without a schema take anything; so do those of opsets before 7, whose definitions
+    were narrower than what exporters wrote.
+
+    Raises:
+        ModelError: there are too many or too few, one has a wrong type, or two types differ.
+    """
+    signature = _signature(op_type, domain, version)
+    if signature is None or (not domain and version < _OLDEST_CHECKED):
+        return
+    count = len(inputs)
+    while count and inputs[count - 1] is None:
+        count -= 1
+    if count > len(signature.formals) and not signature.last_repeats:
+        raise ModelError(f"{op_type} takes {len(signature.formals)} inputs, but {count} are given")
+    if count < signature.fewest:
+        raise ModelError(f"{op_type} needs {signature.fewest} inputs, but {count} are given")
+    bound: dict[str, tuple[int, DType]] = {}
+    for index in range(count):
+        _check_input(signature.formal(index), index, inputs[index], bound)
+
+
+def _check_input(
+    formal: _Formal, index: int, value: Value | None, bound: dict[str, tuple[int, DType]]
+) -> None:
+    if value is None and formal.required:
+        raise ModelError(f"input {index} ({formal.name}) is required but missing")
+    if not isinstance(value, Tensor):
+        return
+    dtype = value.type.dtype
+    if formal.dtypes and dtype not in formal.dtypes:
+        allowed = ", ".join(one for one in DType if one in formal.dtypes)
+        raise ModelError(f"input {index} ({formal.name}) is {dtype}, but may be {allowed}")
+    if formal.variable:
+        first, expected = bound.setdefault(formal.variable, (index, dtype))
+        if dtype is not expected:
+            raise ModelError(
+                f"inputs {first} and {index} must have the same type, "
+                f"but are {expected} and {dtype}"
+            )
+
+
+@cache
+def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
+    schema = find_schema(op_type, domain, version)
+    if schema is None:
+        return None
+    formals: list[_Formal] = []
+    for one in schema.inputs:
+        dtypes = frozenset(_NAMES[name] for name in one.types if name in _NAMES)
+        shares = one.is_homogeneous and len(one.types) > 1
+        required = one.option == _SINGLE
+        formals.append(_Formal(one.name, required, one.type_str if shares else "", dtypes))
+    repeats = bool(schema.inputs) and schema.inputs[-1].option == _VARIADIC
+    return _Signature(tuple(formals), schema.min_input, repeats)
