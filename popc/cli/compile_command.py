@@ -63,6 +63,7 @@ def command(
         return _show_options(settings)
     if stop_after is not None:
         return _stop_after(model, settings, Stage(stop_after), emit_ir, console)
+    settings.keywords()  # report mistakes in the arguments before anything about files
     target = output or model.with_suffix(".popx")
     if target.exists() and not force:  # before minutes of work, not after
         raise ResourceError(

@@ -68,10 +68,10 @@ Exit codes:
 def root(
     context: click.Context,
     format_: str,
-    quiet: bool,
+    quiet: bool,  # noqa: FBT001 - click passes it by name
     verbose: int,
     color: str,
-    progress: bool,  # noqa: FBT001
+    progress: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Compile ONNX models ahead of time, and run them on an emulated IPU.
 

@@ -13,6 +13,7 @@ from popc.frontend.importer import GraphImporter, ImportContext
 from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.unsupported import find_unsupported
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import needed_nodes
 from popc.ir import Graph, Tensor, TensorType
@@ -57,6 +58,11 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     _define_inputs(importer, model.graph, inputs)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)
+    if context.problems.unsupported:
+        # What follows an unknown node has not been looked at: name everything at once.
+        context.problems.unsupported = {
+            row.description: list(row.nodes) for row in find_unsupported(loaded)
+        }
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
     return _imported(importer.graph, sequences)

@@ -35,6 +35,11 @@ class UnsupportedOp:
     reason: str
     nodes: tuple[str, ...]
 
+    @property
+    def description(self) -> str:
+        """The operator and what is wrong with it, for messages."""
+        return f"{self.domain or 'ai.onnx'}.{self.op_type} (opset {self.opset}): {self.reason}"
+
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
     """Every operator without an import rule or function body, and every unknown element type."""

@@ -84,6 +84,21 @@ def _copy(lowering: _Lowering, op: Op) -> list[Item]:
     return lowering.copy(op.operand(0), op.output, op.settings.origin)
 
 
+def _concat(lowering: _Lowering, op: Op) -> list[Item]:
+    """If some operands lie in place already, only the others are copied."""
+    joined = lowering.plan.joined.get(op)
+    if joined is None:
+        return _instruction(lowering, op)
+    items: list[Item] = []
+    offset = 0
+    for index, tensor in enumerate(op.present_inputs):
+        if index not in joined and tensor.type.size:
+            source, target = lowering.slots.of(tensor), lowering.slots.within(op.output, tensor, offset)
+            items.append(Instruction("Copy", (source,), (target,), {}, op.settings.origin))
+        offset += tensor.type.nbytes
+    return items
+
+
 def _if(lowering: _Lowering, op: Op) -> list[Item]:
     return [
         IfBlock(
@@ -159,4 +174,4 @@ def _loop_body(
 
 
 _Rule: TypeAlias = Callable[[_Lowering, Op], list[Item]]
-_RULES: Final[dict[str, _Rule]] = {"Copy": _copy, "If": _if, "Loop": _loop}
+_RULES: Final[dict[str, _Rule]] = {"Concat": _concat, "Copy": _copy, "If": _if, "Loop": _loop}

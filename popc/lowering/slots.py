@@ -30,6 +30,13 @@ class SlotTable:
         )
         return self._numbers.setdefault(slot, len(self._numbers))
 
+    def within(self, whole: Tensor, part: Tensor, offset: int) -> int:
+        """The slot of ``part``'s type that lies ``offset`` bytes into ``whole``."""
+        placement = self._plan.placements[whole]
+        type_ = part.type
+        slot = Slot(placement.region, placement.offset + offset, type_.dtype, type_.shape)
+        return self._numbers.setdefault(slot, len(self._numbers))
+
     @property
     def slots(self) -> tuple[Slot, ...]:
         """All slots by number."""

@@ -78,7 +78,7 @@ def _conv_transpose(inputs: OperandTypes, attributes: Attributes) -> tuple[Tenso
 
 
 def _deform_conv(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """X, W and [B] of a Conv; offset [N, regions * taps * 2, *out], [mask [N, regions * taps, ..]]."""
+    """X, W, offset [N, regions * taps * 2, *out], [B], [mask [N, regions * taps, *out]]."""
     x, w = _data_and_weights(inputs)
     if x.rank != 4:
         raise ModelError(f"deformable convolution is defined for 2 spatial axes, not {x.rank - 2}")

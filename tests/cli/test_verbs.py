@@ -107,7 +107,7 @@ def test_inspect_model(archive: Path, capsys: pytest.CaptureFixture[str]) -> Non
     model = archive.with_suffix(".onnx")
     document = _json(["inspect", str(model)], capsys)
     assert document["op_counts"] == {"Add": 1, "Mul": 1, "Relu": 1}
-    assert document["inputs"] == ["x: float[N,3]"]
+    assert document["inputs"] == ["x: float32[N,3]"]
     assert run(["inspect", str(model), "--section", "program"]) == 2
 
 

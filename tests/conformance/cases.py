@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case.test_case import TestCase
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -45,18 +46,15 @@ def cases(group: str) -> dict[str, Case]:
     """The cases of a group by name.  Node tests are generated, which takes some seconds."""
     if group == "node":
         found = {case.name: case for case in collect_testcases(None)}
-        return {
-            name: Case(
-                "node",
-                name,
-                found[name].model,
-                tuple((list(inputs), list(outputs)) for inputs, outputs in found[name].data_sets),
-                found[name].rtol,
-                found[name].atol,
-            )
-            for name in node_names()
-        }
+        return {name: _generated(found[name]) for name in node_names()}
     return {case.name: case for case in _stored_cases(group)}
+
+
+def _generated(case: TestCase) -> Case:
+    assert case.model is not None, case.name
+    assert case.data_sets is not None, case.name
+    data_sets = tuple((list(inputs), list(outputs)) for inputs, outputs in case.data_sets)
+    return Case("node", case.name, case.model, data_sets, case.rtol, case.atol)
 
 
 def _stored_cases(group: str) -> Iterator[Case]:

@@ -12,8 +12,15 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from popc.frontend import expose_tensors, load_model
-from popc_runtime.errors import ModelError, ResourceError
+from popc.frontend import (
+    Bindings,
+    describe_model,
+    expose_tensors,
+    find_unsupported,
+    import_model,
+    load_model,
+)
+from popc_runtime.errors import ModelError, PopcError, ResourceError
 from popc_runtime.format import MAGIC
 from tests.support import run_onnxruntime
 
@@ -98,8 +105,11 @@ def test_damage_never_escapes_as_another_exception() -> None:
         damaged = bytearray(data)
         for position in generator.integers(0, len(data), 3):
             damaged[position] = generator.integers(0, 256)
-        with suppress(ModelError):
-            load_model(bytes(damaged))
+        with suppress(PopcError):
+            loaded = load_model(bytes(damaged))
+            describe_model(loaded)
+            find_unsupported(loaded)
+            import_model(loaded, Bindings(dims={"N": 2}))
 
 
 def test_folders_and_missing_files(tmp_path: Path) -> None:
@@ -146,6 +156,12 @@ def test_functions_must_not_be_too_new_either() -> None:
     """)
     with pytest.raises(ModelError, match="function 'f' uses opset 99"):
         load_model(model)
+
+
+def test_names_must_be_text() -> None:
+    data = _model().SerializeToString()
+    with pytest.raises(ModelError, match=r"the name b'l\\xffst' is not valid UTF-8"):
+        load_model(data.replace(b"last", b"l\xffst"))
 
 
 def test_opset_must_be_stated() -> None:

@@ -122,6 +122,20 @@ def test_sequence_inputs_are_bound() -> None:
     assert y.tolist() == [4, 8]
 
 
+def test_optional_inputs_are_bound() -> None:
+    text = """
+        g (optional(float[2]) o, float[2] x) => (float[2] y, optional(float[2]) p) {
+            e = OptionalGetElement (o)
+            y = Add (x, e)
+            p = Identity (o)
+        }
+    """
+    model = _import(text, values={"o": [5.0, 6.0]})
+    assert _names(model) == ["y", "p"]
+    assert run_graph(model.graph, {"x": _X})[0].tolist() == [4, 8]
+    assert _names(_import(text, values={"o": None}, outputs=("p",))) == []
+
+
 def test_a_bound_input_replaces_the_weight_that_it_names() -> None:
     text = """
         g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add (x, w) }

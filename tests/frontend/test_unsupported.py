@@ -4,7 +4,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
-from popc.frontend import describe_model, find_unsupported, load_model
+from popc.frontend import describe_model, find_unsupported, load_model, unsupported
 
 
 def _load(text: str, opset: int = 17) -> onnx.ModelProto:
@@ -21,6 +21,24 @@ def _rows(model: onnx.ModelProto) -> list[tuple[str, str, int, str, tuple[str, .
 
 def test_nothing_is_wrong_with_a_plain_model() -> None:
     assert _rows(_load("g (float[N] x) => (float[N] y) { y = Relu (x) }")) == []
+
+
+def test_operators_that_onnx_defines_by_others_are_known() -> None:
+    text = "g (float[N, 2, 3] t, int64[4] s) => (float[N, H, W, 2] y) { y = AffineGrid (t, s) }"
+    assert _rows(_load(text, 20)) == []
+
+
+def test_a_definition_may_lack_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {key: rule for key, rule in unsupported.RULES.items() if key != ("", "MatMul")}
+    monkeypatch.setattr(unsupported, "RULES", rules)
+    unsupported._why_unknown.cache_clear()
+    text = "g (float[N, 2, 3] t, int64[4] s) => (float[N, H, W, 2] y) { y = AffineGrid (t, s) }"
+    ((op_type, *_, reason, _),) = _rows(_load(text, 20))
+    unsupported._why_unknown.cache_clear()
+    assert (op_type, reason) == (
+        "AffineGrid",
+        "it is defined by MatMul, which popc has no rule for",
+    )
 
 
 @pytest.mark.parametrize(

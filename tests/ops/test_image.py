@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,12 @@ def test_image_decoder_bound_at_compile_time() -> None:
 def test_what_cannot_be_decoded_is_empty() -> None:
     assert _decoded(np.arange(50, dtype=np.uint8), "RGB").shape == (0, 0, 3)
     assert _decoded(np.arange(50, dtype=np.uint8), "Grayscale").shape == (0, 0, 1)
+
+
+def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ModelError, match="ImageDecoder needs Pillow"):
+        _decoded(np.zeros(3, np.uint8), "RGB")
 
 
 def test_unknown_pixel_format() -> None:

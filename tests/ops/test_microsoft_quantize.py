@@ -208,6 +208,23 @@ def test_qattention(past: bool) -> None:  # noqa: FBT001
     )
 
 
+@pytest.mark.parametrize("segments", [False, True])
+def test_qembed_layer_normalization(segments: bool) -> None:  # noqa: FBT001
+    rng = np.random.default_rng(0)
+    tables = [(9, 8), (6, 8), (2, 8), (8,), (8,)]
+    used = [True, True, segments, True, True]
+    values = [_integers(np.uint8, shape, k) for k, shape in enumerate(tables)]
+    inputs: list[Array | None] = [
+        rng.integers(0, 9, (2, 4), np.int32),
+        rng.integers(0, 2, (2, 4), np.int32) if segments else None,
+        *(value if u else None for value, u in zip(values, used, strict=True)),
+        np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32),
+        *(_scale(0.02) if u else None for u in used),
+        *(np.array(100, np.uint8) if u else None for u in used),
+    ]
+    _compare("QEmbedLayerNormalization", inputs, {"epsilon": 1e-6}, outputs=2, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # noqa: FBT001
@@ -279,6 +296,22 @@ def test_matmul_nbits_by_groups() -> None:
     ]
     attributes = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
     _compare("MatMulNBits", inputs, attributes, constants=(1, 2, 4), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_gather_block_quantized(bits: int, zeros: bool) -> None:  # noqa: FBT001
+    rows, columns, block = 7, 48, 16
+    inputs: list[Array | None] = [
+        _integers(np.uint8, (rows, columns * bits // 8)),
+        np.array([[1, 6, 1], [0, 3, 5]]),
+        np.random.default_rng(0).uniform(0.01, 0.02, (rows, 3)).astype(np.float32),
+        _integers(np.uint8, (rows, -(-3 * bits // 8)), 3) if zeros else None,
+    ]
+    attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    _compare("GatherBlockQuantized", inputs, attributes, constants=(0, 2, 3), rtol=1e-6)
+    with pytest.raises(ModelError, match="only rows"):
+        run_op("GatherBlockQuantized", inputs, {**attributes, "gather_axis": 1}, domain=_DOMAIN)
 
 
 def test_unsupported_width() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,6 +71,18 @@ def test_element_types(dtype: Any, float_type: Any) -> None:
     quantized = _any_integers(dtype, (3000,))
     inputs = [quantized, scale, zero]
     assert_matches_onnxruntime("DequantizeLinear", inputs, opset=21, rtol=0, atol=0)
+
+
+def test_bfloat16() -> None:
+    """The quotient is not rounded to bfloat16, the restored value is."""
+    x = (_random().normal(size=300) * 3).astype(ml_dtypes.bfloat16)
+    scale, zero = np.array(0.0137, ml_dtypes.bfloat16), np.array(3, np.int8)
+    (quantized,) = run_op("QuantizeLinear", [x, scale, zero], opset=21)
+    quotient = x.astype(np.float32) / scale.astype(np.float32)
+    np.testing.assert_array_equal(quantized, np.clip(np.rint(quotient) + 3, -128, 127))
+    (restored,) = run_op("DequantizeLinear", [quantized, scale, zero], opset=21)
+    product = (quantized.astype(np.float32) - 3) * scale.astype(np.float32)
+    np.testing.assert_array_equal(restored, product.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
 @pytest.mark.parametrize("zero", [None, 0, 5, -7])

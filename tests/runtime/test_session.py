@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_queue_times_out(tmp_path: Path) -> None:
 def test_queue_is_fed_while_the_session_waits(tmp_path: Path) -> None:
     feed: queue.Queue[Any] = queue.Queue(maxsize=1)
     results: list[Any] = []
-    producer = threading.Thread(target=lambda: [feed.put(sample) for sample in SAMPLES])
+    producer = threading.Thread(target=lambda: deque(map(feed.put, SAMPLES), 0))
     producer.start()
     with executable(affine(), tmp_path).session() as session:
         session.connect("x", feed, timeout=10).connect("y", results).step(6)

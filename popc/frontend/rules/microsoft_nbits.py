@@ -1,7 +1,7 @@
-"""Products with weights packed into 2, 4 or 8 bits (com.microsoft.MatMulNBits).
+"""Weights packed into 2, 4 or 8 bits: com.microsoft.MatMulNBits and GatherBlockQuantized.
 
-The weights are unpacked and dequantised by ordinary ops.  Their operands are constants, so a
-program does this once, when it is loaded, and the archive holds the packed form.
+The weights are unpacked and dequantised by ordinary ops.  The operands of a product are constants,
+so a program does this once, when it is loaded, and the archive holds the packed form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from popc.frontend.node import Node
 from popc.frontend.rules.microsoft import microsoft_domain, plus
 from popc.frontend.rules.moves import emit_reshape, emit_slice, emit_transpose
-from popc.ir import Tensor
+from popc.ir import Shape, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -52,7 +52,7 @@ def _weights(node: Node) -> Tensor:
     return _by_float_zero_points(node, quantized, scale, zero, block)
 
 
-def _unpacked(node: Node, packed: Tensor, bits: int, shape: tuple[int, int]) -> Tensor:
+def _unpacked(node: Node, packed: Tensor, bits: int, shape: Shape) -> Tensor:
     """The fields of uint8 elements, low bits first, in rows of (at least) ``shape[1]``."""
     rows, columns = shape
     count = 8 // bits
@@ -91,4 +91,30 @@ def _by_float_zero_points(
     return node.emit("Mul", [node.emit("Sub", [values, zero]), scale])
 
 
-RULES: Final = microsoft_domain({"MatMulNBits": _matmul_nbits})
+def _gather_block_quantized(node: Node) -> Tensor:
+    """Rows of a table [rows, columns] of packed weights, dequantised once they are gathered."""
+    table, index, scale = (node.input(position) for position in range(3))
+    bits, block = node.integer("bits", 4), node.integer("block_size", 128)
+    axes = node.integer("gather_axis", 0) % 2, node.integer("quantize_axis", 1) % 2
+    if table.type.rank != 2 or table.type.dtype is not DType.UINT8 or axes != (0, 1):
+        raise ModelError(f"only rows of uint8 tables can be gathered, not axes {axes} of {table}")
+    count, columns = index.type.size, table.type.shape[1] * (8 // bits)
+    flat = emit_reshape(node, index, (count,))
+    packed = node.emit("Gather", [table, flat], {"axis": 0})
+    scale = node.emit("Gather", [scale, flat], {"axis": 0})
+    zero = node.optional(3)
+    if zero is None:
+        zero = node.constant(np.full(scale.type.shape, 1 << (bits - 1)), DType.UINT8)
+    else:
+        zero = node.emit("Gather", [zero, flat], {"axis": 0})
+        zero = _unpacked(node, zero, bits, scale.type.shape)
+    quantized = _unpacked(node, packed, bits, (count, columns))
+    attributes = {"axis": 1, "block_size": block, "dtype": scale.type.dtype.value}
+    rows = node.emit("DequantizeLinear", [quantized, scale, zero], attributes)
+    return emit_reshape(node, rows, (*index.type.shape, columns))
+
+
+RULES: Final = microsoft_domain({
+    "GatherBlockQuantized": _gather_block_quantized,
+    "MatMulNBits": _matmul_nbits,
+})

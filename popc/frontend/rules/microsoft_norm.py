@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+import numpy as np
 
 from popc.frontend.node import Node
 from popc.frontend.rules.common import ONNX, standard_op, standard_ops
@@ -10,10 +13,9 @@ from popc.frontend.rules.microsoft import channels_first, channels_last, microso
 from popc.frontend.rules.moves import emit_reshape
 from popc.frontend.values import Value
 from popc.ir import Tensor
-from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "embedded"]
 
 _EPSILON: Final = 1e-12  # of the Skip and Embed operators; the plain ones have 1e-5
 
@@ -57,28 +59,32 @@ def _inverse_rms(node: Node, x: Tensor, axis: int, epsilon: float) -> Tensor:
 
 
 def _embed_layer_normalization(node: Node) -> list[Value | None]:
-    """Word, position and segment embeddings added and normalised; see also `_mask_index`."""
+    def rows(table: int, index: Tensor) -> Tensor:
+        return node.emit("Gather", [node.input(table), index], {"axis": 0})
+
+    return embedded(node, rows, node.input(5), node.input(6), node.optional(8))
+
+
+def embedded(
+    node: Node,
+    rows: Callable[[int, Tensor], Tensor],
+    gamma: Tensor,
+    beta: Tensor,
+    positions: Tensor | None,
+) -> list[Value | None]:
+    """Word, position and segment embeddings, added and normalised.
+
+    Operand 0 holds the words, 1 the segments; ``rows`` gives the rows of an index tensor from the
+    tables in operands 2 (words), 3 (positions) and 4 (segments).  Results are the normalised sum,
+    `_mask_index` and the sum.
+    """
     ids, segments = node.input(0), node.optional(1)
-    total = node.emit("Gather", [node.input(2), ids], {"axis": 0})
-    total = plus(node, total, _position_embedding(node, ids))
-    if segments is not None:
-        total = plus(node, total, node.emit("Gather", [node.input(4), segments], {"axis": 0}))
-    operands = [total, node.input(5), node.input(6)]
+    places = node.constant(np.arange(ids.type.shape[1])) if positions is None else positions
+    kinds = None if segments is None else rows(4, segments)
+    total = plus(node, rows(2, ids), rows(3, places), kinds)
     attributes = {"epsilon": node.number("epsilon", _EPSILON)}
-    y = standard_op(node, "LayerNormalization", operands, attributes)
+    y = standard_op(node, "LayerNormalization", [total, gamma, beta], attributes)
     return [y, _mask_index(node, ids) if node.wants_output(1) else None, total]
-
-
-def _position_embedding(node: Node, ids: Tensor) -> Tensor:
-    """Rows of the position table by operand 8, or by place in the sequence."""
-    table, positions = node.input(3), node.optional(8)
-    if positions is not None:
-        return node.emit("Gather", [table, positions], {"axis": 0})
-    length = ids.type.shape[1]
-    if length > table.type.shape[0]:
-        raise ModelError(f"{length} positions but only {table.type.shape[0]} embeddings")
-    attributes = {"starts": (0, 0), "sizes": (length, table.type.shape[1]), "steps": (1, 1)}
-    return node.emit("Slice", [table], attributes)
 
 
 def _mask_index(node: Node, ids: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from popc.frontend.rules.microsoft import (
     times,
 )
 from popc.frontend.rules.microsoft_attention import attend_packed
+from popc.frontend.rules.microsoft_norm import embedded
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
 from popc.frontend.rules.quantize import dequantize_linear, quantize_linear
 from popc.frontend.values import Value
@@ -200,6 +201,21 @@ def _qattention(node: Node) -> list[Value | None]:
     return attend_packed(node, packed, node.optional(5), node.optional(8), None)
 
 
+def _qembed_layer_normalization(node: Node) -> list[Value | None]:
+    """EmbedLayerNormalization of quantised tables: operands 2 to 6, scales 8.., zero points 13.."""
+
+    def dequantized(x: Tensor, index: int) -> Tensor:
+        scale, zero = node.input(index + 6), node.input(index + 11)
+        attributes = {"axis": 0, "block_size": 0, "dtype": scale.type.dtype.value}
+        return node.emit("DequantizeLinear", [x, scale, zero], attributes)
+
+    def rows(table: int, index: Tensor) -> Tensor:
+        return dequantized(node.emit("Gather", [node.input(table), index], {"axis": 0}), table)
+
+    gamma, beta = (dequantized(node.input(index), index) for index in (5, 6))
+    return embedded(node, rows, gamma, beta, None)
+
+
 def _dynamic_quantize_lstm(node: Node) -> list[Value | None]:
     """LSTM with weights dequantised, [D, in, 4 * H] in this operator.
 
@@ -238,6 +254,7 @@ RULES: Final = microsoft_domain({
     "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
     "MatMulIntegerToFloat": _matmul_integer_to_float,
     "QAttention": _qattention,
+    "QEmbedLayerNormalization": _qembed_layer_normalization,
     "QGemm": _qgemm,
     "QLinearAdd": _binary("Add"),
     "QLinearAveragePool": _pool("AveragePool"),

@@ -79,7 +79,7 @@ class Engine:
             raise IncompatibleArchiveError(
                 f"the archive uses instructions that this runtime does not have: "
                 f"{', '.join(missing)}",
-                hint="install the popc-runtime version that the archive was compiled with, or newer",
+                hint="install the popc-runtime that the archive was compiled with, or a newer one",
             )
         self.random = RandomState(seed)
         self._image = image

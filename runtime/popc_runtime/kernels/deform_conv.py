@@ -22,7 +22,7 @@ _SAMPLES_BYTES: Final = 1 << 22  # of the samples of one block of output positio
 
 
 def _deform_conv(binding: Binding) -> Calls:
-    """X [N, C, H, W], W, offset [N, groups * taps * 2, H', W'], [B], [mask [N, groups * taps, ..]].
+    """X [N, C, H, W], W, offset [N, groups * taps * 2, H', W'], B?, mask? [N, groups * taps, ..].
 
     ONNX DeformConv-22: bilinear samples, zero outside the input.
     """
