@@ -60,9 +60,9 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     importer.import_nodes(nodes)
     if context.problems.unsupported:
         # What follows an unknown node has not been looked at: name everything at once.
-        context.problems.unsupported = {
-            row.description: list(row.nodes) for row in find_unsupported(loaded)
-        }
+        for row in find_unsupported(loaded):
+            if not row.concerns_type:
+                context.problems.unsupported[row.operator] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
     return _imported(importer.graph, sequences)

@@ -23,6 +23,7 @@ from popc.frontend.walk import all_nodes, nested_graphs, node_name
 __all__ = ["UnsupportedOp", "find_unsupported"]
 
 _A = onnx.AttributeProto
+_ELEMENT_TYPE = "element type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,14 @@ class UnsupportedOp:
     nodes: tuple[str, ...]
 
     @property
-    def description(self) -> str:
-        """The operator and what is wrong with it, for messages."""
-        return f"{self.domain or 'ai.onnx'}.{self.op_type} (opset {self.opset}): {self.reason}"
+    def operator(self) -> str:
+        """The operator with domain and opset, for messages."""
+        return f"{self.domain or 'ai.onnx'}.{self.op_type} (opset {self.opset})"
+
+    @property
+    def concerns_type(self) -> bool:
+        """Whether popc knows the operator, but not the type of its elements."""
+        return self.reason.startswith(_ELEMENT_TYPE)
 
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
@@ -85,7 +91,7 @@ def _reasons(
             yield missing
     types = dict.fromkeys(untyped[name] for name in node.input if name in untyped)
     types.update(dict.fromkeys(_attribute_types(node)))
-    yield from (f"element type {name} is not supported" for name in types)
+    yield from (f"{_ELEMENT_TYPE} {name} is not supported" for name in types)
 
 
 # -- operators -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_op
+from tests.support import assert_matches_onnxruntime, run_ir, run_op
 
 
 def _integers(dtype: Any, shape: tuple[int, ...], seed: int = 1) -> Array:
@@ -81,12 +81,17 @@ def test_zero_points_per_row_and_column() -> None:
 
 def test_matmul_errors() -> None:
     a, b = _integers(np.uint8, (3, 4)), _integers(np.int8, (4, 5))
+    attributes = {"dtype": "int32"}
     with pytest.raises(ModelError, match="zero point of input 0 is int8, not uint8"):
-        run_op("MatMulInteger", [a, b, np.array(1, np.int8)], opset=10)
+        run_ir("MatMulInteger", [a, b, np.array(1, np.int8)], attributes)
+    with pytest.raises(ModelError, match=r"zero point \[2, 1, 1\] does not fit"):
+        run_ir("MatMulInteger", [a, b, np.ones((2, 1, 1), np.uint8)], attributes)
+    with pytest.raises(ModelError, match="int32 or float32, not int64"):
+        run_ir("MatMulInteger", [a, b], {"dtype": "int64"})
     with pytest.raises(ModelError, match="do not match: 4 != 3"):
         run_op("MatMulInteger", [a, b[:3]], opset=10)
     with pytest.raises(ModelError, match="must be int8 or uint8, not int32"):
-        run_op("MatMulInteger", [a.astype(np.int32), b], opset=10)
+        run_ir("MatMulInteger", [a.astype(np.int32), b], attributes)
 
 
 # -- QLinearMatMul ---------------------------------------------------------------------------------

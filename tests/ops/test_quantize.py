@@ -174,8 +174,8 @@ def test_large_tensor_in_blocks() -> None:
 
 def test_integer_input_and_scale() -> None:
     x, zero = np.array([7, -9, 1000, 5], np.int32), np.array(-1, np.int8)
-    for scale in (np.array(2, np.int32), np.array(2, np.float32)):
-        (y,) = run_op("QuantizeLinear", [x, scale, zero], opset=19)
+    for scale, opset in ((np.array(2, np.int32), 19), (np.array(2, np.float32), 13)):
+        (y,) = run_op("QuantizeLinear", [x, scale, zero], opset=opset)
         np.testing.assert_array_equal(y, np.array([3, -5, 127, 1], np.int8))
 
 
@@ -195,7 +195,6 @@ def test_output_dtype_of_dequantize() -> None:
         ("QuantizeLinear", [(2, 3), (3, 1)], {"block_size": 2}, "in blocks of 2"),
         ("QuantizeLinear", [(2, 3), ()], {"output_dtype": 7}, "cannot quantise to int64"),
         ("QuantizeLinear", [(2, 3), ()], {"output_dtype": 17}, "float8e4m3fn is not supported"),
-        ("DequantizeLinear", [(2, 3), ()], {}, "cannot dequantise float32"),
     ],
 )
 def test_errors(
@@ -204,6 +203,23 @@ def test_errors(
     arrays = [np.ones(shape, np.float32) for shape in inputs]
     with pytest.raises(ModelError, match=message):
         run_op(op_type, arrays, attributes, opset=21)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "dtypes", "dtype", "message"),
+    [
+        ("DequantizeLinear", ["float32", "float32"], "float32", "cannot dequantise float32"),
+        ("DequantizeLinear", ["int8", "float32"], "int8", "of a float type, not int8"),
+        ("QuantizeLinear", ["float32", "int32"], "int8", "scale must be of a float type"),
+        ("QuantizeLinear", ["float32", "float32", "uint8"], "int8", "zero point is uint8"),
+        ("Requantize", ["int32", "float32", "uint8"], "int8", "must be one int8"),
+        ("DynamicQuantizeLinear", ["float64"], "uint8", "must be float32, not float64"),
+    ],
+)
+def test_type_rules(op_type: str, dtypes: list[str], dtype: str, message: str) -> None:
+    inputs = [np.ones((), name) for name in dtypes]
+    with pytest.raises(ModelError, match=message):
+        run_ir(op_type, inputs, {"axis": 0, "dtype": dtype})
 
 
 def test_zero_point_of_another_type() -> None:

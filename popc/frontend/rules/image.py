@@ -51,8 +51,7 @@ def _decoded(encoded: bytes, pixel_format: str) -> Array:
         from PIL import Image
     except ImportError as error:
         raise ModelError(
-            "ImageDecoder needs Pillow to decode its image at compile time",
-            hint="pip install 'popc[images]'",
+            "ImageDecoder needs Pillow to decode its image: pip install 'popc[images]'"
         ) from error
     channels = 1 if pixel_format == "Grayscale" else 3
     try:
