@@ -22,30 +22,14 @@ def run_case(case: Case, folder: Any) -> bool:
     Raises:
         Exception: whatever popc raises, or AssertionError on a wrong result.
     """
-    needed = False
+    tries = 1
     for inputs, outputs in case.data_sets:
         named = dict(zip((info.name for info in case.inputs()), inputs, strict=False))
-        structured = {
-            info.name
-            for info in case.inputs()
-            if info.name in named and not info.type.HasField("tensor_type")
-        }
-        discrete = (
-            {
-                name
-                for name, value in named.items()
-                if np.asarray(value, object).ndim >= 0
-                and getattr(np.asarray(value), "dtype", np.dtype("O")).kind in "iub"
-            }
-            if not structured
-            else set(named)
-        )
-        for bound in (structured, structured | discrete, set(named)):
+        for tries, bound in enumerate(_bindings(case, named), start=1):  # noqa: B007 - used below
             try:
                 archive = _compile(case, named, bound)
             except DataDependentShapeError:
-                needed = True
-                if bound == set(named):
+                if len(bound) == len(named):
                     raise
                 continue
             break
@@ -55,7 +39,22 @@ def run_case(case: Case, folder: Any) -> bool:
             {name: np.asarray(value) for name, value in named.items() if name not in bound}
         )
         _check(list(results.values()), flatten(outputs), case)
-    return needed
+    return tries > 1
+
+
+def _bindings(case: Case, named: dict[str, Any]) -> list[set[str]]:
+    """The sets of inputs to bind, smallest first."""
+    structured = {
+        info.name
+        for info in case.inputs()
+        if info.name in named and not info.type.HasField("tensor_type")
+    }
+    discrete = {
+        name
+        for name in named.keys() - structured
+        if np.asarray(named[name]).dtype.kind in "iub"
+    }
+    return [structured, structured | discrete, set(named)]
 
 
 def _compile(case: Case, named: dict[str, Any], bound: set[str]) -> popc.Archive:

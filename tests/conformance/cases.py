@@ -53,8 +53,16 @@ def cases(group: str) -> dict[str, Case]:
 def _generated(case: TestCase) -> Case:
     assert case.model is not None, case.name
     assert case.data_sets is not None, case.name
-    data_sets = tuple((list(inputs), list(outputs)) for inputs, outputs in case.data_sets)
+    data_sets = tuple(
+        ([_plain(value) for value in inputs], [_plain(value) for value in outputs])
+        for inputs, outputs in case.data_sets
+    )
     return Case("node", case.name, case.model, data_sets, case.rtol, case.atol)
+
+
+def _plain(value: Any) -> Any:
+    """A few cases hold their data as ONNX messages."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def _stored_cases(group: str) -> Iterator[Case]:

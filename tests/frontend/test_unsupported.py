@@ -5,6 +5,7 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from popc.frontend import describe_model, find_unsupported, load_model, unsupported
+from popc.frontend.rules import RULES
 
 
 def _load(text: str, opset: int = 17) -> onnx.ModelProto:
@@ -29,7 +30,7 @@ def test_operators_that_onnx_defines_by_others_are_known() -> None:
 
 
 def test_a_definition_may_lack_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = {key: rule for key, rule in unsupported.RULES.items() if key != ("", "MatMul")}
+    rules = {key: rule for key, rule in RULES.items() if key != ("", "MatMul")}
     monkeypatch.setattr(unsupported, "RULES", rules)
     unsupported._why_unknown.cache_clear()
     text = "g (float[N, 2, 3] t, int64[4] s) => (float[N, H, W, 2] y) { y = AffineGrid (t, s) }"

@@ -63,10 +63,10 @@ def _transposed_padding(
         return {"pads": pads, "output_padding": extra}
     full = window_attributes(attributes, rank).transposed(sizes, kernel, extra)
     surplus = [have - want for have, want in zip(full, wanted, strict=True)]
-    pads = split_padding([max(0, item) for item in surplus], upper=auto_pad != "SAME_LOWER")
-    # A larger output than the windows reach is extended at the end, as by output_padding.
-    missing = tuple(more + max(0, -item) for more, item in zip(extra, surplus, strict=True))
-    return {"pads": pads, "output_padding": missing}
+    pads = split_padding([max(0, item) for item in surplus], upper=auto_pad == "SAME_UPPER")
+    if node.has("output_shape"):  # what the windows do not reach is added at the end
+        extra = tuple(more + max(0, -item) for more, item in zip(extra, surplus, strict=True))
+    return {"pads": pads, "output_padding": extra}
 
 
 def _deform_conv(node: Node) -> Tensor:

@@ -55,9 +55,10 @@ def _decoded(encoded: bytes, pixel_format: str) -> Array:
         ) from error
     channels = 1 if pixel_format == "Grayscale" else 3
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(encoded)) as image:
+        with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            pixels = np.asarray(image.convert(_PIXEL_FORMATS[pixel_format]), np.uint8)
+            with Image.open(io.BytesIO(encoded)) as image:
+                pixels = np.asarray(image.convert(_PIXEL_FORMATS[pixel_format]), np.uint8)
     except (OSError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         return np.zeros((0, 0, channels), np.uint8)
     pixels = pixels.reshape(*pixels.shape[:2], channels)

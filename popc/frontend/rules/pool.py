@@ -38,8 +38,8 @@ def _lp_pool(node: Node) -> Tensor:
 def _exponent(node: Node) -> int:
     """``p``, which was a float in opset 1."""
     p = node.number("p", 2.0)
-    if p != int(p):
-        raise ModelError(f"p must be an integer, not {p}")
+    if p != int(p) or p < 1:
+        raise ModelError(f"p must be a positive integer, not {p:g}")
     return int(p)
 
 

@@ -122,15 +122,16 @@ def _spread(x: Array) -> Array:
 
 
 def _take_axes(binding: Binding, axes: Sequence[Axis], indices: Sequence[Array]) -> list[Call]:
-    source, out = binding.input(0), binding.output()
+    source, first = as_contiguous(binding, 0)
+    out = binding.output()
     order = [
         number
         for number in _processing_order(axes)
         if not np.array_equal(indices[number], np.arange(axes[number].length))
     ]
     if not order:
-        return [partial(np.copyto, out, source)]
-    calls: list[Call] = []
+        return [partial(np.copyto, out, binding.input(0))]
+    calls = list(first)
     for number in order:
         shape = _replaced(source.shape, number, axes[number].resized)
         target = out if number == order[-1] else binding.scratch.take(shape, source.dtype)

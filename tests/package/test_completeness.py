@@ -1,0 +1,108 @@
+"""Every op is known everywhere it has to be known; a failure names the missing cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import onnx
+import pytest
+from onnx import helper
+
+import popc.frontend.rules
+import popc.ops
+import popc_runtime.kernels
+from popc.frontend import LoadedModel, find_unsupported
+from popc.frontend.rules import RULES
+from popc.ops import OPS, OpSpec
+from popc_runtime.kernels import KERNELS
+
+_OPSET: Final = 26
+
+# Transfers are bound by the engine itself: it knows the ports.
+_BOUND_BY_ENGINE: Final = frozenset({"HostLoad", "HostStore"})
+# Instructions that lowering adds; no graph holds them.
+_ADDED_BY_LOWERING: Final = frozenset({"Fill", "StackStore"})
+_CONTROL: Final = frozenset({"If", "Loop"})
+
+_NOT_IMPORTED: Final = {
+    "RegexFullMatch": "takes strings, which have no place in the device's memory",
+    "StringConcat": "takes strings",
+    "StringNormalizer": "takes strings",
+    "StringSplit": "takes strings",
+}
+
+
+def _operators() -> list[str]:
+    """The operators of ai.onnx at `_OPSET` that are not deprecated."""
+    newest: dict[str, tuple[int, bool]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and schema.since_version <= _OPSET:
+            entry = (schema.since_version, schema.deprecated)
+            newest[schema.name] = max(newest.get(schema.name, entry), entry)
+    return sorted(name for name, (_, deprecated) in newest.items() if not deprecated)
+
+
+def _problems_of_op(op_type: str, spec: OpSpec) -> list[str]:
+    problems: list[str] = []
+    if op_type not in KERNELS.keys() | _BOUND_BY_ENGINE:
+        problems.append("has no kernel")
+    if spec.view is not None and spec.inplace:
+        problems.append("is a view and in-place: a view shares memory already")
+    if any(index < 0 for index in spec.inplace) or len(set(spec.inplace)) != len(spec.inplace):
+        problems.append(f"lists odd in-place operands {spec.inplace}")
+    if spec.commutative and not {0, 1} >= set(spec.inplace):
+        problems.append(f"is commutative, but in-place in {spec.inplace}")
+    if spec.elementwise and spec.random:
+        problems.append("is elementwise and random: equal operands must give equal results")
+    if spec.side_effect and (spec.inplace or spec.view):
+        problems.append("has a side effect and shares memory")
+    return problems
+
+
+@pytest.mark.parametrize("op_type", sorted(OPS))
+def test_op(op_type: str) -> None:
+    assert _problems_of_op(op_type, OPS[op_type]) == []
+
+
+@pytest.mark.parametrize("opcode", sorted(KERNELS))
+def test_kernel_has_an_op(opcode: str) -> None:
+    assert opcode in OPS.keys() | _ADDED_BY_LOWERING
+
+
+def test_exceptions_are_still_exceptions() -> None:
+    assert KERNELS.keys() >= _ADDED_BY_LOWERING
+    assert not OPS.keys() & (_ADDED_BY_LOWERING | _CONTROL)
+    assert not KERNELS.keys() & (_BOUND_BY_ENGINE | _CONTROL)
+
+
+@pytest.mark.parametrize("op_type", _operators())
+def test_operator_can_be_imported(op_type: str) -> None:
+    node = helper.make_node(op_type, [], ["y"])
+    model = helper.make_model(
+        helper.make_graph([node], "g", [], []), opset_imports=[helper.make_opsetid("", _OPSET)]
+    )
+    missing = [row.reason for row in find_unsupported(LoadedModel(model, "", ""))]
+    assert bool(missing) == (op_type in _NOT_IMPORTED), missing or "is no exception any more"
+
+
+def test_rules_are_for_operators_that_exist() -> None:
+    known = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
+    unknown = {name for domain, name in RULES if not domain} - known
+    assert unknown == {"SimplifiedLayerNormalization"}  # onnxruntime puts it into this domain
+
+
+@pytest.mark.parametrize(
+    ("package", "table"),
+    [(popc.frontend.rules, "RULES"), (popc.ops, "OPS"), (popc_runtime.kernels, "KERNELS")],
+    ids=["rules", "ops", "kernels"],
+)
+def test_every_family_is_listed(package: object, table: str) -> None:
+    (folder,) = getattr(package, "__path__")  # noqa: B009 - mypy does not know it on object
+    listed = {family.__name__.rsplit(".", 1)[1] for family in getattr(package, "_FAMILIES")}  # noqa: B009
+    files = {
+        path.stem
+        for path in Path(folder).glob("*.py")
+        if path.stem != "__init__" and f'"{table}"' in path.read_text(encoding="utf-8")
+    }
+    assert listed == files

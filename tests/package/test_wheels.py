@@ -1,0 +1,125 @@
+"""Both wheels, built and installed as a user would, away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+import pytest
+
+import popc
+from tests.models import affine, expected_affine
+
+_ROOT: Final = Path(__file__).parents[2]
+_OFFLINE: Final = ("No matching distribution", "Could not find a version", "ConnectionError")
+
+_RUN: Final = """
+import numpy as np, popc_runtime
+model = popc_runtime.load("model.popx")
+np.save("y.npy", model.run(x=np.load("x.npy"))["y"])
+"""
+
+pytestmark = [pytest.mark.network, pytest.mark.xdist_group("wheels")]
+
+
+def _call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    # No PYTHONPATH: what is not installed must not be found.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+
+
+def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None) -> str:
+    """The output of pip (this environment's, working on that of ``python``)."""
+    where = ["--python", python] if python else []
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *where, *arguments]
+    done = _call(*command, cwd=cwd)
+    if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
+        pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels by distribution, built from a copy of the sources."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(_ROOT / name, source)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    for name in ("popc", "runtime"):
+        shutil.copytree(_ROOT / name, source / name, ignore=ignored)
+    _pip("wheel", "--quiet", "--no-deps", "-w", target, "./runtime", ".", cwd=source)
+    return {path.name.split("-")[0]: path for path in target.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an empty environment."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder outside the checkout with a model, its archive and an input."""
+    place = tmp_path_factory.mktemp("place")
+    onnx.save(affine(), place / "model.onnx")
+    popc.compile(affine()).save(place / "model.popx")
+    np.save(place / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    return place
+
+
+@pytest.mark.parametrize("name", ["popc", "popc_runtime"])
+def test_contents(wheels: dict[str, Path], name: str) -> None:
+    with zipfile.ZipFile(wheels[name]) as wheel:
+        members = wheel.namelist()
+        metadata = next(item for item in members if item.endswith("/METADATA"))
+        text = wheel.read(metadata).decode()
+    assert f"{name}/py.typed" in members
+    assert any(member.endswith("/licenses/LICENSE") for member in members)
+    packages = {member.split("/")[0] for member in members}
+    assert {item for item in packages if not item.endswith(".dist-info")} == {name}
+    sources = {
+        path.relative_to(_ROOT).as_posix().removeprefix("runtime/")
+        for path in (_ROOT / ("runtime" if name == "popc_runtime" else ".") / name).rglob("*.py")
+    }
+    assert {member for member in members if member.endswith(".py")} == sources
+    assert "License-Expression: Apache-2.0" in text
+    assert "Requires-Python: >=3.11" in text
+
+
+def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) -> None:
+    """First the runtime alone, then the compiler beside it."""
+    _pip("install", "--quiet", wheels["popc_runtime"], cwd=folder, python=python)
+    listed = json.loads(_pip("list", "--format", "json", cwd=folder, python=python))
+    names = {item["name"].lower().replace("_", "-") for item in listed}
+    assert names == {"popc-runtime", "numpy", "msgpack", "zstandard"}
+
+    done = _call(python, "-c", _RUN, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert np.load(folder / "y.npy") == expected_affine(np.load(folder / "x.npy"))
+    done = _call(python, "-c", "import popc", cwd=folder)
+    assert "No module named 'popc'" in done.stderr
+
+    _pip("install", "--quiet", wheels["popc"], cwd=folder, python=python)
+    command = python.with_name("popc")
+    done = _call(command, "compile", "model.onnx", "-o", "again.popx", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "again.popx").read_bytes() == (folder / "model.popx").read_bytes()
+    done = _call(command, "run", "again.popx", "--input", "x=x.npy", "--force", "--output", "y=z.npy",
+                 cwd=folder)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (np.load(folder / "z.npy") == np.load(folder / "y.npy")).all()
