@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from popc.archive import Archive, build_archive
-from popc.compiler import Compilation, OnArtefact, run_stages
-from popc.frontend import Bindings, LoadedModel, ModelSource, load_model
+from popc.compiler import OnArtefact, run_stages
+from popc.frontend import Bindings, ModelSource, load_model
 from popc.options import Options, resolve_options
-from popc.progress import OnProgress, Stage
+from popc.progress import OnProgress
 from popc.transforms import optional_passes
 
-__all__ = ["compile_model", "compile_to_stage", "make_options"]
+__all__ = ["compile_model", "make_bindings", "make_options"]
 
 
 def compile_model(
@@ -45,57 +45,30 @@ def compile_model(
         UsageError: ``shapes``, ``dims``, ``bind`` or ``outputs`` do not fit the model.
     """
     resolved = options if isinstance(options, Options) else make_options(options)
-    loaded, done = _run(
-        model, resolved, Stage.LOWER, shapes, dims, bind, outputs, on_progress, on_artefact
-    )
-    assert done.model is not None and done.plan is not None and done.image is not None  # noqa: PT018
+    loaded = load_model(model)
+    bindings = make_bindings(resolved, shapes, dims, bind, outputs)
+    done = run_stages(loaded, bindings, resolved, on_progress=on_progress, on_artefact=on_artefact)
+    assert done.model is not None, "the last stage has run"
+    assert done.plan is not None, "the last stage has run"
+    assert done.image is not None, "the last stage has run"
     return build_archive(loaded, done.model, done.plan, done.image, resolved)
 
 
-def compile_to_stage(
-    model: ModelSource,
-    stage: Stage,
-    *,
+def make_bindings(
     options: Options,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     bind: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
-    on_progress: OnProgress | None = None,
-    on_artefact: OnArtefact | None = None,
-) -> Compilation:
-    """Compile up to and including ``stage``; arguments and errors as `compile_model`."""
-    return _run(model, options, stage, shapes, dims, bind, outputs, on_progress, on_artefact)[1]
-
-
-def _run(
-    model: ModelSource,
-    options: Options,
-    stage: Stage,
-    shapes: Mapping[str, Sequence[int]] | None,
-    dims: Mapping[str, int] | None,
-    bind: Mapping[str, Any] | None,
-    outputs: Sequence[str],
-    on_progress: OnProgress | None,
-    on_artefact: OnArtefact | None,
-) -> tuple[LoadedModel, Compilation]:
-    loaded = load_model(model)
-    bindings = Bindings(
+) -> Bindings:
+    """What is fixed about a model: see `compile_model`; anchored tensors become outputs."""
+    return Bindings(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         dims=dict(dims or {}),
         values=dict(bind or {}),
         outputs=tuple(outputs),
         anchors=tuple(options.anchors),
     )
-    done = run_stages(
-        loaded,
-        bindings,
-        options,
-        stop_after=stage,
-        on_progress=on_progress,
-        on_artefact=on_artefact,
-    )
-    return loaded, done
 
 
 def make_options(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -11,10 +11,10 @@ from typing import TypeAlias
 from popc.frontend import Bindings, ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, format_graph
 from popc.lowering import lower
-from popc.memory import MemoryPlan, format_plan, plan_memory
+from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
 from popc.progress import OnProgress, ProgressEvent, Stage
-from popc.schedule import Schedule, build_schedule, format_schedule
+from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.transforms import PassReport, transform
 from popc_runtime.format import ProgramImage, format_program, instructions_of
 
@@ -55,6 +55,7 @@ def run_stages(
 
     Raises:
         ModelError, OptionError: see the stages.
+        AssertionError: with ``verify_ir``, a stage made something that its checker refuses.
     """
     done = Compilation()
     watch = _Watch(done, on_progress, on_artefact)
@@ -73,12 +74,16 @@ def run_stages(
 
     with watch.stage(Stage.SCHEDULE) as report:
         schedule = done.schedule = build_schedule(done.graph, options.kahn_tie_breaker)
+        if options.verify_ir:
+            _require_none("schedule", check_schedule(done.graph, schedule))
         report(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     if stop_after is Stage.SCHEDULE:
         return done
 
     with watch.stage(Stage.PLAN) as report:
         plan = done.plan = plan_memory(done.graph, schedule, inplace=options.enable_inplace)
+        if options.verify_ir:
+            _require_none("memory plan", check_plan(done.graph, schedule, plan))
         report(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))
     if stop_after is Stage.PLAN:
         return done
@@ -88,6 +93,11 @@ def run_stages(
         count = sum(len(instructions_of(block)) for block in image.programs.values())
         report(f"{count:,} instructions", lambda: format_program(image))
     return done
+
+
+def _require_none(what: str, problems: Sequence[str]) -> None:
+    if problems:
+        raise AssertionError(f"the {what} is wrong: {'; '.join(problems)}")
 
 
 def _op_count(graph: Graph) -> int:

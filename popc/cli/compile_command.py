@@ -82,16 +82,19 @@ def _show_options(settings: ModelSettings) -> Report:
 def _stop_after(
     model: Path, settings: ModelSettings, stage: Stage, emit_ir: Path | None, console: Console
 ) -> Report:
-    from popc.api import compile_to_stage
+    from popc.api import make_bindings
+    from popc.compiler import run_stages
+    from popc.frontend import load_model
 
     texts: dict[Stage, str] = {}
     keywords = settings.keywords()
-    compile_to_stage(
-        model,
-        stage,
+    run_stages(
+        load_model(model),
+        make_bindings(**keywords),
+        keywords["options"],
+        stop_after=stage,
         on_progress=console.on_progress(),
         on_artefact=texts.__setitem__,
-        **keywords,
     )
     _write_texts(emit_ir, texts)
     return Report("compile", {"stage": stage.value, "text": texts[stage]}, texts[stage].rstrip())

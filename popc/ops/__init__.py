@@ -35,6 +35,7 @@ from popc.ops import (
     training,
 )
 from popc.ops.spec import InferRule, OperandTypes, OpSpec, View, ViewRule
+from popc_runtime.tables import merge_families
 
 __all__ = ["OPS", "InferRule", "OpSpec", "OperandTypes", "View", "ViewRule"]
 
@@ -68,17 +69,4 @@ _FAMILIES: Final = (
     training,
 )
 
-
-def _merge() -> Mapping[str, OpSpec]:
-    table: dict[str, OpSpec] = {}
-    owner: dict[str, str] = {}
-    for family in _FAMILIES:
-        for op_type, spec in family.OPS.items():
-            if op_type in table:
-                raise ValueError(f"{op_type} is in {owner[op_type]} and in {family.__name__}")
-            table[op_type] = spec
-            owner[op_type] = family.__name__
-    return table
-
-
-OPS: Final = _merge()
+OPS: Final[Mapping[str, OpSpec]] = merge_families((family, family.OPS) for family in _FAMILIES)

@@ -16,6 +16,7 @@ from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.host_io import HostIo
+from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
@@ -47,6 +48,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
             "clean up",
             (
                 dead_code,  # first: nothing below should spend time on it
+                InvariantStates(),  # before folding: it makes constants of what loops carry
                 folding,  # before merging: it makes more things equal
                 merging,
                 simplify,

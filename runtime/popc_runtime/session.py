@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from popc_runtime.errors import StreamError, UsageError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, StreamSpec, TensorSpec
 from popc_runtime.streams import (
     Sink,
     SinkLike,
@@ -18,10 +18,29 @@ from popc_runtime.streams import (
     prefetch,
 )
 
-if TYPE_CHECKING:
-    from popc_runtime.executable import Executable
+__all__ = ["Session", "Steppable"]
 
-__all__ = ["Session"]
+
+class Steppable(Protocol):
+    """What a session needs of an executable."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Inputs of a step."""
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Outputs of a step."""
+
+    def stream(self, name: str) -> StreamSpec:
+        """What moves through a stream."""
+
+    def run_connected(
+        self,
+        samples: Mapping[str, Iterator[Array]],
+        takers: Mapping[str, Callable[[Array], object]],
+    ) -> None:
+        """Run one step."""
 
 
 class Session:
@@ -39,7 +58,7 @@ class Session:
             session.step(10)
     """
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Steppable) -> None:
         self._executable = executable
         self._inputs = [spec.name for spec in executable.inputs]
         self._outputs = [spec.name for spec in executable.outputs]

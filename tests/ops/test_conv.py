@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,20 +22,27 @@ def _random(*shape: int, dtype: Any = np.float32) -> Array:
     return _RNG.standard_normal(shape).astype(dtype)
 
 
-def _naive(x: Array, w: Array, attributes: dict[str, Attribute]) -> Array:
+def _integers(
+    attributes: Mapping[str, Attribute], name: str, default: tuple[int, ...]
+) -> tuple[int, ...]:
+    value = attributes.get(name, default)
+    assert isinstance(value, tuple)
+    return tuple(int(item) for item in value)
+
+
+def _naive(x: Array, w: Array, attributes: Mapping[str, Attribute]) -> Array:
     """Convolution by its definition, in float64."""
     rank = x.ndim - 2
-    strides, dilations, pads = (
-        np.array(attributes.get(name, default))
-        for name, default in (("strides", [1] * rank), ("dilations", [1] * rank), ("pads", [0] * 2 * rank))
-    )  # fmt: skip
-    padded = np.pad(
-        x.astype(np.float64), [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
-    )
+    strides = _integers(attributes, "strides", (1,) * rank)
+    dilations = _integers(attributes, "dilations", (1,) * rank)
+    pads = _integers(attributes, "pads", (0,) * 2 * rank)
+    padding = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+    padded = np.pad(x.astype(np.float64), padding)
     extent = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
-    windows = sliding_window_view(padded, extent, axis=tuple(range(2, 2 + rank)))  # type: ignore[call-overload]
-    windows = windows[(..., *(slice(None, None, d) for d in dilations))]
-    windows = windows[(slice(None), slice(None), *(slice(None, None, s) for s in strides))]
+    windows: Array = sliding_window_view(padded, extent, axis=tuple(range(2, 2 + rank)))
+    taps: tuple[Any, ...] = tuple(slice(None, None, step) for step in dilations)
+    places: tuple[Any, ...] = tuple(slice(None, None, step) for step in strides)
+    windows = windows[(slice(None), slice(None), *places, *taps)]
     group = int(attributes.get("group", 1))  # type: ignore[arg-type]
     per_group = x.shape[1] // group
     parts = [

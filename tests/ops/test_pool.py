@@ -39,7 +39,7 @@ def _pools(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
         "ceil_mode": draw(st.integers(0, 1)),
     }
     room = [(size - 1) // max(k - 1, 1) for size, k in zip(sizes, kernel, strict=True)]
-    attributes["dilations"] = [draw(st.integers(1, min(2, most))) for most in room]
+    attributes["dilations"] = [draw(st.integers(1, 2 if most > 1 else 1)) for most in room]
     return (2, 3, *sizes), attributes
 
 

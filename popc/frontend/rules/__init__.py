@@ -44,6 +44,7 @@ from popc.frontend.rules import (
     text,
     training,
 )
+from popc_runtime.tables import merge_families
 
 __all__ = ["RULES"]
 
@@ -86,17 +87,6 @@ _FAMILIES: Final = (
     training,
 )
 
-
-def _merge() -> Mapping[tuple[str, str], ImportRule]:
-    table: dict[tuple[str, str], ImportRule] = {}
-    owner: dict[tuple[str, str], str] = {}
-    for family in _FAMILIES:
-        for key, rule in family.RULES.items():
-            if key in table:
-                raise ValueError(f"{key} is in {owner[key]} and in {family.__name__}")
-            table[key] = rule
-            owner[key] = family.__name__
-    return table
-
-
-RULES: Final = _merge()
+RULES: Final[Mapping[tuple[str, str], ImportRule]] = merge_families(
+    (family, family.RULES) for family in _FAMILIES
+)

@@ -38,6 +38,7 @@ from popc_runtime.kernels import (
 )
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, RandomState, Scratch, pure
 from popc_runtime.kernels.prepare import prepare
+from popc_runtime.tables import merge_families
 
 __all__ = [
     "KERNELS",
@@ -83,17 +84,6 @@ _FAMILIES: Final = (
     training,
 )
 
-
-def _merge() -> Mapping[str, Kernel]:
-    table: dict[str, Kernel] = {}
-    owner: dict[str, str] = {}
-    for family in _FAMILIES:
-        for opcode, kernel in family.KERNELS.items():
-            if opcode in table:
-                raise ValueError(f"{opcode} is in {owner[opcode]} and in {family.__name__}")
-            table[opcode] = kernel
-            owner[opcode] = family.__name__
-    return table
-
-
-KERNELS: Final = _merge()
+KERNELS: Final[Mapping[str, Kernel]] = merge_families(
+    (family, family.KERNELS) for family in _FAMILIES
+)

@@ -1,0 +1,199 @@
+"""What can feed an input stream.  A source gives one sample per call."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from popc_runtime.errors import ResourceError, StreamUnderrunError, UsageError
+from popc_runtime.format import Array
+from popc_runtime.streams.samples import StreamType, check_sample, timed_out
+
+__all__ = ["Source", "SourceLike", "make_source", "prefetch"]
+
+SourceLike: TypeAlias = (
+    "npt.ArrayLike | Iterable[npt.ArrayLike] | Callable[[int], npt.ArrayLike]"
+    " | queue.Queue[Any] | str | os.PathLike[str]"
+)
+
+
+class Source(Protocol):
+    """Gives the samples of an input stream, one after another."""
+
+    def next(self) -> Array:
+        """The next sample, checked.
+
+        Raises:
+            StreamUnderrunError: there are no more.
+            StreamTimeoutError: none arrived in time.
+            InputMismatchError: the sample has another dtype or shape.
+        """
+
+    def close(self) -> None:
+        """Release what the source holds."""
+
+
+class _IteratorSource:
+    """Samples from an iterator."""
+
+    def __init__(self, stream: StreamType, samples: Iterator[npt.ArrayLike]) -> None:
+        self._stream = stream
+        self._samples = samples
+        self._count = 0
+
+    def next(self) -> Array:
+        try:
+            value = next(self._samples)
+        except StopIteration:
+            raise StreamUnderrunError(
+                f"stream {self._stream.name!r} has no sample {self._count}: its source ended",
+                subject=self._stream.name,
+                hint="give the source more samples or run fewer steps",
+            ) from None
+        self._count += 1
+        return check_sample(value, self._stream, self._stream.shape)
+
+    def close(self) -> None:
+        """Close a generator; other iterators have nothing to release."""
+        close = getattr(self._samples, "close", None)
+        if callable(close):
+            close()
+
+
+class _QueueSource:
+    """Samples that other threads put into a queue."""
+
+    def __init__(
+        self, stream: StreamType, samples: queue.Queue[Any], timeout: float | None
+    ) -> None:
+        self._stream = stream
+        self._samples = samples
+        self._timeout = timeout
+
+    def next(self) -> Array:
+        try:
+            value = self._samples.get(timeout=self._timeout)
+        except queue.Empty:
+            raise timed_out(self._stream, self._timeout, "no sample arrived") from None
+        return check_sample(value, self._stream, self._stream.shape)
+
+    def close(self) -> None:
+        """The queue belongs to the caller."""
+
+
+class _PrefetchSource:
+    """Takes samples from another source in a thread, up to ``depth`` ahead of the program."""
+
+    def __init__(self, source: Source, depth: int) -> None:
+        self._source = source
+        self._ready: queue.Queue[Array | BaseException] = queue.Queue(maxsize=depth)
+        self._stopped = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._fill, daemon=True, name="popc-prefetch")
+        self._thread.start()
+
+    def _fill(self) -> None:
+        while not self._stopped.is_set():
+            item: Array | BaseException
+            try:
+                item = self._source.next()
+            except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+                item = error
+            while not self._stopped.is_set():
+                try:
+                    self._ready.put(item, timeout=0.05)
+                    break
+                except queue.Full:
+                    continue
+            if isinstance(item, BaseException):
+                return
+
+    def next(self) -> Array:
+        if self._failure is not None:
+            raise self._failure
+        item = self._ready.get()
+        if isinstance(item, BaseException):
+            self._failure = item
+            raise item
+        return item
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=1)
+        self._source.close()
+
+
+def make_source(
+    stream: StreamType, source: SourceLike, *, repeat: bool = False, timeout: float | None = None
+) -> Source:
+    """A `Source` for whatever the caller has.
+
+    An array (or the path of a .npy file, which is memory-mapped) holds the samples along its first
+    axis; an iterable yields them; a callable gets the number of the sample and returns it; from a
+    queue they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat``
+    starts an array or a file over when it ends.
+
+    Raises:
+        InputMismatchError: an array's samples have another dtype or shape.
+        UsageError: the source is none of these, or cannot be repeated.
+    """
+    if isinstance(source, queue.Queue):
+        _refuse_repeat(stream, repeat=repeat)
+        return _QueueSource(stream, source, timeout)
+    if isinstance(source, (str, os.PathLike)):
+        source = _open_array(stream, Path(source))
+    if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
+        return _IteratorSource(stream, _rows(stream, np.asarray(source), repeat=repeat))
+    _refuse_repeat(stream, repeat=repeat)
+    if callable(source):
+        return _IteratorSource(stream, _calls(source))
+    if isinstance(source, Iterable):
+        return _IteratorSource(stream, iter(source))
+    raise UsageError(
+        f"stream {stream.name!r}: cannot read samples from {type(source).__name__}",
+        hint="use an array, an iterable, a callable, a queue or the path of a .npy file",
+    )
+
+
+def prefetch(source: Source, depth: int) -> Source:
+    """``source``, read by a thread up to ``depth`` samples ahead; depth 0 reads on demand."""
+    return _PrefetchSource(source, depth) if depth > 0 else source
+
+
+def _refuse_repeat(stream: StreamType, *, repeat: bool) -> None:
+    if repeat:
+        raise UsageError(f"stream {stream.name!r}: only arrays and files can be repeated")
+
+
+def _open_array(stream: StreamType, path: Path) -> Array:
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ResourceError(f"stream {stream.name!r}: cannot read {path}: {error}") from error
+    return array
+
+
+def _rows(stream: StreamType, array: Array, *, repeat: bool) -> Iterator[npt.ArrayLike]:
+    if array.shape[1:] != stream.shape or array.ndim == 0:
+        check_sample(array, stream, (len(array) if array.ndim else 1, *stream.shape))
+
+    def rows() -> Iterator[npt.ArrayLike]:
+        yield from array
+        while repeat and len(array):
+            yield from array
+
+    return rows()
+
+
+def _calls(function: Callable[[int], npt.ArrayLike]) -> Iterator[npt.ArrayLike]:
+    number = 0
+    while True:
+        yield function(number)
+        number += 1
