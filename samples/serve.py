@@ -51,6 +51,7 @@ class Server:
         return count
 
     def _answer(self, path: str, session: popc_runtime.Session) -> None:
+        answer: dict[str, Any]
         try:
             arrays = self._checked(path)
             for name, feed in self._inputs.items():

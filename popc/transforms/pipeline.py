@@ -15,6 +15,7 @@ from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
+from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.host_io import HostIo
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
@@ -49,6 +50,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
             (
                 dead_code,  # first: nothing below should spend time on it
                 InvariantStates(),  # before folding: it makes constants of what loops carry
+                HoistRowProducts(),  # once weights are no states; before products get epilogues
                 folding,  # before merging: it makes more things equal
                 merging,
                 simplify,

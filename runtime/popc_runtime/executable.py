@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.device import Engine, InstructionTime, Ports
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
@@ -19,6 +17,11 @@ from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, Tenso
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.session import Session
 from popc_runtime.streams import check_sample
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    import numpy.typing as npt
 
 __all__ = ["Executable", "RunStats"]
 
@@ -104,6 +107,8 @@ class Executable:
         with self._lock:
             self._check_open()
             if self._worker is None:
+                from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
+
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
             return self._worker.submit(self.run, {**(inputs or {}), **named})
 

@@ -17,16 +17,24 @@ _SKIPPED_FOLDERS: Final = {
 }
 _TEXT: Final = {".py", ".toml", ".md", ".tsv", ".txt", ".yml", ".cfg", ""}
 
-# Spelt so that this file does not contain them.
+# One letter of each is in brackets, so that the patterns do not match themselves.
 _FORBIDDEN: Final = {
-    "a note to oneself": re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b"),
-    "a stub": re.compile(r"NotImplemented" r"Error|raise NotImpl" r"emented"),
+    "a note to oneself": re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b"),
+    "a stub": re.compile(r"NotImplemented[E]rror|raise NotImplemente[d]"),
     "a skipped test without a reason": re.compile(
-        r"pytest\.(skip|xfail)\(\)|mark\.(skip|xfail)\s*$|mark\.(skip|xfail)\(\s*\)"
+        r"(\.|mark\.)(skip|xfail)(\(\s*\)|\s*$)", re.MULTILINE
     ),
-    "a path of somebody's machine": re.compile(r"[\"'\s=(](/home/|/Users/|/root/|/wo" r"rk/|[CD]:\\)"),
-    "a conflict marker": re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE),
-    "a breakpoint": re.compile(r"\bbreak" r"point\(\)|\bpdb\.set_" r"trace"),
+    "a path of somebody's machine": re.compile(r"[\"'\s=(](/[h]ome/|/[U]sers/|/[r]oot/|[CD]:\\)"),
+    "a conflict marker": re.compile(r"(?m)^(<{7} |>{7} |={7}$)"),
+    "a breakpoint": re.compile(r"\bbreak[p]oint\(\)|\bpdb\.set_[t]race"),
+}
+
+# Tests that hand such paths to popc, which must refuse them or leave them out.
+_HOSTILE: Final = {
+    "a path of somebody's machine": (
+        "tests/format/test_manifest.py",
+        "tests/frontend/test_external.py",
+    )
 }
 
 
@@ -53,6 +61,7 @@ def test_nothing_forbidden(what: str) -> None:
     found = [
         f"{path.relative_to(_ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}"
         for path in _files()
+        if path.relative_to(_ROOT).as_posix() not in _HOSTILE.get(what, ())
         for text in [path.read_text(encoding="utf-8")]
         for match in _FORBIDDEN[what].finditer(text)
     ]

@@ -42,8 +42,15 @@ def _call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None) -> str:
     """The output of pip (this environment's, working on that of ``python``)."""
-    where = ["--python", python] if python else []
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *where, *arguments]
+    where: list[str | Path] = ["--python", python] if python else []
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        *where,
+        *arguments,
+    ]
     done = _call(*command, cwd=cwd)
     if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
@@ -119,7 +126,8 @@ def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) ->
     done = _call(command, "compile", "model.onnx", "-o", "again.popx", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "again.popx").read_bytes() == (folder / "model.popx").read_bytes()
-    done = _call(command, "run", "again.popx", "--input", "x=x.npy", "--force", "--output", "y=z.npy",
-                 cwd=folder)  # fmt: skip
+    done = _call(
+        command, "run", "again.popx", "--input", "x=x.npy", "--output", "y=z.npy", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     assert (np.load(folder / "z.npy") == np.load(folder / "y.npy")).all()

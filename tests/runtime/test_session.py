@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,17 @@ def _as_file(samples: Any, folder: Path) -> Path:
 @pytest.mark.parametrize("depth", [0, 1, 4])
 @pytest.mark.parametrize("kind", ["array", "list", "generator", "callable", "queue", "file"])
 def test_sources(kind: str, depth: int, tmp_path: Path) -> None:
-    source: Any = {
+    sources: dict[str, Callable[[], Any]] = {
         "array": lambda: SAMPLES,
         "list": lambda: list(SAMPLES),
         "generator": lambda: (sample for sample in SAMPLES),
-        "callable": lambda: lambda number: SAMPLES[number % 6],
+        "callable": lambda: SAMPLES.__getitem__,
         "queue": lambda: _as_queue(SAMPLES),
         "file": lambda: _as_file(SAMPLES, tmp_path),
-    }[kind]()
+    }
     results: list[Any] = []
     with executable(affine(), tmp_path).session() as session:
-        session.connect("x", source, depth=depth).connect("y", results)
+        session.connect("x", sources[kind](), depth=depth).connect("y", results)
         session.step(2)
         session.step(4)
         assert session.steps_done == 6

@@ -1,11 +1,15 @@
 """The archive format: element types, programs and the container file."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.buffers import aligned_empty
 from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.encode import encode_program
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import (
@@ -36,7 +40,10 @@ from popc_runtime.format.program import (
 from popc_runtime.format.reader import ArchiveFile, probe
 from popc_runtime.format.text import format_program, instructions_of
 from popc_runtime.format.validate import validate_image
-from popc_runtime.format.writer import Blob, Piece, write_archive
+
+if TYPE_CHECKING:
+    from popc_runtime.format.encode import encode_program
+    from popc_runtime.format.writer import Blob, Piece, write_archive
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -82,3 +89,19 @@ __all__ = [
     "validate_image",
     "write_archive",
 ]
+
+# Only the compiler writes archives: what loads them need not wait for this.
+_LAZY: Final = {
+    "Blob": "popc_runtime.format.writer",
+    "Piece": "popc_runtime.format.writer",
+    "encode_program": "popc_runtime.format.encode",
+    "write_archive": "popc_runtime.format.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -14,10 +14,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import zstandard
@@ -25,6 +24,9 @@ from zstandard import ZstdCompressionParameters, ZstdCompressor, ZstdDecompresso
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.packing import corrupt
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = [
     "CHUNK_BYTES",
@@ -184,6 +186,8 @@ def ordered_map(
     if threads <= 1:
         yield from map(function, items)
         return
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and small blobs go without
+
     with ThreadPoolExecutor(threads, thread_name_prefix="popc-codec") as pool:
         pending: deque[Future[_Out]] = deque()
         try:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.program import Attributes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Binding", "Call", "Calls", "Kernel", "MoveKernel", "RandomState", "Scratch", "pure"]
 
@@ -73,7 +75,15 @@ class RandomState:
 
     def seed(self, seed: int) -> None:
         """Restart the sequence; equal seeds give equal runs."""
-        self.generator = np.random.Generator(np.random.Philox(seed))
+        self._seed = seed
+        self._generator: np.random.Generator | None = None
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """Made when it is first needed: most programs never do, and numpy.random is slow to load."""
+        if self._generator is None:
+            self._generator = np.random.Generator(np.random.Philox(self._seed))
+        return self._generator
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call, Scratch
 from popc_runtime.kernels.half import HalfConverter, is_half_conversion
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "conversion", "split", "work_dtype"]
 

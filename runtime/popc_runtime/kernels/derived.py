@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["derived"]
 

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels import conv, matmul
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["KERNELS"]
 

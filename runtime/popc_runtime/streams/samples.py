@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.errors import InputMismatchError, StreamTimeoutError
 from popc_runtime.format import Array, DType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["StreamType", "check_sample", "describe", "timed_out"]
 

@@ -7,14 +7,16 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.errors import ResourceError, StreamUnderrunError, UsageError
 from popc_runtime.format import Array
 from popc_runtime.streams.samples import StreamType, check_sample, timed_out
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Source", "SourceLike", "make_source", "prefetch"]
 

@@ -1,0 +1,42 @@
+"""Options and reports that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden/ anew from what is printed"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with the file of the given name in tests/golden/."""
+    update: bool = request.config.getoption("--update-golden")
+
+    def check(name: str, text: str) -> None:
+        path = _GOLDEN / f"{name}.txt"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is missing: pytest --update-golden writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name}: see pytest --update-golden"
+
+    return check
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests went without their models: a skip is easily overlooked."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    missing = [report.nodeid for report in skipped if "cannot be fetched" in str(report.longrepr)]
+    if missing:
+        terminalreporter.write_sep("=", f"{len(missing)} tests skipped for want of models", red=True)
+        for nodeid in sorted(missing):
+            terminalreporter.write_line(nodeid)

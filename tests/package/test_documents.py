@@ -1,0 +1,88 @@
+"""What the documents say is so: examples run, and diffs show what the sources contain."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from popc.options import SCHEMA
+from samples.fetch_models import FetchError, fetch
+
+_ROOT: Final = Path(__file__).parents[2]
+_README: Final = (_ROOT / "README.md").read_text(encoding="utf-8")
+_FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return [body for name, body in _FENCE.findall(text) if name == language]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the demo's model where the README expects it."""
+    try:
+        model = fetch("magika")
+    except FetchError as error:
+        pytest.skip(f"1 model cannot be fetched: {error}")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "models").symlink_to(model.parent)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.network
+def test_commands_of_the_readme(folder: Path) -> None:
+    lines = [line[2:] for line in "".join(_blocks(_README, "console")).splitlines()
+             if line.startswith("$ ")]  # fmt: skip
+    assert len(lines) > 4
+    path = os.pathsep.join(entry for entry in (str(_ROOT), *sys.path) if entry)
+    for line in lines:
+        _, *arguments = shlex.split(line)
+        code = "import sys; from popc.cli.main import run; sys.exit(run(sys.argv[1:]))"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=folder, env={**os.environ, "PYTHONPATH": path},
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("folder")
+def test_python_of_the_readme() -> None:
+    names: dict[str, Any] = {}
+    for block in _blocks(_README, "python"):
+        exec(compile(block, "README.md", "exec"), names)
+    assert len(names["results"]) == 4
+
+
+def test_the_readme_lists_every_option() -> None:
+    for spec in SCHEMA:
+        assert f"`{spec.name}`" in _README
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z-]+)`", _README))))
+def test_make_targets_exist(target: str) -> None:
+    assert re.search(rf"^{target}:", (_ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def _diffs() -> list[tuple[str, list[str]]]:
+    found: list[tuple[str, list[str]]] = []
+    for block in _blocks((_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "diff"):
+        _, target, *lines = block.splitlines()
+        found.append((target.removeprefix("+++ b/"), [line[1:] for line in lines]))
+    return found
+
+
+@pytest.mark.parametrize(("file", "lines"), _diffs(), ids=lambda value: str(value)[:40])
+def test_diffs_show_what_the_sources_contain(file: str, lines: list[str]) -> None:
+    source = iter((_ROOT / file).read_text(encoding="utf-8").splitlines())
+    for line in filter(None, lines):
+        assert line in source, f"{file} does not contain, or not in this order: {line!r}"

@@ -1,0 +1,117 @@
+"""Eight trained models that nobody wrote for this compiler, against onnxruntime.
+
+They are fetched from the package index; without a network the tests are skipped, and the summary
+says how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import popc
+import popc_runtime
+from popc.frontend import load_model
+from popc.verify import compare, run_onnxruntime
+from popc_runtime.format import Array
+from samples.fetch_models import FetchError, catalogue, fetch
+from samples.file_type import labels
+from tests.zoo.inputs import INPUTS, OCR_TEXT
+
+pytestmark = pytest.mark.network
+
+# Integers that lie half-way between two steps may be rounded either way.
+_QUANTISED = ("turn",)
+
+
+@cache
+def _path(name: str) -> Path | str:
+    """The path of a model, or why it cannot be had (asked once)."""
+    try:
+        return fetch(name)
+    except FetchError as error:
+        return f"{name} cannot be fetched: {error}"
+
+
+def _fetched(name: str) -> Path:
+    path = _path(name)
+    if isinstance(path, str):
+        pytest.skip(path)
+    return path
+
+
+def _compiled(name: str, folder: Path, **options: Any) -> popc_runtime.Executable:
+    entry = catalogue()[name]
+    archive = popc.compile(
+        _fetched(name), shapes=entry["shapes"], bind=entry.get("bind"), options=options or None
+    )
+    return popc_runtime.load(archive.save(folder / f"{name}.popx"))
+
+
+def _reference(
+    name: str, feeds: Mapping[str, Array], outputs: list[str]
+) -> list[Array]:
+    model = load_model(_fetched(name))
+    bound = {key: np.asarray(value) for key, value in catalogue()[name].get("bind", {}).items()}
+    return run_onnxruntime(model, {**model.as_inputs(bound), **feeds}, outputs)
+
+
+def test_catalogue_is_covered() -> None:
+    assert sorted(catalogue()) == sorted(INPUTS)
+
+
+@pytest.mark.parametrize("name", sorted(INPUTS))
+def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
+    executable = _compiled(name, tmp_path, verify_ir=True)
+    feeds = INPUTS[name]()
+    results = executable.run(feeds)
+    reference = _reference(name, feeds, list(results))
+    atol = 2e-3 if name in _QUANTISED else 1e-5
+    for (output, ours), theirs in zip(results.items(), reference, strict=True):
+        verdict = compare(output, ours, theirs, rtol=1e-3, atol=atol)
+        assert verdict.agrees, verdict
+    again = executable.run(feeds)
+    for output, ours in results.items():
+        np.testing.assert_array_equal(again[output], ours)
+
+
+def test_magika_knows_python(tmp_path: Path) -> None:
+    (scores,) = _compiled("magika", tmp_path).run(INPUTS["magika"]()).values()
+    assert labels(_fetched("magika"))[int(scores[0].argmax())] == "python"
+
+
+def test_recogniser_reads_text(tmp_path: Path) -> None:
+    (scores,) = _compiled("ocr_rec", tmp_path).run(INPUTS["ocr_rec"]()).values()
+    properties = onnx.load(_fetched("ocr_rec")).metadata_props
+    (listed,) = (entry.value for entry in properties if entry.key == "character")
+    # Class 0 separates repeated letters (connectionist temporal classification); the last is " ".
+    charset = ["", *listed.splitlines(), " "]
+    classes = scores[0].argmax(axis=-1)
+    heard = [now for now, before in zip(classes, [0, *classes[:-1]], strict=True) if now != before]
+    assert "".join(charset[index] for index in heard) == OCR_TEXT
+
+
+def test_detector_finds_the_lines(tmp_path: Path) -> None:
+    feeds = INPUTS["ocr_det"]()
+    (likely,) = _compiled("ocr_det", tmp_path).run(feeds).values()
+    rows = (likely[0, 0] > 0.3).any(axis=1).astype(int)
+    assert int((np.diff(rows, prepend=0) == 1).sum()) == 4, "four lines of text"
+
+
+def test_voice_detector_carries_its_state(tmp_path: Path) -> None:
+    """Three frames in a row, each with the state that the last one left."""
+    executable = _compiled("vad", tmp_path)
+    ours = theirs = INPUTS["vad"]()
+    for _ in range(3):
+        results = executable.run(ours)
+        output, state = _reference("vad", theirs, list(results))
+        verdict = compare("output", results["output"], output, rtol=1e-3, atol=1e-5)
+        assert verdict.agrees, verdict
+        ours = {**ours, "state": results["stateN"]}
+        theirs = {**theirs, "state": state}
