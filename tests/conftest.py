@@ -37,6 +37,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     missing = [report.nodeid for report in skipped if "cannot be fetched" in str(report.longrepr)]
     if missing:
-        terminalreporter.write_sep("=", f"{len(missing)} tests skipped for want of models", red=True)
+        terminalreporter.write_sep(
+            "=", f"{len(missing)} tests skipped for want of models", red=True
+        )
         for nodeid in sorted(missing):
             terminalreporter.write_line(nodeid)

@@ -179,9 +179,7 @@ class _Resolver:
         names = list(known)
         guess = did_you_mean(name, names)
         listed = "" if guess or len(names) > _LISTED else f"; there is {_listed(names)}"
-        self.problems.append(
-            f"{shown(subject)}: the model has no {what} {name!r}{guess or listed}"
-        )
+        self.problems.append(f"{shown(subject)}: the model has no {what} {name!r}{guess or listed}")
 
     # -- dimensions --------------------------------------------------------------------------------
 

@@ -269,6 +269,11 @@ class GraphImporter:
             results = [Unknown()] * len(proto.output)
         except ModelError as error:
             self.context.problems.invalid[error.message].append(name)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Attributes of the wrong length, ranks that an operator does not allow, and the like:
+            # rules check what models get wrong in practice, and this is for the rest.
+            what = f"{proto.op_type}: its inputs or attributes do not fit the operator ({error})"
+            self.context.problems.invalid[what].append(name)
             results = [Unknown()] * len(proto.output)
         for output, value in zip(proto.output, results, strict=False):
             if value is not None:

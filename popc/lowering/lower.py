@@ -93,7 +93,10 @@ def _concat(lowering: _Lowering, op: Op) -> list[Item]:
     offset = 0
     for index, tensor in enumerate(op.present_inputs):
         if index not in joined and tensor.type.size:
-            source, target = lowering.slots.of(tensor), lowering.slots.within(op.output, tensor, offset)
+            source, target = (
+                lowering.slots.of(tensor),
+                lowering.slots.within(op.output, tensor, offset),
+            )
             items.append(Instruction("Copy", (source,), (target,), {}, op.settings.origin))
         offset += tensor.type.nbytes
     return items

@@ -32,7 +32,6 @@ from popc.ops import (
     softmax,
     sort,
     text,
-    training,
 )
 from popc.ops.spec import InferRule, OperandTypes, OpSpec, View, ViewRule
 from popc_runtime.tables import merge_families
@@ -66,7 +65,6 @@ _FAMILIES: Final = (
     softmax,
     sort,
     text,
-    training,
 )
 
 OPS: Final[Mapping[str, OpSpec]] = merge_families((family, family.OPS) for family in _FAMILIES)

@@ -40,7 +40,9 @@ class InvariantStates(RewritePass):
         body = op.subgraphs["body"]
         states = range(int(str(op.attributes["states"])))
         fixed = [
-            index for index in states if body.outputs[1 + index] is body.inputs[_FIRST_STATE + index]
+            index
+            for index in states
+            if body.outputs[1 + index] is body.inputs[_FIRST_STATE + index]
         ]
         if not fixed:
             return False

@@ -47,10 +47,13 @@ class RecogniseLayerNorm(RewritePass):
         if match is None:
             return False
         x, axis, epsilon = match
-        last, operands = _with_scale_and_bias(graph, op, x, axis)
+        replaced, operands = _with_scale_and_bias(graph, op, x, axis)
+        last = replaced[-1]
         attributes: AttributeMap = {"axis": axis, "epsilon": epsilon, "stash_type": "float32"}
         norm = build(graph, "LayerNormalization", operands, attributes, settings=last.settings)
         graph.replace_uses(last.output, norm.output)
+        for one in reversed(replaced):  # what comes before them is for `DeadCode`
+            graph.remove_op(one)
         return True
 
 
@@ -95,22 +98,22 @@ def _is_square(tensor: Tensor, base: Tensor) -> bool:
 
 def _with_scale_and_bias(
     graph: Graph, division: Op, x: Tensor, axis: int
-) -> tuple[Op, list[Tensor | None]]:
-    """The last op of the formula, and the operands of the normalisation."""
-    last = division
+) -> tuple[list[Op], list[Tensor | None]]:
+    """The division and what follows it in the formula, and the operands of the normalisation."""
+    ops = [division]
     operands: list[Tensor | None] = [x]
     for op_type in ("Mul", "Add"):
-        user = only_user(graph, last.output)
+        user = only_user(graph, ops[-1].output)
         if user is None or user.op_type != op_type:
             break
-        parameter = other_operand(user, last.output)
+        parameter = other_operand(user, ops[-1].output)
         if not parameter.is_constant or parameter.type.shape != x.type.shape[axis:]:
             break
         operands.append(parameter)
-        last = user
+        ops.append(user)
     if len(operands) == 1:  # the scale is a required operand
         operands.append(_ones(graph, x, axis))
-    return last, operands
+    return ops, operands
 
 
 def _ones(graph: Graph, x: Tensor, axis: int) -> Tensor:

@@ -50,7 +50,13 @@ class Executable:
     """
 
     def __init__(
-        self, manifest: Manifest, image: ProgramImage, constants: Array, *, seed: int = 0
+        self,
+        manifest: Manifest,
+        image: ProgramImage,
+        constants: Array,
+        *,
+        seed: int = 0,
+        threads: int = 1,
     ) -> None:
         start = perf_counter()
         self.manifest = manifest
@@ -59,7 +65,8 @@ class Executable:
         self._streams = {stream.name: stream for stream in manifest.streams}
         self._feeds = {spec.name: SwitchedInput() for spec in self.inputs}
         self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
-        self._engine = Engine(image, constants, Ports(self._feeds, self._results), seed=seed)
+        ports = Ports(self._feeds, self._results)
+        self._engine = Engine(image, constants, ports, seed=seed, threads=threads)
         self._lock = threading.RLock()
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import os
 
-from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Array, Codec, Limits, decode_program
+from popc_runtime.threads import thread_count
 
 __all__ = ["load"]
 
 
 def load(
-    source: str | os.PathLike[str] | bytes, *, seed: int = 0, limits: Limits = _DEFAULT_LIMITS
+    source: str | os.PathLike[str] | bytes,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> Executable:
     """Load an archive.
 
     Args:
         source: Path of a .popx file, or its bytes.
         seed: Of the device's random numbers.
+        threads: How many threads may work on one run; results do not depend on it.  Default: what
+            the environment variable POPC_NUM_THREADS says, or one for each processor.
         limits: What an archive may make the loader allocate.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
+        UsageError: the number of threads is not positive.
     """
+    count = thread_count() if threads is None else threads
+    if count < 1:
+        raise UsageError(f"threads={threads}: there must be at least one")
     with ArchiveFile.open(source, limits=limits) as archive:
         image = decode_program(archive.read("program"), limits)
         constants = _weights(archive)
@@ -36,7 +47,7 @@ def load(
                 f"has {constants.nbytes:,}",
                 hint="compile the model again",
             )
-        return Executable(archive.manifest, image, constants, seed=seed)
+        return Executable(archive.manifest, image, constants, seed=seed, threads=count)
 
 
 def _weights(archive: ArchiveFile) -> Array:

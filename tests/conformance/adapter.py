@@ -50,9 +50,7 @@ def _bindings(case: Case, named: dict[str, Any]) -> list[set[str]]:
         if info.name in named and not info.type.HasField("tensor_type")
     }
     discrete = {
-        name
-        for name in named.keys() - structured
-        if np.asarray(named[name]).dtype.kind in "iub"
+        name for name in named.keys() - structured if np.asarray(named[name]).dtype.kind in "iub"
     }
     return [structured, structured | discrete, set(named)]
 

@@ -171,9 +171,7 @@ def test_integers(dtype: str) -> None:
 @pytest.mark.parametrize("constants", [set(), {1}, {2}, {1, 2}])
 @pytest.mark.parametrize("bounds", [(-1, 1), (1, -1), (-1, None), (None, 1), (None, None)])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_clip_bounds(
-    bounds: tuple[int | None, int | None], constants: set[int], rank: int
-) -> None:
+def test_clip_bounds(bounds: tuple[int | None, int | None], constants: set[int], rank: int) -> None:
     x = _RNG.normal(size=()).astype(np.float32)
     operands = [None if b is None else np.full((1,) * rank, b, np.float32) for b in bounds]
     (actual,) = run_op("Clip", [x, *operands], constants=constants)

@@ -96,9 +96,7 @@ _ATTRIBUTES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("attributes", _ATTRIBUTES)
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("stage", [-1, 0, 1, 2, 3])
-def test_positions_and_stages(
-    attributes: dict[str, Any], kv_heads: int, stage: int
-) -> None:
+def test_positions_and_stages(attributes: dict[str, Any], kv_heads: int, stage: int) -> None:
     attributes = {"scale": 0.4, **attributes}
     operands = _qkv(kv_heads=kv_heads)
     y, stages = _reference(*operands, **attributes)
@@ -211,8 +209,10 @@ def test_cache_and_three_dimensions(past: int, *, flat: bool) -> None:
     q, k, v = _qkv(heads=4, kv_heads=2, keys=5)
     cache = [_values(2, 2, past, 6, seed=5), _values(2, 2, past, 4, seed=6)] if past else []
     all_k, all_v = (
-        np.concatenate([old, new], 2) for old, new in zip(cache, (k, v), strict=True)
-    ) if past else (k, v)
+        (np.concatenate([old, new], 2) for old, new in zip(cache, (k, v), strict=True))
+        if past
+        else (k, v)
+    )
     y, stages = _reference(q, all_k, all_v, scale=6**-0.5, causal=1, offset=past)
     attributes: dict[str, Any] = {"is_causal": 1, "qk_matmul_output_mode": 2}
     inputs: list[Array | None] = [q, k, v]

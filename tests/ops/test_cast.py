@@ -108,8 +108,10 @@ def test_strided_source() -> None:
 )
 def test_bit_cast_keeps_every_bit(dtype: Any, to: int, expected: list[int] | None) -> None:
     bits = np.array([0x3F80, 0x7FA1, 0xFF80], np.uint16)  # 1, a signalling nan, -infinity
-    x = bits.view(dtype) if np.dtype(dtype).itemsize == 2 else (
-        (bits.astype(np.uint32) << 16).view(dtype)
+    x = (
+        bits.view(dtype)
+        if np.dtype(dtype).itemsize == 2
+        else ((bits.astype(np.uint32) << 16).view(dtype))
     )
     (actual,) = run_op("BitCast", [x], {"to": to}, opset=26)
     wanted = bits if expected is None else expected

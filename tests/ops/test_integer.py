@@ -14,9 +14,7 @@ from tests.support import assert_matches_onnxruntime, run_ir, run_op
 
 def _integers(dtype: Any, shape: tuple[int, ...], seed: int = 1) -> Array:
     limits = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(
-        limits.min, limits.max, shape, dtype, endpoint=True
-    )
+    return np.random.default_rng(seed).integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def _product(a: Array, b: Array, a_zero: Array | int = 0, b_zero: Array | int = 0) -> Array:

@@ -23,9 +23,7 @@ Shape = tuple[int, ...]
 
 def _integers(dtype: Any, shape: Shape, seed: int = 1) -> Array:
     limits = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(
-        limits.min, limits.max, shape, dtype, endpoint=True
-    )
+    return np.random.default_rng(seed).integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def _floats(shape: Shape, seed: int = 0) -> Array:
@@ -166,7 +164,9 @@ def test_gemm(bias: bool, quantized: bool, columns: Shape) -> None:  # noqa: FBT
 @pytest.mark.parametrize("columns", [(), (5,)])
 @pytest.mark.parametrize("constants", [(), (1, 3, 5)])
 def test_matmul_integer_to_float(
-    bias: bool, columns: Shape, constants: tuple[int, ...]  # noqa: FBT001
+    bias: bool,
+    columns: Shape,
+    constants: tuple[int, ...],  # noqa: FBT001
 ) -> None:
     inputs: list[Array | None] = [
         _integers(np.uint8, (2, 3, 300)),
@@ -247,9 +247,7 @@ def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # no
     ]
     attributes = {"hidden_size": 4, "direction": direction}
     constants = (1, 2, 8, 9, 10, 11)
-    _compare(
-        "DynamicQuantizeLSTM", inputs, attributes, outputs=3, constants=constants, atol=0.02
-    )
+    _compare("DynamicQuantizeLSTM", inputs, attributes, outputs=3, constants=constants, atol=0.02)
 
 
 # -- weights of a few bits -------------------------------------------------------------------------
@@ -330,9 +328,7 @@ def test_weights_stay_packed() -> None:
         np.ones((64, 16), np.float32),
     ]
     attributes = {"K": 512, "N": 64, "bits": 4, "block_size": 32}
-    model = one_node_model(
-        "MatMulNBits", inputs, attributes, constants=(1, 2), domain=_DOMAIN
-    )
+    model = one_node_model("MatMulNBits", inputs, attributes, constants=(1, 2), domain=_DOMAIN)
     from popc.frontend.load import load_model
     from popc.frontend.model import import_model
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import onnx
@@ -16,6 +18,7 @@ from popc.frontend import LoadedModel, find_unsupported
 from popc.frontend.rules import RULES
 from popc.ops import OPS, OpSpec
 from popc_runtime.kernels import KERNELS
+from popc_runtime.kernels.families import FAMILIES
 
 _OPSET: Final = 26
 
@@ -92,17 +95,29 @@ def test_rules_are_for_operators_that_exist() -> None:
     assert unknown == {"SimplifiedLayerNormalization"}  # onnxruntime puts it into this domain
 
 
-@pytest.mark.parametrize(
-    ("package", "table"),
-    [(popc.frontend.rules, "RULES"), (popc.ops, "OPS"), (popc_runtime.kernels, "KERNELS")],
-    ids=["rules", "ops", "kernels"],
-)
-def test_every_family_is_listed(package: object, table: str) -> None:
-    (folder,) = getattr(package, "__path__")  # noqa: B009 - mypy does not know it on object
-    listed = {family.__name__.rsplit(".", 1)[1] for family in getattr(package, "_FAMILIES")}  # noqa: B009
-    files = {
+def _family_files(package: ModuleType, table: str) -> set[str]:
+    """The files of ``package`` that define the table."""
+    (folder,) = package.__path__
+    return {
         path.stem
         for path in Path(folder).glob("*.py")
-        if path.stem != "__init__" and f'"{table}"' in path.read_text(encoding="utf-8")
+        if path.stem != "__init__" and f"\n{table}: Final" in path.read_text(encoding="utf-8")
     }
-    assert listed == files
+
+
+@pytest.mark.parametrize(
+    ("package", "table"), [(popc.frontend.rules, "RULES"), (popc.ops, "OPS")], ids=["rules", "ops"]
+)
+def test_every_family_is_listed(package: ModuleType, table: str) -> None:
+    listed = {family.__name__.rsplit(".", 1)[1] for family in vars(package)["_FAMILIES"]}
+    assert listed == _family_files(package, table)
+
+
+def test_every_kernel_family_is_listed() -> None:
+    assert set(FAMILIES) == _family_files(popc_runtime.kernels, "KERNELS")
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_listed_kernels_are_those_of_the_family(family: str) -> None:
+    module = importlib.import_module(f"popc_runtime.kernels.{family}")
+    assert set(FAMILIES[family]) == set(module.KERNELS)

@@ -76,8 +76,9 @@ def test_make_targets_exist(target: str) -> None:
 def _diffs() -> list[tuple[str, list[str]]]:
     found: list[tuple[str, list[str]]] = []
     for block in _blocks((_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "diff"):
-        _, target, *lines = block.splitlines()
-        found.append((target.removeprefix("+++ b/"), [line[1:] for line in lines]))
+        for part in block.split("+++ b/")[1:]:
+            file, *lines = part.split("--- ")[0].splitlines()
+            found.append((file, [line[1:] for line in lines]))
     return found
 
 

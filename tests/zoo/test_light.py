@@ -29,7 +29,9 @@ def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     reference = run_onnxruntime(load_model(model), feeds, list(results))
     for (output, ours), theirs in zip(results.items(), reference, strict=True):
         assert theirs.std() > 1e-6, f"{output} hardly depends on anything"
-        verdict = compare(output, ours, theirs, rtol=1e-3, atol=1e-5)
+        # A logit is a small difference of large sums; a probability is not.
+        atol = 1e-5 if output == next(iter(results)) else 1e-4
+        verdict = compare(output, ours, theirs, rtol=1e-3, atol=atol)
         assert verdict.agrees, verdict
 
 

@@ -26,7 +26,6 @@ from tests.zoo.inputs import INPUTS, OCR_TEXT
 
 pytestmark = pytest.mark.network
 
-# Integers that lie half-way between two steps may be rounded either way.
 _QUANTISED = ("turn",)
 
 
@@ -54,12 +53,12 @@ def _compiled(name: str, folder: Path, **options: Any) -> popc_runtime.Executabl
     return popc_runtime.load(archive.save(folder / f"{name}.popx"))
 
 
-def _reference(
-    name: str, feeds: Mapping[str, Array], outputs: list[str]
-) -> list[Array]:
+def _reference(name: str, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
     model = load_model(_fetched(name))
     bound = {key: np.asarray(value) for key, value in catalogue()[name].get("bind", {}).items()}
-    return run_onnxruntime(model, {**model.as_inputs(bound), **feeds}, outputs)
+    return run_onnxruntime(
+        model, {**model.as_inputs(bound), **feeds}, outputs, optimise=optimise
+    )
 
 
 def test_catalogue_is_covered() -> None:
@@ -72,13 +71,26 @@ def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     feeds = INPUTS[name]()
     results = executable.run(feeds)
     reference = _reference(name, feeds, list(results))
-    atol = 2e-3 if name in _QUANTISED else 1e-5
     for (output, ours), theirs in zip(results.items(), reference, strict=True):
-        verdict = compare(output, ours, theirs, rtol=1e-3, atol=atol)
+        verdict = compare(output, ours, theirs, rtol=1e-3, atol=_tolerance(name, feeds, theirs))
         assert verdict.agrees, verdict
     again = executable.run(feeds)
     for output, ours in results.items():
         np.testing.assert_array_equal(again[output], ours)
+
+
+def _tolerance(name: str, feeds: Mapping[str, Array], reference: Array) -> float:
+    """What is allowed relative to the peak.
+
+    In a quantised model a sum that lies between two steps goes up or down with the order of its
+    terms, and what follows amplifies that: the order must not matter more to popc than it does to
+    onnxruntime, whose optimisations change it too.
+    """
+    if name not in _QUANTISED:
+        return 1e-5
+    (optimised,) = _reference(name, feeds, ["logits"], optimise=True)
+    own = float(np.abs(optimised - reference).max() / np.abs(reference).max())
+    return max(2e-3, own)
 
 
 def test_magika_knows_python(tmp_path: Path) -> None:

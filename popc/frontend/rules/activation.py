@@ -77,24 +77,26 @@ def _prelu(node: Node) -> Tensor:
     return node.emit("PRelu", [x, slope])
 
 
-RULES: Final = default_domain({
-    "Celu": _with_numbers("alpha"),
-    "Clip": _clip,
-    "Elu": _with_numbers("alpha"),
-    "Erf": same_op,
-    "Gelu": _gelu,
-    "HardSigmoid": _with_numbers("alpha", "beta"),
-    "HardSwish": same_op,
-    "LeakyRelu": _with_numbers("alpha"),
-    "Mish": same_op,
-    "PRelu": _prelu,
-    "Relu": same_op,
-    "Selu": _with_numbers("alpha", "gamma"),
-    "Shrink": _with_numbers("bias", "lambd"),
-    "Sigmoid": same_op,
-    "Softplus": same_op,
-    "Softsign": same_op,
-    "Swish": _with_numbers("alpha"),
-    "Tanh": same_op,
-    "ThresholdedRelu": _with_numbers("alpha"),
-})
+RULES: Final = default_domain(
+    {
+        "Celu": _with_numbers("alpha"),
+        "Clip": _clip,
+        "Elu": _with_numbers("alpha"),
+        "Erf": same_op,
+        "Gelu": _gelu,
+        "HardSigmoid": _with_numbers("alpha", "beta"),
+        "HardSwish": same_op,
+        "LeakyRelu": _with_numbers("alpha"),
+        "Mish": same_op,
+        "PRelu": _prelu,
+        "Relu": same_op,
+        "Selu": _with_numbers("alpha", "gamma"),
+        "Shrink": _with_numbers("bias", "lambd"),
+        "Sigmoid": same_op,
+        "Softplus": same_op,
+        "Softsign": same_op,
+        "Swish": _with_numbers("alpha"),
+        "Tanh": same_op,
+        "ThresholdedRelu": _with_numbers("alpha"),
+    }
+)

@@ -115,7 +115,9 @@ def _unsqueezed(node: Node, x: Tensor, axis: int) -> Tensor:
     return reshaped(node, x, (*shape[:axis], 1, *shape[axis:]))
 
 
-RULES: Final = default_domain({
-    "Attention": _attention,
-    "RotaryEmbedding": _rotary_embedding,
-})
+RULES: Final = default_domain(
+    {
+        "Attention": _attention,
+        "RotaryEmbedding": _rotary_embedding,
+    }
+)

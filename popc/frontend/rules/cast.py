@@ -30,8 +30,10 @@ def _cast_like(node: Node) -> Tensor:
     return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
 
 
-RULES: Final = default_domain({
-    "BitCast": _cast,
-    "Cast": _cast,
-    "CastLike": _cast_like,
-})
+RULES: Final = default_domain(
+    {
+        "BitCast": _cast,
+        "Cast": _cast,
+        "CastLike": _cast_like,
+    }
+)

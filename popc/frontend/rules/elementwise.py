@@ -74,15 +74,17 @@ _BINARY: Final = (
     *("GreaterOrEqual", "Less", "LessOrEqual", "Mul", "Or", "Pow", "Sub", "Xor"),
 )
 
-RULES: Final = default_domain({
-    **dict.fromkeys(_UNARY, same_op),
-    **dict.fromkeys(_BINARY, _binary),
-    "BitShift": _with_attributes(direction=""),
-    "IsInf": _with_attributes(detect_negative=1, detect_positive=1),
-    "Max": _folded("Max"),
-    "Mean": _mean,
-    "Min": _folded("Min"),
-    "Mod": _with_attributes(fmod=0),
-    "Sum": _folded("Add"),
-    "Where": same_op,
-})
+RULES: Final = default_domain(
+    {
+        **dict.fromkeys(_UNARY, same_op),
+        **dict.fromkeys(_BINARY, _binary),
+        "BitShift": _with_attributes(direction=""),
+        "IsInf": _with_attributes(detect_negative=1, detect_positive=1),
+        "Max": _folded("Max"),
+        "Mean": _mean,
+        "Min": _folded("Min"),
+        "Mod": _with_attributes(fmod=0),
+        "Sum": _folded("Add"),
+        "Where": same_op,
+    }
+)

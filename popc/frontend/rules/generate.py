@@ -94,12 +94,14 @@ def _window(coefficients: tuple[float, ...]) -> ImportRule:
     return rule
 
 
-RULES: Final = default_domain({
-    "BlackmanWindow": _window((0.42, 0.5, 0.08)),
-    "Constant": _constant,
-    "ConstantOfShape": _constant_of_shape,
-    "EyeLike": _eye_like,
-    "HammingWindow": _window((25 / 46, 21 / 46)),
-    "HannWindow": _window((0.5, 0.5)),
-    "Range": _range,
-})
+RULES: Final = default_domain(
+    {
+        "BlackmanWindow": _window((0.42, 0.5, 0.08)),
+        "Constant": _constant,
+        "ConstantOfShape": _constant_of_shape,
+        "EyeLike": _eye_like,
+        "HammingWindow": _window((25 / 46, 21 / 46)),
+        "HannWindow": _window((0.5, 0.5)),
+        "Range": _range,
+    }
+)

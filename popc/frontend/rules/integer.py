@@ -139,9 +139,11 @@ def _int_conv(
     return node.emit("ConvInteger", [x, w, zero, w_zero, bias], attributes)
 
 
-RULES: Final = default_domain({
-    "ConvInteger": _conv_integer,
-    "MatMulInteger": _matmul_integer,
-    "QLinearConv": _qlinear_conv,
-    "QLinearMatMul": _qlinear_matmul,
-})
+RULES: Final = default_domain(
+    {
+        "ConvInteger": _conv_integer,
+        "MatMulInteger": _matmul_integer,
+        "QLinearConv": _qlinear_conv,
+        "QLinearMatMul": _qlinear_matmul,
+    }
+)

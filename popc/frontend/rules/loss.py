@@ -21,7 +21,9 @@ def _loss(node: Node) -> list[Value | None]:
     return list(node.emit_all(node.op_type, operands, attributes))
 
 
-RULES: Final = default_domain({
-    "NegativeLogLikelihoodLoss": _loss,
-    "SoftmaxCrossEntropyLoss": _loss,
-})
+RULES: Final = default_domain(
+    {
+        "NegativeLogLikelihoodLoss": _loss,
+        "SoftmaxCrossEntropyLoss": _loss,
+    }
+)

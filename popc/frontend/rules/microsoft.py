@@ -217,24 +217,26 @@ def _as_standard(*names: str) -> ImportRule:
     return rule
 
 
-RULES: Final = microsoft_domain({
-    "BiasAdd": _bias_add,
-    "BiasGelu": _gelu,
-    "BiasSoftmax": _bias_softmax,
-    "BiasSplitGelu": _bias_split_gelu,
-    "ExpandDims": _expand_dims,
-    "FastGelu": _fast_gelu,
-    "FusedConv": _fused_conv,
-    "FusedGemm": _fused_gemm,
-    "FusedMatMul": _fused_matmul,
-    "GatherND": _as_standard(),
-    "Gelu": _gelu,
-    "GridSample": _as_standard("align_corners", "mode", "padding_mode"),
-    "Inverse": same_op,
-    "NhwcConv": _nhwc_conv,
-    "Pad": _as_standard("mode"),
-    "QuickGelu": _quick_gelu,
-    "Range": _as_standard(),
-    "TransposeMatMul": _fused_matmul,
-    "Trilu": _as_standard("upper"),
-})
+RULES: Final = microsoft_domain(
+    {
+        "BiasAdd": _bias_add,
+        "BiasGelu": _gelu,
+        "BiasSoftmax": _bias_softmax,
+        "BiasSplitGelu": _bias_split_gelu,
+        "ExpandDims": _expand_dims,
+        "FastGelu": _fast_gelu,
+        "FusedConv": _fused_conv,
+        "FusedGemm": _fused_gemm,
+        "FusedMatMul": _fused_matmul,
+        "GatherND": _as_standard(),
+        "Gelu": _gelu,
+        "GridSample": _as_standard("align_corners", "mode", "padding_mode"),
+        "Inverse": same_op,
+        "NhwcConv": _nhwc_conv,
+        "Pad": _as_standard("mode"),
+        "QuickGelu": _quick_gelu,
+        "Range": _as_standard(),
+        "TransposeMatMul": _fused_matmul,
+        "Trilu": _as_standard("upper"),
+    }
+)

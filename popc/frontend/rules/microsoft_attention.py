@@ -267,8 +267,10 @@ def rotate(
     return standard_op(node, "RotaryEmbedding", [x, *tables, positions], attributes)
 
 
-RULES: Final = microsoft_domain({
-    "Attention": _attention,
-    "MultiHeadAttention": _multi_head_attention,
-    "RotaryEmbedding": _rotary_embedding,
-})
+RULES: Final = microsoft_domain(
+    {
+        "Attention": _attention,
+        "MultiHeadAttention": _multi_head_attention,
+        "RotaryEmbedding": _rotary_embedding,
+    }
+)

@@ -40,10 +40,7 @@ def _group_query_attention(node: Node) -> list[Value | None]:
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
     places = node.emit("Add", [before, node.constant(np.arange(rows).reshape(1, rows))])
     q, k = _rotated(node, q, k, places)
-    k, v = (
-        _cached(node, x, node.optional(index), before, total)
-        for index, x in ((3, k), (4, v))
-    )
+    k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
     window = node.integer("local_window_size", -1)
     y = attend(
         node,
@@ -82,9 +79,7 @@ def _rotated(node: Node, q: Tensor, k: Tensor, places: Tensor) -> tuple[Tensor, 
     return rotate(node, q, positions, tables), rotate(node, k, positions, tables)
 
 
-def _cached(
-    node: Node, new: Tensor, past: Tensor | None, before: Tensor, total: int
-) -> Tensor:
+def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total: int) -> Tensor:
     """[B, Nk, T, H]: the keys of the past with the new ones written after the first ``before``."""
     if past is None or past.type.shape[2] == 0:
         return new

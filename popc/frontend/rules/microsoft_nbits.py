@@ -114,7 +114,9 @@ def _gather_block_quantized(node: Node) -> Tensor:
     return emit_reshape(node, rows, (*index.type.shape, columns))
 
 
-RULES: Final = microsoft_domain({
-    "GatherBlockQuantized": _gather_block_quantized,
-    "MatMulNBits": _matmul_nbits,
-})
+RULES: Final = microsoft_domain(
+    {
+        "GatherBlockQuantized": _gather_block_quantized,
+        "MatMulNBits": _matmul_nbits,
+    }
+)

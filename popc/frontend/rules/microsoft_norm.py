@@ -127,11 +127,13 @@ def _in_dtype(node: Node, x: Tensor, dtype: DType) -> Tensor:
 RULES: Final = {
     # onnxruntime registers this one in the default domain
     (ONNX, "SimplifiedLayerNormalization"): _simplified,
-    **microsoft_domain({
-        "EmbedLayerNormalization": _embed_layer_normalization,
-        "GroupNorm": _group_norm,
-        "SkipGroupNorm": _group_norm,
-        "SkipLayerNormalization": _skip_layer_normalization,
-        "SkipSimplifiedLayerNormalization": _skip_simplified,
-    }),
+    **microsoft_domain(
+        {
+            "EmbedLayerNormalization": _embed_layer_normalization,
+            "GroupNorm": _group_norm,
+            "SkipGroupNorm": _group_norm,
+            "SkipLayerNormalization": _skip_layer_normalization,
+            "SkipSimplifiedLayerNormalization": _skip_simplified,
+        }
+    ),
 }

@@ -248,24 +248,26 @@ def _lstm_weights(node: Node, index: int, scale_index: int) -> Tensor:
     )
 
 
-RULES: Final = microsoft_domain({
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
-    "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
-    "MatMulIntegerToFloat": _matmul_integer_to_float,
-    "QAttention": _qattention,
-    "QEmbedLayerNormalization": _qembed_layer_normalization,
-    "QGemm": _qgemm,
-    "QLinearAdd": _binary("Add"),
-    "QLinearAveragePool": _pool("AveragePool"),
-    "QLinearConcat": _concat,
-    "QLinearConv": _qlinear_conv,
-    "QLinearGlobalAveragePool": _pool("GlobalAveragePool"),
-    "QLinearLeakyRelu": _unary("LeakyRelu", "alpha"),
-    "QLinearMul": _binary("Mul"),
-    "QLinearReduceMean": _reduce_mean,
-    "QLinearSigmoid": _unary("Sigmoid"),
-    "QLinearSoftmax": _softmax,
-    "QLinearWhere": _where,
-    "QuantizeLinear": quantize_linear,
-})
+RULES: Final = microsoft_domain(
+    {
+        "DequantizeLinear": dequantize_linear,
+        "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
+        "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
+        "MatMulIntegerToFloat": _matmul_integer_to_float,
+        "QAttention": _qattention,
+        "QEmbedLayerNormalization": _qembed_layer_normalization,
+        "QGemm": _qgemm,
+        "QLinearAdd": _binary("Add"),
+        "QLinearAveragePool": _pool("AveragePool"),
+        "QLinearConcat": _concat,
+        "QLinearConv": _qlinear_conv,
+        "QLinearGlobalAveragePool": _pool("GlobalAveragePool"),
+        "QLinearLeakyRelu": _unary("LeakyRelu", "alpha"),
+        "QLinearMul": _binary("Mul"),
+        "QLinearReduceMean": _reduce_mean,
+        "QLinearSigmoid": _unary("Sigmoid"),
+        "QLinearSoftmax": _softmax,
+        "QLinearWhere": _where,
+        "QuantizeLinear": quantize_linear,
+    }
+)

@@ -71,8 +71,7 @@ def _batch_statistics(
     squares = node.emit("Mul", [centred, centred])
     variance = node.emit("ReduceMean", [squares], {"axes": axes, "keepdims": 0})
     running = [
-        _running(node, old, new)
-        for old, new in zip(parameters[2:], (mean, variance), strict=True)
+        _running(node, old, new) for old, new in zip(parameters[2:], (mean, variance), strict=True)
     ]
     return [mean, variance], [*running, mean, variance]
 
@@ -142,11 +141,13 @@ def _lrn(node: Node) -> Tensor:
     return node.emit("LRN", [node.input(0)], attributes)
 
 
-RULES: Final = default_domain({
-    "BatchNormalization": _batch_normalization,
-    "GroupNormalization": _group_normalization,
-    "InstanceNormalization": _instance_normalization,
-    "LRN": _lrn,
-    "LayerNormalization": _layer_normalization,
-    "RMSNormalization": _rms_normalization,
-})
+RULES: Final = default_domain(
+    {
+        "BatchNormalization": _batch_normalization,
+        "GroupNormalization": _group_normalization,
+        "InstanceNormalization": _instance_normalization,
+        "LRN": _lrn,
+        "LayerNormalization": _layer_normalization,
+        "RMSNormalization": _rms_normalization,
+    }
+)

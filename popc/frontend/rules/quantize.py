@@ -58,8 +58,10 @@ def _dynamic_quantize_linear(node: Node) -> list[Tensor]:
     return node.emit_all("DynamicQuantizeLinear", [node.input(0)])
 
 
-RULES: Final = default_domain({
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeLinear": _dynamic_quantize_linear,
-    "QuantizeLinear": quantize_linear,
-})
+RULES: Final = default_domain(
+    {
+        "DequantizeLinear": dequantize_linear,
+        "DynamicQuantizeLinear": _dynamic_quantize_linear,
+        "QuantizeLinear": quantize_linear,
+    }
+)

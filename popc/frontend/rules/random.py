@@ -109,12 +109,14 @@ def _all_kept(node: Node, x: Tensor) -> Tensor | None:
 _NORMAL: Final = ("mean", "scale")
 _UNIFORM: Final = ("low", "high")
 
-RULES: Final = default_domain({
-    "Bernoulli": _bernoulli,
-    "Dropout": _dropout,
-    "Multinomial": _multinomial,
-    "RandomNormal": _draw(*_NORMAL),
-    "RandomNormalLike": _draw_like("RandomNormal", *_NORMAL),
-    "RandomUniform": _draw(*_UNIFORM),
-    "RandomUniformLike": _draw_like("RandomUniform", *_UNIFORM),
-})
+RULES: Final = default_domain(
+    {
+        "Bernoulli": _bernoulli,
+        "Dropout": _dropout,
+        "Multinomial": _multinomial,
+        "RandomNormal": _draw(*_NORMAL),
+        "RandomNormalLike": _draw_like("RandomNormal", *_NORMAL),
+        "RandomUniform": _draw(*_UNIFORM),
+        "RandomUniformLike": _draw_like("RandomUniform", *_UNIFORM),
+    }
+)

@@ -66,21 +66,23 @@ def _lp_normalization(node: Node) -> Tensor:
     return node.emit("Div", [x, divisor])
 
 
-RULES: Final = default_domain({
-    "ArgMax": _arg,
-    "ArgMin": _arg,
-    "CumProd": _accumulate,
-    "CumSum": _accumulate,
-    "Hardmax": along_axis,
-    "LpNormalization": _lp_normalization,
-    "ReduceL1": _reduce,
-    "ReduceL2": _reduce,
-    "ReduceLogSum": _reduce,
-    "ReduceLogSumExp": _reduce,
-    "ReduceMax": _reduce,
-    "ReduceMean": _reduce,
-    "ReduceMin": _reduce,
-    "ReduceProd": _reduce,
-    "ReduceSum": _reduce,
-    "ReduceSumSquare": _reduce,
-})
+RULES: Final = default_domain(
+    {
+        "ArgMax": _arg,
+        "ArgMin": _arg,
+        "CumProd": _accumulate,
+        "CumSum": _accumulate,
+        "Hardmax": along_axis,
+        "LpNormalization": _lp_normalization,
+        "ReduceL1": _reduce,
+        "ReduceL2": _reduce,
+        "ReduceLogSum": _reduce,
+        "ReduceLogSumExp": _reduce,
+        "ReduceMax": _reduce,
+        "ReduceMean": _reduce,
+        "ReduceMin": _reduce,
+        "ReduceProd": _reduce,
+        "ReduceSum": _reduce,
+        "ReduceSumSquare": _reduce,
+    }
+)

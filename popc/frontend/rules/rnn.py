@@ -91,13 +91,13 @@ def _parameters(
     names: tuple[str, ...], defaults: dict[str, float], given: tuple[float, ...]
 ) -> tuple[float, ...]:
     values = iter(given)
-    return tuple(
-        next(values, defaults[name]) if name in defaults else 0.0 for name in names
-    )
+    return tuple(next(values, defaults[name]) if name in defaults else 0.0 for name in names)
 
 
-RULES: Final = default_domain({
-    "GRU": _recurrent(("Sigmoid", "Tanh")),
-    "LSTM": _recurrent(("Sigmoid", "Tanh", "Tanh")),
-    "RNN": _recurrent(("Tanh",)),
-})
+RULES: Final = default_domain(
+    {
+        "GRU": _recurrent(("Sigmoid", "Tanh")),
+        "LSTM": _recurrent(("Sigmoid", "Tanh", "Tanh")),
+        "RNN": _recurrent(("Tanh",)),
+    }
+)

@@ -8,7 +8,9 @@ from popc.frontend.rules.common import along_axis, default_domain
 
 __all__ = ["RULES"]
 
-RULES: Final = default_domain({
-    "LogSoftmax": along_axis,
-    "Softmax": along_axis,
-})
+RULES: Final = default_domain(
+    {
+        "LogSoftmax": along_axis,
+        "Softmax": along_axis,
+    }
+)

@@ -72,7 +72,13 @@ class Engine:
     """
 
     def __init__(
-        self, image: ProgramImage, constants: Array, ports: Ports, *, seed: int = 0
+        self,
+        image: ProgramImage,
+        constants: Array,
+        ports: Ports,
+        *,
+        seed: int = 0,
+        threads: int = 1,
     ) -> None:
         missing = missing_opcodes(image)
         if missing:
@@ -85,7 +91,7 @@ class Engine:
         self._image = image
         self._memory = Memory(image, constants)
         self._ports = ports
-        self._scratch = Scratch()
+        self._scratch = Scratch(threads)
         self._mutable_state = _mutable_state(image)
         self._bound: dict[str, tuple[_Step, ...]] = {}
         self._walks: dict[str, Callable[[], None]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
 
 __all__ = ["ArchiveFile", "probe"]
+
+
+# Up to here, decompressing takes less time than importing and starting a thread pool.
+_ALONE_BYTES: Final = 8 * CHUNK_BYTES
 
 
 class ArchiveFile:
@@ -132,7 +136,7 @@ class ArchiveFile:
         info = self.info(name)
         if out.dtype != np.uint8 or out.shape != (info.raw_bytes,) or not out.flags.c_contiguous:
             raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
-        count = 1 if info.raw_bytes <= CHUNK_BYTES else threads or default_threads()
+        count = 1 if info.raw_bytes <= _ALONE_BYTES else threads or default_threads()
         _check_content(info, ordered_map(partial(self._decode, out), _parts(info), count))
 
     def map(self, name: str, *, verify: bool = True) -> Array:

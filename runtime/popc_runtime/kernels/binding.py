@@ -32,17 +32,22 @@ class Scratch:
     Instructions run one after another, so what one kernel keeps in scratch never outlives its
     call.  Each binding starts again at offset zero; a larger request replaces the buffer, and
     earlier bindings keep the smaller one that they hold views of.
+
+    Attributes:
+        threads: How many threads may share the work of an instruction (see `parallel`).
     """
 
     _ALIGNMENT = 64
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
         self._buffer = np.empty(0, np.uint8)
         self._used = 0
+        self._peak = 0
 
     def reset(self) -> None:
         """Forget the views handed out so far: the next instruction may overwrite them."""
-        self._used = 0
+        self._used = self._peak = 0
 
     def mark(self) -> int:
         """Where the next view would start: see `rewind`."""
@@ -55,6 +60,10 @@ class Scratch:
         """
         self._used = mark
 
+    def skip(self) -> None:
+        """Keep all views handed out for this instruction, rewound or not, out of what follows."""
+        self._used = self._peak
+
     def take(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """An uninitialised C-contiguous array, valid during one call."""
         nbytes = prod(shape) * np.dtype(dtype).itemsize
@@ -64,6 +73,7 @@ class Scratch:
             self._buffer = np.empty(max(2 * self._buffer.nbytes, nbytes, 1 << 16), np.uint8)
             start = 0
         self._used = start + nbytes
+        self._peak = max(self._peak, self._used)
         return self._buffer[start : start + nbytes].view(dtype).reshape(shape)
 
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.conv_dense import Plane, dense_calls
+from popc_runtime.kernels.conv_dense import dense_calls
 from popc_runtime.kernels.conv_depthwise import depthwise_calls, is_depthwise
+from popc_runtime.kernels.conv_plane import Plane, is_flat
 from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.windows import Axis, window_axes
 
@@ -65,6 +66,7 @@ def _planes(
             None if residual is None else residual[at],
             rows,
             columns,
+            is_flat(w[kept]),
             key=tuple((part.start, part.stop) for part, _ in taps),
         )
 

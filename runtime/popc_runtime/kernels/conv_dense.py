@@ -24,56 +24,44 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
+from popc_runtime.kernels.conv_plane import Plane, narrowed
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue
 from popc_runtime.kernels.expansion import expand_rows, fill_columns
 from popc_runtime.kernels.matmul import blas_ready, merged_view
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis
 
-__all__ = ["Plane", "Weights", "dense_calls"]
+__all__ = ["dense_calls"]
 
 _EXPANDED_BYTES: Final = 2 << 20  # of S in one block
 _RESULT_BYTES: Final = 1 << 20  # of the output in one block, if an epilogue follows
 _FEWEST_COLUMNS: Final = 512  # of a product: BLAS is slow on narrow ones
-# Taps across rows are expanded too if a product sums over less than this many elements per output
-# channel: the copies then cost less than adding up the products.
-_FLAT: Final = 1.4
 
 
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """A convolution over rows and columns.
+def dense_calls(binding: Binding, planes: Sequence[Plane]) -> tuple[Call, ...]:
+    """The calls of a convolution that consists of ``planes``."""
+    weights = _Weights(binding)
+    bias = binding.optional(2)
+    if bias is not None:
+        bias = bias.reshape(*planes[0].w.shape[:2], 1, 1)
+    jobs = [
+        _Job(*_with_source(part), weights.matrices(part), bias)
+        for plane in planes
+        for part in narrowed(plane, _longest_row(plane))
+    ]
+    chunks = [partial(_job_calls, binding, share) for share in _shares(jobs)]
+    return (*weights.calls, *parallel_calls(binding.scratch, chunks))
 
-    Attributes:
-        x: [N, groups, channels, (taps along other axes)..., H, W].
-        w: [groups, outputs, channels, (taps along other axes)..., kernel height, width].
-        out: [N, groups, outputs, H', W'].
-        residual: Like ``out``, to be added to it.
-        rows, columns: The axes.
-        key: Which taps along other axes ``w`` is cut to.
-    """
 
-    x: Array
-    w: Array
-    out: Array
-    residual: Array | None
-    rows: Axis
-    columns: Axis
-    key: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def summed(self) -> int:
-        """Channels and taps along other axes."""
-        return prod(self.w.shape[2:-2])
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether S holds the taps across rows, so that one product does it all."""
-        kernel = self.columns.kernel
-        return self.rows.kernel == 1 or self.summed * kernel < _FLAT * self.w.shape[1]
+def _longest_row(plane: Plane) -> int:
+    """Columns for which one row of S is as long as a block may be."""
+    per_column = plane.x.itemsize * plane.w.shape[0] * plane.summed * plane.columns.kernel
+    return max(_FEWEST_COLUMNS, _EXPANDED_BYTES // max(per_column, 1))
 
 
 @dataclass(slots=True)
-class Weights:
+class _Weights:
     """Matrices [groups, outputs, summed] of weights, packed while binding if they are constant."""
 
     binding: Binding
@@ -82,7 +70,7 @@ class Weights:
 
     def matrices(self, plane: Plane) -> list[Array]:
         """One matrix, or one for each tap across rows."""
-        if plane.is_folded:
+        if plane.folded:
             return [self._matrix((plane.key, -1), plane.w)]
         taps = range(plane.rows.kernel)
         return [self._matrix((plane.key, tap), plane.w[..., tap, :]) for tap in taps]
@@ -102,91 +90,131 @@ class Weights:
         return copy
 
 
-def dense_calls(binding: Binding, planes: Sequence[Plane]) -> tuple[Call, ...]:
-    """The calls of a convolution that consists of ``planes``."""
-    weights = Weights(binding)
-    parts = [(part, weights.matrices(part)) for plane in planes for part in _narrowed(plane)]
-    calls = list(weights.calls)
-    bias = binding.optional(2)
-    if bias is not None:
-        bias = bias.reshape(*planes[0].w.shape[:2], 1, 1)
+# -- shares ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A plane, or a part of one, and what computes it.
+
+    Attributes:
+        plane: What is computed.
+        source: Its input [N, groups, summed, H * W] if products can read that as it lies.
+        matrices: Of weights [groups, outputs, summed], one for each product.
+        bias: [groups, outputs, 1, 1].
+    """
+
+    plane: Plane
+    source: Array | None
+    matrices: list[Array]
+    bias: Array | None
+
+    @property
+    def multiplications(self) -> int:
+        """The size of the work."""
+        return self.plane.out.size * sum(matrix.shape[-1] for matrix in self.matrices)
+
+    def cut(self, count: int) -> list[_Job]:
+        """``count`` parts of similar size, or fewer; their products stay as wide as possible."""
+        images, groups, outputs, height, width = self.plane.out.shape
+        wide = height * width >= count * _FEWEST_COLUMNS
+        ways = (
+            (images, self._images),
+            (groups, self._groups),
+            (height if wide else 0, self._rows),
+            (outputs, self._outputs),
+        )
+        for length, part in ways:
+            if length >= count > 1:
+                return [part(piece) for piece in even_slices(length, count)]
+        return [self]
+
+    def _images(self, part: slice) -> _Job:
+        source = None if self.source is None else self.source[part]
+        return replace(self, plane=self.plane.of_images(part), source=source)
+
+    def _groups(self, part: slice) -> _Job:
+        source = None if self.source is None else self.source[:, part]
+        matrices = [matrix[part] for matrix in self.matrices]
+        bias = None if self.bias is None else self.bias[part]
+        return _Job(self.plane.of_groups(part), source, matrices, bias)
+
+    def _rows(self, part: slice) -> _Job:
+        width = self.plane.out.shape[-1]
+        source = None if self.source is None else self.source[..., part.start * width :]
+        return replace(self, plane=self.plane.of_rows(part), source=source)
+
+    def _outputs(self, part: slice) -> _Job:
+        matrices = [matrix[:, part] for matrix in self.matrices]
+        bias = None if self.bias is None else self.bias[:, part]
+        return replace(self, plane=self.plane.of_outputs(part), matrices=matrices, bias=bias)
+
+
+def _shares(jobs: list[_Job]) -> list[list[_Job]]:
+    """The jobs in shares of similar size."""
+    count = share_count(multiplications=sum(job.multiplications for job in jobs))
+    if len(jobs) >= count:
+        return [jobs[piece] for piece in even_slices(len(jobs), count)]
+    each = -(-count // len(jobs))
+    return [[piece] for job in jobs for piece in job.cut(each)]
+
+
+def _job_calls(binding: Binding, jobs: list[_Job]) -> Iterator[Call]:
     mark = binding.scratch.mark()
-    for plane, matrices in parts:
+    for job in jobs:
         binding.scratch.rewind(mark)
-        source = _in_place(plane)
-        if source is None:
-            calls += _expanded(binding, plane, matrices, bias)
-        else:
-            calls += _from_source(binding, *source, matrices, bias)
-    return tuple(calls)
-
-
-def _narrowed(plane: Plane) -> Iterator[Plane]:
-    """A plane of one very long row as several of shorter ones."""
-    per_column = plane.x.itemsize * plane.w.shape[0] * plane.summed * plane.columns.kernel
-    width = max(_FEWEST_COLUMNS, _EXPANDED_BYTES // max(per_column, 1))
-    if plane.rows.out > 1 or plane.columns.out <= 2 * width:
-        yield plane
-        return
-    axis = plane.columns
-    for start in range(0, axis.out, width):
-        stop = min(start + width, axis.out)
-        low = start * axis.stride - axis.begin
-        high = (stop - 1) * axis.stride + axis.extent - axis.begin
-        first, last = (min(max(end, 0), axis.size) for end in (low, high))
-        columns = replace(axis, size=last - first, begin=first - low, out=stop - start)
-        residual = None if plane.residual is None else plane.residual[..., start:stop]
-        x, out = plane.x[..., first:last], plane.out[..., start:stop]
-        yield replace(plane, x=x, out=out, residual=residual, columns=columns)
+        yield from _expanded(binding, job) if job.source is None else _from_source(binding, job)
 
 
 # -- without S -------------------------------------------------------------------------------------
 
 
-def _in_place(plane: Plane) -> tuple[Plane, Array] | None:
-    """The plane and its input [N, groups, summed, H * W], if products can read that as it lies."""
+def _with_source(plane: Plane) -> tuple[Plane, Array | None]:
+    """The plane, and its input [N, groups, summed, H * W] if products can read that as it lies."""
     rows, columns = plane.rows, plane.columns
     is_plain = columns.is_plain and rows.stride == 1 and rows.begin == 0
     reach = (rows.out - 1) * rows.stride + rows.extent
-    if not is_plain or reach > rows.size or (plane.is_folded and rows.kernel > 1):
-        return None
+    if not is_plain or reach > rows.size or (plane.folded and rows.kernel > 1):
+        return plane, None
     batch, groups = plane.x.shape[:2]
     elements = rows.size * columns.size
     source = merged_view(plane.x, (batch, groups, plane.summed, elements)) if plane.x.size else None
     if source is None or not blas_ready(source):
-        return None
-    if rows.kernel > 1:
-        return plane, source
-    # Single elements: any cut of the plane will do, so let it be a plane of one column.
-    line = Axis(elements, 1, out=elements)
+        return plane, None
+    return (_as_line(plane) if rows.kernel == 1 else plane), source
+
+
+def _as_line(plane: Plane) -> Plane:
+    """A plane of single elements as one of one column: then any cut of it will do."""
+    elements = plane.rows.size * plane.columns.size
     shape = (*plane.out.shape[:3], elements, 1)
     residual = plane.residual
     if residual is not None:
         residual = merged_view(residual, shape)
-    if plane.residual is not None and residual is None:
-        return plane, source
-    single = Axis(1, 1, out=1)
+        if residual is None:
+            return plane
+    line, single = Axis(elements, 1, out=elements), Axis(1, 1, out=1)
     out = plane.out.reshape(shape)
-    return replace(plane, out=out, residual=residual, rows=line, columns=single), source
+    return replace(plane, out=out, residual=residual, rows=line, columns=single)
 
 
-def _from_source(
-    binding: Binding, plane: Plane, source: Array, matrices: Sequence[Array], bias: Array | None
-) -> Iterator[Call]:
+def _from_source(binding: Binding, job: _Job) -> Iterator[Call]:
+    plane, source = job.plane, job.source
+    assert source is not None
     height, width = plane.out.shape[-2:]
     block = height
-    if has_epilogue(binding, (bias, plane.residual)) or len(matrices) > 1:
+    if has_epilogue(binding, (job.bias, plane.residual)) or len(job.matrices) > 1:
         per_row = prod(plane.out.shape[1:3]) * width * plane.out.itemsize
         block = _even(height, max(_RESULT_BYTES // per_row, -(-_FEWEST_COLUMNS // width)))
     images = _images(plane, _RESULT_BYTES // plane.out[0].nbytes) if block == height else 1
-    shape = (images, *plane.out.shape[1:3], block * width)
-    product = binding.scratch.take(shape, plane.out.dtype) if len(matrices) > 1 else None
+    product = _product_memory(binding, job, images, block)
     for first in range(0, len(plane.out), images):
         for start in range(0, height, block):
             place = slice(first, first + images), slice(start, start + block)
-            offsets = [(start + tap * plane.rows.dilation) * width for tap in range(len(matrices))]
-            yield from _products(plane, place, source[place[0]], matrices, offsets, product)
-            yield from _finish(binding, plane, place, bias)
+            taps = range(len(job.matrices))
+            offsets = [(start + tap * plane.rows.dilation) * width for tap in taps]
+            yield from _products(job, place, source[place[0]], offsets, product)
+            yield from _finish(binding, job, place)
 
 
 def _even(count: int, most: int) -> int:
@@ -199,19 +227,26 @@ def _images(plane: Plane, limit: int) -> int:
     return max(1, min(len(plane.out), limit))
 
 
+def _product_memory(binding: Binding, job: _Job, images: int, block: int) -> Array | None:
+    """Where products are before they are added up, if there are several."""
+    if len(job.matrices) == 1:
+        return None
+    out = job.plane.out
+    return binding.scratch.take((images, *out.shape[1:3], block * out.shape[-1]), out.dtype)
+
+
 def _products(
-    plane: Plane,
+    job: _Job,
     place: tuple[slice, slice],
     source: Array,
-    matrices: Sequence[Array],
     offsets: Sequence[int],
     product: Array | None,
 ) -> Iterator[Call]:
     """The block of ``out`` at ``place`` = sum of matrix @ source[..., offset:]."""
-    block = plane.out[place[0], :, :, place[1]]
+    block = job.plane.out[place[0], :, :, place[1]]
     target = block.reshape(*block.shape[:3], -1)
     length = target.shape[-1]
-    for number, (matrix, offset) in enumerate(zip(matrices, offsets, strict=True)):
+    for number, (matrix, offset) in enumerate(zip(job.matrices, offsets, strict=True)):
         columns = source[..., offset : offset + length]
         if number == 0:
             yield partial(np.matmul, matrix, columns, out=target)
@@ -221,12 +256,10 @@ def _products(
             yield partial(np.add, target, part, out=target)
 
 
-def _finish(
-    binding: Binding, plane: Plane, place: tuple[slice, slice], bias: Array | None
-) -> list[Call]:
-    index = (place[0], slice(None), slice(None), place[1])
+def _finish(binding: Binding, job: _Job, place: tuple[slice, slice]) -> list[Call]:
+    plane, index = job.plane, (place[0], slice(None), slice(None), place[1])
     residual = None if plane.residual is None else plane.residual[index]
-    return epilogue_calls(binding, plane.out[index], (bias, residual))
+    return epilogue_calls(binding, plane.out[index], (job.bias, residual))
 
 
 # -- with S ----------------------------------------------------------------------------------------
@@ -260,7 +293,7 @@ class _Layout:
 def _layout(plane: Plane) -> _Layout:
     rows = plane.rows
     taps = [tap * rows.dilation for tap in range(rows.kernel)]
-    if plane.is_folded:  # one product: strips are the taps, each with its own rows of operand
+    if plane.folded:  # one product: strips are the taps, each with its own rows of operand
         strips = tuple(_strip(rows, tap, 0) for tap in taps)
         return _Layout(strips, (0,) * len(strips), ((0, 0),))
     phases = sorted({tap % rows.stride for tap in taps})
@@ -275,22 +308,17 @@ def _strip(rows: Axis, tap: int, reach: int) -> Axis:
     return replace(rows, kernel=1, begin=rows.begin - tap, out=rows.out + reach)
 
 
-def _expanded(
-    binding: Binding, plane: Plane, matrices: Sequence[Array], bias: Array | None
-) -> Iterator[Call]:
+def _expanded(binding: Binding, job: _Job) -> Iterator[Call]:
     """Blocks of rows, or of images: expand into S, multiply, finish."""
+    plane, layout = job.plane, _layout(job.plane)
     height, width = plane.out.shape[-2:]
-    layout = _layout(plane)
     per_row = plane.x.itemsize * width * prod(plane.x.shape[1:-2]) * plane.columns.kernel
     block = _EXPANDED_BYTES // max(per_row * len(layout.strips), 1) - max(layout.reach)
     block = _even(height, max(block, -(-_FEWEST_COLUMNS // width)))
     fitting = _EXPANDED_BYTES // max(1, per_row * layout.rows(block))
     images = _images(plane, fitting) if block == height else 1
     s, strips = _take(binding, plane, layout, images, block)
-    product = None
-    if len(matrices) > 1:
-        shape = (images, *plane.out.shape[1:3], block * width)
-        product = binding.scratch.take(shape, s.dtype)
+    product = _product_memory(binding, job, images, block)
     for strip in strips:
         yield from fill_columns(strip, plane.columns)
     for first in range(0, len(plane.out), images):
@@ -301,8 +329,8 @@ def _expanded(
                 target = strip[: len(x), ..., : place[1].stop - start + reach, :]
                 yield from expand_rows(x, target, rows, start, plane.columns)
             offsets = [row * width for row in layout.offsets(block)]
-            yield from _products(plane, place, s[: len(x)], matrices, offsets, product)
-            yield from _finish(binding, plane, place, bias)
+            yield from _products(job, place, s[: len(x)], offsets, product)
+            yield from _finish(binding, job, place)
 
 
 def _take(
@@ -311,7 +339,7 @@ def _take(
     """S [images, groups, summed, rows * columns], and its strips [..., taps, rows, columns]."""
     lead = (images, *plane.x.shape[1:-2])
     width, taps = plane.out.shape[-1], plane.columns.kernel
-    if plane.is_folded:
+    if plane.folded:
         s = binding.scratch.take((*lead, len(layout.strips), taps, block, width), plane.x.dtype)
         strips = [s[..., number, :, :, :] for number in range(len(layout.strips))]
     else:

@@ -27,7 +27,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
-from popc_runtime.kernels.conv_dense import Plane
+from popc_runtime.kernels.conv_plane import Plane
 from popc_runtime.kernels.epilogue import epilogue_calls
 from popc_runtime.kernels.expansion import expand_rows, fill_columns
 from popc_runtime.kernels.windows import Axis

@@ -223,9 +223,7 @@ def _per_row(
     """A [C] operand repeated for each of the rows [N * groups, C / groups, 1]."""
     array = binding.input(index)
     rows = (-1, array.size)
-    return derived(
-        binding, [index], shape, dtype, lambda out: [_copy(out.reshape(rows), array)]
-    )
+    return derived(binding, [index], shape, dtype, lambda out: [_copy(out.reshape(rows), array)])
 
 
 # -- BatchNormalization, LRN -----------------------------------------------------------------------

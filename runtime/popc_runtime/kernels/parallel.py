@@ -1,160 +1,153 @@
-"""Work that several threads share.
+"""Share the work of one instruction among threads.
 
-A kernel cuts its work into chunks of calls that do not touch each other's results.  The thread that
-runs the program and the helpers each take the next chunk until none is left, so a helper that
-wakes up late (which takes tens of microseconds) or loses its core costs nothing but its help.  How
-the work is cut depends on the work alone, so results do not depend on the number of threads.
+`parallel_calls` takes the work in chunks whose boundaries depend on shapes only, so that results
+do not depend on the number of threads.  The thread that runs the program wakes the helpers and
+takes chunks itself until none is left; it then waits only for chunks that a helper has begun.  A
+helper that the operating system does not start in time costs nothing.
 
-numpy releases the interpreter lock while it computes, and the BLAS library runs one thread per
-caller (`popc_runtime.device.blas`).
+When does it pay?  numpy lets other threads run during a call, but between calls only one thread
+runs at a time, and handing that right over costs 10 microseconds or more.  Waking a helper costs
+up to 80.  So: chunks of 100 microseconds and more, made of few calls.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from popc_runtime.kernels.binding import Binding, Call, Scratch
+from popc_runtime.kernels.binding import Call, Scratch
 
-__all__ = ["in_parallel", "thread_count"]
-
-_VARIABLE: Final = "POPC_NUM_THREADS"
-_WORTHWHILE: Final = 150e-6  # seconds of work below which waking a helper does not pay
+__all__ = ["parallel_calls"]
 
 Chunk: TypeAlias = "tuple[Call, ...]"
 
 
-@cache
-def thread_count() -> int:
-    """Threads that a program runs on: ``POPC_NUM_THREADS``, or the cores that the process may use.
-
-    Raises:
-        ValueError: the variable is not a positive number.
-    """
-    wanted = os.environ.get(_VARIABLE, "")
-    if not wanted:
-        return _cores()
-    if not (wanted.isdecimal() and int(wanted) > 0):
-        raise ValueError(f"{_VARIABLE} must be a positive number, not {wanted!r}")
-    return int(wanted)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def in_parallel(
-    binding: Binding, seconds: float, chunks: Callable[[Binding], Iterable[Sequence[Call]]]
+def parallel_calls(
+    scratch: Scratch, chunks: Sequence[Callable[[], Iterable[Call]]]
 ) -> tuple[Call, ...]:
-    """The calls of an instruction whose work can be shared.
+    """The calls that do ``chunks``, on as many threads as ``scratch`` says.
 
-    Args:
-        binding: The instruction.
-        seconds: About how long the work takes on one thread.
-        chunks: Binds the work: called once for each thread, with a ``binding`` that has that
-            thread's scratch memory.  Chunks of equal position must do the same.
+    Each element of ``chunks`` is called once, here, and returns the calls of one chunk.  What it
+    takes from ``scratch`` overlaps that of other chunks only where they run one after another.
+    Chunks may run in any order and at the same time.
     """
-    own = [tuple(chunk) for chunk in chunks(binding)]
-    helpers = min(thread_count(), len(own)) - 1
-    if helpers < 1 or seconds < _WORTHWHILE:
-        return tuple(call for chunk in own for call in chunk)
-    pool = _pool()
-    lanes = []
-    for scratch in pool.scratch[:helpers]:
-        scratch.reset()
-        lanes.append([tuple(chunk) for chunk in chunks(replace(binding, scratch=scratch))])
-    return (_Shared(own, lanes),)
+    mark = scratch.mark()
+    alone = scratch.threads == 1 or len(chunks) < 2
+    built: list[Chunk] = []
+    for build in chunks:
+        if alone:
+            scratch.rewind(mark)
+        else:
+            scratch.skip()
+        built.append(tuple(build()))
+    if alone:
+        return tuple(call for chunk in built for call in chunk)
+    return (partial(_run_shared, tuple(built), min(scratch.threads, len(built)) - 1),)
 
 
-def _work(lane: Sequence[Chunk], positions: Iterator[int]) -> None:
-    for position in positions:
-        for call in lane[position]:
-            call()
+def _run_shared(chunks: tuple[Chunk, ...], helpers: int) -> None:
+    task = _Task(chunks)
+    _pool.wake(task, helpers)
+    task.work()
+    task.finish()
 
 
-class _Shared:
-    """A call that shares its chunks with the helpers, if nobody else is using them."""
+class _Task:
+    """One run of some chunks; whoever calls `work` takes chunks until none is left."""
 
-    def __init__(self, own: Sequence[Chunk], lanes: Sequence[Sequence[Chunk]]) -> None:
-        self._own = own
-        self._lanes = lanes
+    __slots__ = ("_ended", "_error", "_last", "_over", "_remaining")
 
-    def __call__(self) -> None:
-        positions = iter(range(len(self._own)))
-        pool = _pool()
-        if not pool.lock.acquire(blocking=False):
-            _work(self._own, positions)
-            return
-        try:
-            helpers = pool.helpers[: len(self._lanes)]
-            for helper, lane in zip(helpers, self._lanes, strict=True):
-                helper.start(lane, positions)
+    def __init__(self, chunks: tuple[Chunk, ...]) -> None:
+        self._remaining = iter(chunks)  # taking the next element is atomic, as is counting
+        self._ended = count(1)
+        self._last = len(chunks)
+        self._over = threading.Lock()
+        self._over.acquire()
+        self._error: BaseException | None = None
+
+    def work(self) -> None:
+        """Take chunks until none is left; errors are kept for `finish`."""
+        for chunk in self._remaining:
             try:
-                _work(self._own, positions)
-            finally:
-                for helper in helpers:
-                    helper.finish()
-        finally:
-            pool.lock.release()
-
-
-class _Helper:
-    """A thread that waits for work."""
-
-    def __init__(self, number: int) -> None:
-        self._jobs: SimpleQueue[tuple[Sequence[Chunk], Iterator[int]]] = SimpleQueue()
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
-        thread = threading.Thread(target=self._run, name=f"popc-helper-{number}", daemon=True)
-        thread.start()
-
-    def start(self, lane: Sequence[Chunk], positions: Iterator[int]) -> None:
-        """Take chunks of ``lane`` by the positions that are left, as soon as awake."""
-        self._jobs.put((lane, positions))
+                for call in chunk:
+                    call()
+            except BaseException as error:  # noqa: BLE001 - raised again by `finish`
+                self._error = error
+            if next(self._ended) == self._last:
+                self._over.release()
 
     def finish(self) -> None:
-        """Wait until the chunks taken are done; if none was, do not wait for the thread to wake."""
-        try:
-            self._jobs.get_nowait()
-        except Empty:
-            error = self._done.get()
-            if error is not None:
-                raise error from None
+        """Wait for the chunks that other threads have taken.
 
-    def _run(self) -> None:
-        with np.errstate(all="ignore"):  # as in the thread that runs the program
-            while True:
-                lane, positions = self._jobs.get()
-                try:
-                    _work(lane, positions)
-                except BaseException as error:  # noqa: BLE001 - raised again in the other thread
-                    self._done.put(error)
-                else:
-                    self._done.put(None)
+        Raises:
+            BaseException: what a chunk raised.
+        """
+        self._over.acquire()
+        if self._error is not None:
+            raise self._error
+
+
+class _Helper(threading.Thread):
+    """A thread that sleeps until it is woken for a task."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(name=f"popc-helper-{number}", daemon=True)
+        self._task: _Task | None = None
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def wake(self, task: _Task) -> None:
+        """Offer a task.  A helper that is busy with another may find it finished."""
+        self._task = task
+        try:
+            self._asleep.release()
+        except RuntimeError:  # woken already
+            return
+
+    def run(self) -> None:
+        """Work on what is offered, for ever."""
+        np.seterr(all="ignore")  # as the engine does in the thread that runs the program
+        while True:
+            self._asleep.acquire()
+            task, self._task = self._task, None
+            if task is not None:
+                task.work()
+                del task  # its buffers may belong to a program that is closed meanwhile
 
 
 class _Pool:
-    """The helpers of the process, and a scratch memory for each."""
+    """The helpers of this process; they start when first needed."""
 
     def __init__(self) -> None:
-        count = thread_count() - 1
-        self.lock = threading.Lock()
-        self.scratch = [Scratch() for _ in range(count)]
-        self.helpers = [_Helper(number) for number in range(count)]
+        self._helpers: list[_Helper] = []
+        self._growing = threading.Lock()
+
+    def wake(self, task: _Task, helpers: int) -> None:
+        """Offer ``task`` to a number of helpers."""
+        if len(self._helpers) < helpers:
+            self._grow(helpers)
+        for helper in self._helpers[:helpers]:
+            helper.wake(task)
+
+    def _grow(self, size: int) -> None:
+        with self._growing:
+            while len(self._helpers) < size:
+                helper = _Helper(len(self._helpers) + 1)
+                helper.start()
+                self._helpers.append(helper)
+
+    def forget(self) -> None:
+        """Start again: a forked child has none of its parent's threads."""
+        self._helpers = []
+        self._growing = threading.Lock()
 
 
-@cache
-def _pool() -> _Pool:
-    return _Pool()
-
-
+_pool: Final = _Pool()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.forget)

@@ -76,9 +76,7 @@ def _reduce_middle(ufunc: np.ufunc, x: Array, out: Array, scratch: Scratch) -> l
     sums = scratch.take((outer, whole + 1, inner), x.dtype)
     end = whole * _LONG_COLUMN
     return [
-        _column_sums(
-            x[:, :end].reshape(outer, whole, _LONG_COLUMN, inner), sums[:, :whole, None]
-        ),
+        _column_sums(x[:, :end].reshape(outer, whole, _LONG_COLUMN, inner), sums[:, :whole, None]),
         _column_sums(x[:, end:], sums[:, whole:]) if rest else partial(sums[:, whole:].fill, 0),
         *_reduce_middle(ufunc, sums, out, scratch),
     ]

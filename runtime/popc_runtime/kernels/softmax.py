@@ -28,9 +28,7 @@ _BLOCK: Final = 1 << 16  # elements that stay in L2
 _Body: TypeAlias = "Callable[[Array, Array, Array, Scratch], list[Call]]"
 
 
-def exponentials(
-    x: Array, y: Array, sums: Array, scratch: Scratch, *, zero: bool = False
-) -> Call:
+def exponentials(x: Array, y: Array, sums: Array, scratch: Scratch, *, zero: bool = False) -> Call:
     """A call for ``y = exp(x - shift)`` and ``sums = y.sum(axis=1)``.
 
     ``x`` and ``y`` are [outer, n, inner] and do not overlap, ``sums`` is [outer, 1, inner]; ``y``

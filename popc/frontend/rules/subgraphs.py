@@ -1,0 +1,38 @@
+"""What the control-flow operators have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popc.frontend.node import Node
+from popc.frontend.problems import AlreadyReported, DataDependent
+from popc.frontend.values import Unknown, Value
+from popc.ir import Graph, Tensor
+from popc_runtime.errors import ModelError
+
+__all__ = ["as_tensors", "flat_scalar", "set_outputs"]
+
+
+def as_tensors(values: Sequence[Value | None], what: str) -> list[Tensor]:
+    """``values`` as tensors; anything else cannot cross a run-time subgraph."""
+    if any(isinstance(value, Unknown) for value in values):
+        raise AlreadyReported
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(tensors) != len(values):
+        raise DataDependent(f"{what}: sequences and optionals must be resolved at compile time")
+    return tensors
+
+
+def flat_scalar(node: Node, tensor: Tensor) -> Tensor:
+    """Exporters write conditions and trip counts with shape [1] as well as []."""
+    if tensor.type.shape == ():
+        return tensor
+    if tensor.type.size != 1:
+        raise ModelError(f"a condition or trip count must be one value, not {tensor.type}")
+    return node.emit("Reshape", [tensor], {"shape": ()})
+
+
+def set_outputs(graph: Graph, tensors: Sequence[Tensor]) -> None:
+    """Append ``tensors`` to the outputs of a body."""
+    for tensor in tensors:
+        graph.add_output(tensor.name, tensor)
