@@ -1,9 +1,5 @@
 """Time of single ops beside onnxruntime: convolutions, pools and matrix products of real models.
 
-Both engines take turns.  Before its turn an engine rests until the other's threads have gone to
-sleep (those of OpenBLAS and of onnxruntime spin for a while, and take a core from whoever runs
-next), and then warms up.
-
     python -m benchmarks.kernels [REGULAR_EXPRESSION]
 """
 
@@ -11,11 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,12 +16,12 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
+from benchmarks.timing import geometric_mean, seconds_of_turn
 from popc.frontend import Bindings, import_model, load_model
 from popc_runtime.format import Array
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
 
 _ROUNDS = 5
-_REST = 0.03  # seconds
 _TURN = 0.02  # seconds
 
 
@@ -180,7 +173,7 @@ def main(pattern: str = "") -> None:
             ratios.append(ours / theirs)
             print(f"{case.name:66}{1e6 * ours:9.0f} us{1e6 * theirs:9.0f} us{ours / theirs:7.2f}")
     if ratios:
-        print(f"{'geometric mean':66}{exp(fmean(map(log, ratios))):31.2f}")
+        print(f"{'geometric mean':66}{geometric_mean(ratios):31.2f}")
 
 
 def compare(case: Case) -> tuple[float, float]:
@@ -195,7 +188,6 @@ def compare(case: Case) -> tuple[float, float]:
     times: list[list[float]] = [[], []]
     for _ in range(_ROUNDS):
         for turn, seconds in zip(turns, times, strict=True):
-            time.sleep(_REST)
             seconds.append(_time(turn))
     return min(times[0]), min(times[1])
 
@@ -210,15 +202,7 @@ def _time(turn: Callable[[], object]) -> float:
 
     Spinning threads make products hundreds of times slower while other programs hold a core.
     """
-    turn()
-    turn()
-    seconds: list[float] = []
-    end = time.perf_counter() + _TURN
-    while len(seconds) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        turn()
-        seconds.append(time.perf_counter() - start)
-    return float(np.quantile(seconds, 0.1))
+    return float(np.quantile(seconds_of_turn(turn, _TURN), 0.1))
 
 
 def _model(case: Case) -> tuple[onnx.ModelProto, Array]:

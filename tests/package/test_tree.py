@@ -22,7 +22,7 @@ _FORBIDDEN: Final = {
     "a note to oneself": re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b"),
     "a stub": re.compile(r"NotImplemented[E]rror|raise NotImplemente[d]"),
     "a skipped test without a reason": re.compile(
-        r"(\.|mark\.)(skip|xfail)(\(\s*\)|\s*$)", re.MULTILINE
+        r"\b(pytest|mark)\.(skip|xfail)(\(\s*\)|\s*$)", re.MULTILINE
     ),
     "a path of somebody's machine": re.compile(r"[\"'\s=(](/[h]ome/|/[U]sers/|/[r]oot/|[CD]:\\)"),
     "a conflict marker": re.compile(r"(?m)^(<{7} |>{7} |={7}$)"),

@@ -21,6 +21,7 @@ from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
+from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
@@ -134,6 +135,16 @@ def _loop(body: str, states: str, carried: str, *, results: str = "a, b", y: str
     return f"""g (float[2] x, float[2] u) => ({y}) <int64 n = {{3}}, float[2] k = {{0.5, 2.0}}> {{
         {results} = Loop <body = step (int64 i, bool c, float[2] p, float[2] q)
             => (bool go, {carried}) {{ go = Identity (c) {body} }}> (n, , {states})
+    }}"""
+
+
+def _rows(trips: str) -> str:
+    """A recurrent network over the rows of x."""
+    return f"""g (float[3,1,2] x, float[1,2] h0) => (float[1,2] h) <
+            int64 n = {{{trips}}}, float[2,2] w = {{1.0, -1.0, 0.5, 2.0}}> {{
+        h = Loop <body = step (int64 i, bool c, float[1,2] h1) => (bool go, float[1,2] h2) {{
+            go = Identity (c) row = Gather (x, i) p = MatMul (row, w)
+            s = Add (p, h1) h2 = Tanh (s) }}> (n, , h0)
     }}"""
 
 
@@ -268,6 +279,7 @@ FIRING: Final = (
               "k, u", _STATES),
         first=(InvariantStates(),),
     ),
+    _case("row_products", HoistRowProducts, _rows("3")),
     _case(
         "subgraph_outputs",
         SubgraphOutputs,
@@ -330,6 +342,7 @@ QUIET: Final = (
         "p2 = Identity (q) q2 = Identity (p)", "x, u", _STATES)),
     _case("body without constants", HoistInvariants, _loop(
         "p2 = Mul (p, q) q2 = Exp (q)", "x, u", _STATES)),
+    _case("fewer iterations than rows", HoistRowProducts, _rows("2")),
     _case("outputs of ops", SubgraphOutputs, _loop(
         "p2 = Mul (p, q) q2 = Exp (q)", "x, u", _STATES)),
 )  # fmt: skip

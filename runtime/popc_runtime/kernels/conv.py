@@ -26,32 +26,25 @@ def _conv(binding: Binding) -> Calls:
     """X [N, C, *sizes], W [M, C / group, *kernel], [B [M]], [residual]."""
     if binding.output().size == 0:
         return ()
+    planes = list(_planes(binding))
+    if is_depthwise(planes[0]):
+        return depthwise_calls(binding, planes[0])
+    return dense_calls(binding, planes)
+
+
+def _planes(binding: Binding) -> Iterator[Plane]:
+    """A plane for each position along the axes before the last two; taps in the padding are cut."""
     group = binding.integer("group", 1)
     x, out = grouped(binding.input(0), 1, group), grouped(binding.output(), 1, group)
     w = grouped(binding.input(1), 0, group)
-    residual = binding.optional(3)
+    bias, residual = binding.optional(2), binding.optional(3)
+    bias = None if bias is None else bias.reshape(*w.shape[:2], 1, 1)
     residual = None if residual is None else grouped(residual, 1, group)
     axes = window_axes(binding, x.shape[3:], w.shape[3:], out.shape[3:])
     if len(axes) == 1:
         x, w, out = x[:, :, :, None], w[:, :, :, None], out[:, :, :, None]
         residual = None if residual is None else residual[:, :, :, None]
         axes = (Axis(1, 1, out=1), *axes)
-    planes = list(_planes(x, w, out, residual, axes))
-    if is_depthwise(planes[0]):
-        return depthwise_calls(binding, planes[0])
-    return dense_calls(binding, planes)
-
-
-def grouped(array: Array, axis: int, group: int) -> Array:
-    """``array`` with ``axis`` split into (group, members of a group), without a copy."""
-    members = array.shape[axis] // group
-    return array.reshape(*array.shape[:axis], group, members, *array.shape[axis + 1 :])
-
-
-def _planes(
-    x: Array, w: Array, out: Array, residual: Array | None, axes: Sequence[Axis]
-) -> Iterator[Plane]:
-    """A plane for each position along the axes before the last two; taps in the padding are cut."""
     depth, (rows, columns) = axes[:-2], axes[-2:]
     every = (slice(None),) * 3
     for position in product(*(range(axis.out) for axis in depth)):
@@ -60,15 +53,22 @@ def _planes(
         kept: tuple[Any, ...] = (*every, *(part for part, _ in taps))
         read: tuple[Any, ...] = (*every, *(part for _, part in taps))
         yield Plane(
-            x[read],
-            w[kept],
-            out[at],
-            None if residual is None else residual[at],
-            rows,
-            columns,
-            is_flat(w[kept]),
+            x=x[read],
+            w=w[kept],
+            out=out[at],
+            bias=bias,
+            residual=None if residual is None else residual[at],
+            rows=rows,
+            columns=columns,
+            folded=is_flat(w[kept]),
             key=tuple((part.start, part.stop) for part, _ in taps),
         )
+
+
+def grouped(array: Array, axis: int, group: int) -> Array:
+    """``array`` with ``axis`` split into (group, members of a group), without a copy."""
+    members = array.shape[axis] // group
+    return array.reshape(*array.shape[:axis], group, members, *array.shape[axis + 1 :])
 
 
 def _taps_inside(axis: Axis, position: int) -> tuple[slice, slice]:

@@ -42,11 +42,8 @@ _FEWEST_COLUMNS: Final = 512  # of a product: BLAS is slow on narrow ones
 def dense_calls(binding: Binding, planes: Sequence[Plane]) -> tuple[Call, ...]:
     """The calls of a convolution that consists of ``planes``."""
     weights = _Weights(binding)
-    bias = binding.optional(2)
-    if bias is not None:
-        bias = bias.reshape(*planes[0].w.shape[:2], 1, 1)
     jobs = [
-        _Job(*_with_source(part), weights.matrices(part), bias)
+        _Job(*_with_source(part), weights.matrices(part))
         for plane in planes
         for part in narrowed(plane, _longest_row(plane))
     ]
@@ -101,13 +98,11 @@ class _Job:
         plane: What is computed.
         source: Its input [N, groups, summed, H * W] if products can read that as it lies.
         matrices: Of weights [groups, outputs, summed], one for each product.
-        bias: [groups, outputs, 1, 1].
     """
 
     plane: Plane
     source: Array | None
     matrices: list[Array]
-    bias: Array | None
 
     @property
     def multiplications(self) -> int:
@@ -135,9 +130,7 @@ class _Job:
 
     def _groups(self, part: slice) -> _Job:
         source = None if self.source is None else self.source[:, part]
-        matrices = [matrix[part] for matrix in self.matrices]
-        bias = None if self.bias is None else self.bias[part]
-        return _Job(self.plane.of_groups(part), source, matrices, bias)
+        return _Job(self.plane.of_groups(part), source, [m[part] for m in self.matrices])
 
     def _rows(self, part: slice) -> _Job:
         width = self.plane.out.shape[-1]
@@ -146,8 +139,7 @@ class _Job:
 
     def _outputs(self, part: slice) -> _Job:
         matrices = [matrix[:, part] for matrix in self.matrices]
-        bias = None if self.bias is None else self.bias[:, part]
-        return replace(self, plane=self.plane.of_outputs(part), matrices=matrices, bias=bias)
+        return replace(self, plane=self.plane.of_outputs(part), matrices=matrices)
 
 
 def _shares(jobs: list[_Job]) -> list[list[_Job]]:
@@ -203,7 +195,7 @@ def _from_source(binding: Binding, job: _Job) -> Iterator[Call]:
     assert source is not None
     height, width = plane.out.shape[-2:]
     block = height
-    if has_epilogue(binding, (job.bias, plane.residual)) or len(job.matrices) > 1:
+    if has_epilogue(binding, (plane.bias, plane.residual)) or len(job.matrices) > 1:
         per_row = prod(plane.out.shape[1:3]) * width * plane.out.itemsize
         block = _even(height, max(_RESULT_BYTES // per_row, -(-_FEWEST_COLUMNS // width)))
     images = _images(plane, _RESULT_BYTES // plane.out[0].nbytes) if block == height else 1
@@ -259,7 +251,7 @@ def _products(
 def _finish(binding: Binding, job: _Job, place: tuple[slice, slice]) -> list[Call]:
     plane, index = job.plane, (place[0], slice(None), slice(None), place[1])
     residual = None if plane.residual is None else plane.residual[index]
-    return epilogue_calls(binding, plane.out[index], (job.bias, residual))
+    return epilogue_calls(binding, plane.out[index], (plane.bias, residual))
 
 
 # -- with S ----------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ from popc_runtime.kernels.binding import Binding, Call
 from popc_runtime.kernels.conv_plane import Plane
 from popc_runtime.kernels.epilogue import epilogue_calls
 from popc_runtime.kernels.expansion import expand_rows, fill_columns
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis
 
 __all__ = ["depthwise_calls", "is_depthwise"]
@@ -51,8 +53,13 @@ def depthwise_calls(binding: Binding, plane: Plane) -> tuple[Call, ...]:
     """The calls of a depthwise convolution over rows and columns."""
     narrow = max(plane.columns.size, plane.columns.out) <= _NARROW
     bands = (_column_bands if narrow else _row_bands)(binding, plane)
-    blocks = (_by_rows if narrow else _by_columns)(binding, plane, bands.matrix)
-    return (*bands.calls, *blocks)
+    method = _by_rows if narrow else _by_columns
+    inner = bands.matrix.shape[2 if narrow else 3]
+    copied = plane.x.size * plane.columns.kernel
+    count = share_count(multiplications=2 * inner * plane.out.size, elements=copied)
+    parts = even_slices(plane.w.shape[0], count)
+    chunks = [partial(method, binding, plane.of_groups(p), bands.matrix[p]) for p in parts]
+    return (*bands.calls, *parallel_calls(binding.scratch, chunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +257,8 @@ class _Block:
 
     def finish(self, binding: Binding) -> list[Call]:
         """The epilogue."""
-        plane, bias = self.plane, binding.optional(2)
-        if bias is not None:
-            bias = bias.reshape(*plane.w.shape[:2], 1, 1)[self.channels]
+        plane = self.plane
+        bias = None if plane.bias is None else plane.bias[self.channels]
         residual = None if plane.residual is None else self._part(plane.residual)
         return epilogue_calls(binding, self.out, (bias, residual))
 

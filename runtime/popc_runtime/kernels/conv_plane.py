@@ -25,6 +25,7 @@ class Plane:
         x: [N, groups, channels, (taps along other axes)..., H, W].
         w: [groups, outputs, channels, (taps along other axes)..., kernel height, width].
         out: [N, groups, outputs, H', W'].
+        bias: [groups, outputs, 1, 1], to be added to ``out``.
         residual: Like ``out``, to be added to it.
         rows, columns: The axes.
         folded: Whether one product sums over the taps across rows (see `conv_dense`).
@@ -34,6 +35,7 @@ class Plane:
     x: Array
     w: Array
     out: Array
+    bias: Array | None
     residual: Array | None
     rows: Axis
     columns: Axis
@@ -52,14 +54,17 @@ class Plane:
 
     def of_groups(self, part: slice) -> Plane:
         """For some of the groups."""
+        bias = None if self.bias is None else self.bias[part]
         residual = None if self.residual is None else self.residual[:, part]
         x, w, out = self.x[:, part], self.w[part], self.out[:, part]
-        return replace(self, x=x, w=w, out=out, residual=residual)
+        return replace(self, x=x, w=w, out=out, bias=bias, residual=residual)
 
     def of_outputs(self, part: slice) -> Plane:
         """For some output channels of each group."""
+        bias = None if self.bias is None else self.bias[:, part]
         residual = None if self.residual is None else self.residual[:, :, part]
-        return replace(self, w=self.w[:, part], out=self.out[:, :, part], residual=residual)
+        w, out = self.w[:, part], self.out[:, :, part]
+        return replace(self, w=w, out=out, bias=bias, residual=residual)
 
     def of_rows(self, part: slice) -> Plane:
         """For some rows of the output."""

@@ -18,6 +18,8 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, pure
 from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 
 __all__ = ["KERNELS", "blas_ready", "merged_view"]
 
@@ -97,13 +99,13 @@ def _product(
             yield from copies
             columns = out.shape[-1]
             rows = [_rows(addend, out.shape) for addend in addends]
-            yield from _by_rows(binding, flat, right, out.reshape(-1, columns), rows)
-            return
-    if left.ndim == right.ndim == 2:
-        yield from _by_rows(binding, left, right, out, addends)
-        return
-    yield partial(np.matmul, left, right, out=out)
-    yield from epilogue_calls(binding, out, addends)
+            yield from _matrix(binding, flat, right, out.reshape(-1, columns), rows)
+        else:
+            yield from _batch(binding, left, right, out, addends)
+    elif left.ndim == right.ndim == 2:
+        yield from _matrix(binding, left, right, out, addends)
+    else:
+        yield from _batch(binding, left, right, out, addends)
 
 
 def _flattened(binding: Binding, left: Array) -> tuple[tuple[Call, ...], Array | None]:
@@ -125,6 +127,31 @@ def _rows(addend: Array | None, shape: tuple[int, ...]) -> Array | None:
     return np.broadcast_to(addend, shape).reshape(-1, shape[-1])
 
 
+def _matrix(
+    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
+) -> tuple[Call, ...]:
+    """Two matrices; threads share the longer side, which repeats the packing of the shorter."""
+    rows, columns = out.shape
+    shares = share_count(multiplications=out.size * left.shape[1])
+    full = [None if a is None else np.broadcast_to(a, out.shape) for a in addends]
+    if columns > rows:
+        parts = [(slice(None), part) for part in even_slices(columns, shares)]
+    else:
+        parts = [(part, slice(None)) for part in even_slices(rows, shares)]
+    chunks = [
+        partial(
+            _by_rows,
+            binding,
+            left[part[0]],
+            right[:, part[1]],
+            out[part],
+            [None if addend is None else addend[part] for addend in full],
+        )
+        for part in parts
+    ]
+    return parallel_calls(binding.scratch, chunks)
+
+
 def _by_rows(
     binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
 ) -> Iterator[Call]:
@@ -134,12 +161,43 @@ def _by_rows(
     if has_epilogue(binding, addends):
         block = max(_BLOCK_ROWS, _BLOCK_BYTES // (columns * out.itemsize))
         block = -(-rows // max(1, rows // block))
-    full = [None if a is None else np.broadcast_to(a, out.shape) for a in addends]
     for start in range(0, rows, block):
         part = slice(start, start + block)
         yield partial(np.matmul, left[part], right, out=out[part])
-        added = [None if addend is None else addend[part] for addend in full]
+        added = [None if addend is None else addend[part] for addend in addends]
         yield from epilogue_calls(binding, out[part], added)
+
+
+def _batch(
+    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
+) -> tuple[Call, ...]:
+    """Stacks of matrices, cut along the first axis of the stack that is worth it."""
+    axis = next((k for k, dim in enumerate(out.shape[:-2]) if dim > 1), 0)
+    length = out.shape[axis] if out.ndim > 2 else 1
+    pieces = share_count(multiplications=out.size * left.shape[-1], most=length)
+    if has_epilogue(binding, addends):
+        pieces = max(pieces, min(length, out.nbytes // _BLOCK_BYTES))
+    chunks = []
+    for part in even_slices(length, pieces):
+        cut = partial(_cut, rank=out.ndim, axis=axis, part=part)
+        added = [None if addend is None else cut(addend) for addend in addends]
+        chunks.append(partial(_stack, binding, cut(left), cut(right), cut(out), added))
+    return parallel_calls(binding.scratch, chunks)
+
+
+def _cut(array: Array, rank: int, axis: int, part: slice) -> Array:
+    """The ``part`` of what ``array``, broadcast to ``rank`` dimensions, has along ``axis``."""
+    own = axis - rank + array.ndim
+    if own < 0 or array.shape[own] == 1:
+        return array
+    return array[(slice(None),) * own + (part,)]
+
+
+def _stack(
+    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
+) -> Iterator[Call]:
+    yield partial(np.matmul, left, right, out=out)
+    yield from epilogue_calls(binding, out, addends)
 
 
 def _gemm(binding: Binding) -> Calls:

@@ -8,16 +8,18 @@ a window around each element moves over the block as over one line (`_shifted`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis, Span, tap_places, window_axes
 
 __all__ = ["KERNELS"]
@@ -31,14 +33,28 @@ def _axes(binding: Binding) -> tuple[Axis, ...]:
     return window_axes(binding, x.shape[2:], binding.integers("kernel_shape"), out.shape[2:])
 
 
-def _blocks(binding: Binding) -> Iterator[tuple[int, slice]]:
-    """Image and channels of each block."""
-    images, channels, *sizes = binding.input(0).shape
-    most = max(1, _BLOCK_BYTES // max(1, prod(sizes) * binding.input(0).itemsize))
-    count = -(-channels // -(-channels // most)) if channels else 1
-    for image in range(images):
-        for start in range(0, channels, count):
-            yield image, slice(start, min(start + count, channels))
+# The calls for some channels of one image.
+_Block: TypeAlias = Callable[[int, slice], Iterable[Call]]
+
+
+def _block_by_block(binding: Binding, axes: Sequence[Axis], block: _Block) -> tuple[Call, ...]:
+    """The calls for all channels of all images, in blocks that stay in the cache."""
+    x = binding.input(0)
+    images, channels, *sizes = x.shape
+    length = max(1, _BLOCK_BYTES // max(1, prod(sizes) * x.itemsize))
+    places = [
+        (image, part)
+        for image in range(images)
+        for part in even_slices(channels, -(-channels // length))
+    ]
+    count = share_count(elements=x.size * sum(axis.kernel for axis in axes), most=len(places))
+    chunks = [partial(_blocks, block, places[part]) for part in even_slices(len(places), count)]
+    return parallel_calls(binding.scratch, chunks)
+
+
+def _blocks(block: _Block, places: Iterable[tuple[int, slice]]) -> Iterator[Call]:
+    for image, channels in places:
+        yield from block(image, channels)
 
 
 # -- one axis after the other ----------------------------------------------------------------------
@@ -137,12 +153,13 @@ def _average_pool(binding: Binding) -> Calls:
     share = (1 / reduce(np.multiply.outer, counts)).astype(out.dtype)
     if (share == share.flat[0]).all():
         share = share.reshape(-1)[0].reshape(())
-    calls: list[Call] = []
-    for image, channels in _blocks(binding):
+
+    def block(image: int, channels: slice) -> Iterator[Call]:
         part = out[image, channels]
-        calls += _pooled(binding, x[image, channels], part, axes, np.add, 0)
-        calls.append(partial(np.multiply, part, share, out=part))
-    return tuple(calls)
+        yield from _pooled(binding, x[image, channels], part, axes, np.add, 0)
+        yield partial(np.multiply, part, share, out=part)
+
+    return _block_by_block(binding, axes, block)
 
 
 def _lp_pool(binding: Binding) -> Calls:
@@ -151,16 +168,17 @@ def _lp_pool(binding: Binding) -> Calls:
     if out.size == 0:
         return ()
     p = binding.integer("p", 2)
-    calls: list[Call] = []
-    for image, channels in _blocks(binding):
+
+    def block(image: int, channels: slice) -> Iterator[Call]:
         source, part = x[image, channels], out[image, channels]
         mark = binding.scratch.mark()
         powers = binding.scratch.take(source.shape, source.dtype)
-        calls += _power(source, powers, p)
-        calls += _pooled(binding, powers, part, axes, np.add, 0)
-        calls += _root(part, p)
+        yield from _power(source, powers, p)
+        yield from _pooled(binding, powers, part, axes, np.add, 0)
+        yield from _root(part, p)
         binding.scratch.rewind(mark)
-    return tuple(calls)
+
+    return _block_by_block(binding, axes, block)
 
 
 def _power(x: Array, out: Array, p: int) -> Iterator[Call]:
@@ -189,17 +207,18 @@ def _max_pool(binding: Binding) -> Calls:
         return ()
     indices = binding.optional_output(1)
     lowest = _lowest(x.dtype)
-    calls: list[Call] = []
-    for image, channels in _blocks(binding):
+
+    def block(image: int, channels: slice) -> Iterator[Call]:
         source, part = x[image, channels], out[image, channels]
         if indices is None:
-            calls += _pooled(binding, source, part, axes, np.maximum, lowest)
+            yield from _pooled(binding, source, part, axes, np.maximum, lowest)
         else:
             where = indices[image, channels]
-            calls += _located(binding, source, part, where, axes)
+            yield from _located(binding, source, part, where, axes)
             first = (image * x.shape[1] + channels.start) * prod(x.shape[2:])
-            calls.append(partial(np.add, where, _plane_starts(source, first), out=where))
-    return tuple(calls)
+            yield partial(np.add, where, _plane_starts(source, first), out=where)
+
+    return _block_by_block(binding, axes, block)
 
 
 def _located(

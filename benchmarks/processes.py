@@ -1,0 +1,130 @@
+"""What has to be measured in a process of its own: start-up, compile time, peak memory, sizes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import zstandard
+
+import popc
+from benchmarks.subjects import branching, trained
+from samples.fetch_models import FetchError, catalogue, fetch
+
+__all__ = ["measure_compilation", "measure_curve", "measure_startup"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PREFIX = "import sys, numpy; x = {'bytes': numpy.zeros((1, 2048), numpy.int32)}\n"
+_POPC = _PREFIX + "import popc_runtime; popc_runtime.load(sys.argv[1]).run(x)"
+_ONNXRUNTIME = (
+    _PREFIX + "import onnxruntime; onnxruntime.InferenceSession(sys.argv[1]).run(None, x)"
+)
+# Peak memory is read from /proc where there is one: after a fork, ru_maxrss begins with the size
+# of the parent.
+_COMPILE = """
+import json, sys, time
+start = time.perf_counter()
+import popc
+imported = time.perf_counter()
+archive = popc.compile(sys.argv[1], **json.loads(sys.argv[3]))
+compiled = time.perf_counter()
+archive.save(sys.argv[2], force=True)
+saved = time.perf_counter()
+try:
+    lines = open("/proc/self/status").read().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+except OSError:
+    import resource
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps([imported - start, compiled - imported, saved - compiled, 1024 * peak]))
+"""
+
+
+def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
+    """Seconds from nothing to the first result of a small trained model, both in turns."""
+    try:
+        model = fetch("magika")
+    except FetchError as error:
+        print(f"skipped: magika cannot be fetched: {error}")
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        archive = popc.compile(model, shapes=catalogue()["magika"]["shapes"])
+        path = archive.save(Path(folder) / "magika.popx")
+        turns = {"popc-runtime": (_POPC, path), "onnxruntime": (_ONNXRUNTIME, model)}
+        times: dict[str, list[float]] = {name: [] for name in turns}
+        for _ in range(4 if quick else 11):
+            for name, (code, file) in turns.items():
+                start = time.perf_counter()
+                _python(code, str(file))
+                times[name].append(time.perf_counter() - start)
+    # The first of each finds the files not yet in memory.
+    return [{"process": name, "ms": 1e3 * median(each[1:])} for name, each in times.items()]
+
+
+def measure_compilation(*, quick: bool) -> list[dict[str, Any]]:
+    """Compile time, peak memory and archive size of every trained model."""
+    return list(_compilations(quick=quick))
+
+
+def _compilations(*, quick: bool) -> Iterator[dict[str, Any]]:
+    for subject in trained():
+        assert isinstance(subject.model, Path), "trained models are files"
+        keywords = {"shapes": subject.shapes, "bind": subject.bind}
+        seconds, peak, size = _compile(subject.model, keywords)
+        data = subject.model.read_bytes()
+        row = {
+            "model": subject.name,
+            "compile s": seconds[1],
+            "with import and save s": sum(seconds),
+            "model MB": len(data) / 1e6,
+            "peak MB": peak / 1e6,
+            "allowed MB": 3 * len(data) / 1e6 + 200,
+            "archive MB": size / 1e6,
+        }
+        if not quick:
+            packed = len(zstandard.ZstdCompressor(level=19).compress(data))
+            row |= {"zstd -19 MB": packed / 1e6, "archive ratio": size / packed}
+        yield row
+
+
+def measure_curve(*, quick: bool) -> list[dict[str, Any]]:
+    """Compile time of synthetic graphs of growing size."""
+    rows: list[dict[str, Any]] = []
+    for count in (1000, 5000) if quick else (1000, 5000, 20_000):
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model.onnx"
+            model.write_bytes(branching(count))
+            seconds, peak, _ = _compile(model, {})
+        rows.append({
+            "ops": count,
+            "compile s": seconds[1],
+            "us per op": 1e6 * seconds[1] / count,
+            "peak MB": peak / 1e6,
+        })
+    return rows
+
+
+def _compile(model: Path, keywords: dict[str, Any]) -> tuple[list[float], int, int]:
+    """Seconds to import, compile and save; peak bytes in memory; bytes of the archive."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.popx"
+        *seconds, peak = json.loads(_python(_COMPILE, str(model), str(path), json.dumps(keywords)))
+        return seconds, int(peak), path.stat().st_size
+
+
+def _python(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+    )
+    return done.stdout

@@ -1,0 +1,100 @@
+"""How fast programs run: models beside onnxruntime, and what the engine adds to numpy."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+import popc
+import popc_runtime
+from benchmarks.subjects import Subject, synthetic, tiny_additions, trained
+from benchmarks.timing import compare_medians, geometric_mean
+from popc_runtime.format import Array
+
+__all__ = ["measure_overhead", "measure_speed"]
+
+_THREADS = 2
+_ADDITIONS = 1000
+
+
+def measure_speed(*, quick: bool) -> list[dict[str, Any]]:
+    """Milliseconds per run of each model, and geometric means of the ratios."""
+    rows = _rows(trained(), quick=quick)
+    others = _rows(synthetic(quick=quick), quick=quick)
+    return [*rows, *_mean("trained models", rows), *others, *_mean("synthetic models", others)]
+
+
+def _rows(subjects: Iterable[Subject], *, quick: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for subject in subjects:
+        turns = [_popc(subject), _onnxruntime(subject)]
+        ours, theirs = compare_medians(turns, rounds=3 if quick else 7, seconds=0.15)
+        rows.append({
+            "model": subject.name,
+            "popc ms": 1e3 * ours,
+            "onnxruntime ms": 1e3 * theirs,
+            "ratio": ours / theirs,
+        })
+    return rows
+
+
+def _mean(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not rows:
+        return []
+    return [{"model": f"mean of {name}", "ratio": geometric_mean([row["ratio"] for row in rows])}]
+
+
+def _popc(subject: Subject) -> Callable[[], object]:
+    return partial(_executable(subject).run, subject.feeds)
+
+
+def _executable(subject: Subject) -> popc_runtime.Executable:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = popc.compile(subject.model, shapes=subject.shapes, bind=subject.bind)
+        return popc_runtime.load(archive.save(Path(folder) / "model.popx"))
+
+
+def _onnxruntime(subject: Subject) -> Callable[[], object]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = _THREADS
+    options.log_severity_level = 3
+    model = subject.model if isinstance(subject.model, bytes) else str(subject.model)
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    bound = {name: np.asarray(value) for name, value in subject.bind.items()}
+    return partial(session.run, None, {**subject.feeds, **bound})
+
+
+def measure_overhead(*, quick: bool) -> list[dict[str, Any]]:
+    """A program of many tiny additions beside the same numpy calls in a bare loop."""
+    x = np.ones((1, 8), np.float32)
+    executable = _executable(Subject("additions", tiny_additions(_ADDITIONS), {"x": x}))
+    turns = [partial(executable.run, {"x": x}), partial(_call_all, _additions(x))]
+    program, bare = compare_medians(turns, rounds=3 if quick else 15, seconds=0.1)
+    return [
+        {
+            "instructions": _ADDITIONS,
+            "program us": 1e6 * program,
+            "bare loop us": 1e6 * bare,
+            "ns per instruction": 1e9 * (program - bare) / _ADDITIONS,
+        }
+    ]
+
+
+def _additions(x: Array) -> list[Callable[[], object]]:
+    results = [np.empty_like(x) for _ in range(_ADDITIONS)]
+    constants = [np.full(8, 1 + i / 1000, np.float32) for i in range(_ADDITIONS)]
+    return [
+        partial(np.add, source, constant, out=result)
+        for source, constant, result in zip([x, *results], constants, results, strict=False)
+    ]
+
+
+def _call_all(calls: list[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
