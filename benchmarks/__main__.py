@@ -34,8 +34,13 @@ def main() -> None:
     """Run the sections that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and models")
-    parser.add_argument("--only", action="append", choices=list(_SECTIONS), metavar="SECTION",
-                        help=f"one of {', '.join(_SECTIONS)}; may be given again")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(_SECTIONS),
+        metavar="SECTION",
+        help=f"one of {', '.join(_SECTIONS)}; may be given again",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     arguments = parser.parse_args()
     figures: dict[str, Any] = {"machine": _machine()}

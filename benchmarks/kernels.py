@@ -1,6 +1,6 @@
 """Time of single ops beside onnxruntime: convolutions, pools and matrix products of real models.
 
-    python -m benchmarks.kernels [REGULAR_EXPRESSION]
+python -m benchmarks.kernels [REGULAR_EXPRESSION]
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from onnx import helper, numpy_helper
 
 from benchmarks.timing import geometric_mean, seconds_of_turn
 from popc.frontend import Bindings, import_model, load_model
+from popc_runtime.device.blas import single_threaded_blas
 from popc_runtime.format import Array
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
 
+_THREADS = 2
 _ROUNDS = 5
 _TURN = 0.02  # seconds
 
@@ -186,9 +188,10 @@ def compare(case: Case) -> tuple[float, float]:
     (wanted,) = session.run(None, {"x": x})
     np.testing.assert_allclose(out, wanted, rtol=1e-3, atol=1e-3 * float(np.abs(wanted).max()))
     times: list[list[float]] = [[], []]
-    for _ in range(_ROUNDS):
-        for turn, seconds in zip(turns, times, strict=True):
-            seconds.append(_time(turn))
+    with single_threaded_blas():
+        for _ in range(_ROUNDS):
+            for turn, seconds in zip(turns, times, strict=True):
+                seconds.append(_time(turn))
     return min(times[0]), min(times[1])
 
 
@@ -198,10 +201,7 @@ def _run(calls: Sequence[Call]) -> None:
 
 
 def _time(turn: Callable[[], object]) -> float:
-    """Seconds of a call that nothing disturbed: the first decile of those during one turn.
-
-    Spinning threads make products hundreds of times slower while other programs hold a core.
-    """
+    """Seconds of a call that nothing disturbed: the first decile of those during one turn."""
     return float(np.quantile(seconds_of_turn(turn, _TURN), 0.1))
 
 
@@ -227,7 +227,7 @@ def _model(case: Case) -> tuple[onnx.ModelProto, Array]:
 
 def _session(model: onnx.ModelProto) -> Any:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = _THREADS
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
@@ -245,7 +245,7 @@ def _bound(model: onnx.ModelProto, x: Array) -> tuple[tuple[Call, ...], Array]:
         output_dtypes=(op.outputs[0].type.dtype,),
         attributes=op.attributes,
         constant=tuple(t is not None and t.data is not None for t in op.inputs),
-        scratch=Scratch(),
+        scratch=Scratch(_THREADS),
         random=RandomState(),
     )
     return prepare(KERNELS[op.op_type], binding), out

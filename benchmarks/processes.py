@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -102,12 +103,14 @@ def measure_curve(*, quick: bool) -> list[dict[str, Any]]:
             model = Path(folder) / "model.onnx"
             model.write_bytes(branching(count))
             seconds, peak, _ = _compile(model, {})
-        rows.append({
-            "ops": count,
-            "compile s": seconds[1],
-            "us per op": 1e6 * seconds[1] / count,
-            "peak MB": peak / 1e6,
-        })
+        rows.append(
+            {
+                "ops": count,
+                "compile s": seconds[1],
+                "us per op": 1e6 * seconds[1] / count,
+                "peak MB": peak / 1e6,
+            }
+        )
     return rows
 
 
@@ -126,5 +129,11 @@ def _python(code: str, *arguments: str) -> str:
         capture_output=True,
         text=True,
         cwd=_ROOT,
+        env=_environment(),
     )
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, but compiled modules are kept, as they are for an installed package."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}

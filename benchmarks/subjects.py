@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _perceptron(rows: int) -> bytes:
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
     widths = (768, 3072, 3072, 768)
-    for i, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
         scale = np.float32((2 / inputs) ** 0.5)
         values = random.standard_normal((inputs, outputs), np.float32) * scale
         weights.append(numpy_helper.from_array(values, f"w{i}"))
@@ -116,7 +117,5 @@ def _model(
         weights,
     )
     opsets = [helper.make_opsetid("", 17)]
-    model: bytes = helper.make_model(
-        graph, opset_imports=opsets, ir_version=8
-    ).SerializeToString()
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     return model

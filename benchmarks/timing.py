@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean, median
 
-__all__ = ["compare_medians", "geometric_mean", "seconds_of_turn"]
+__all__ = ["Times", "compare_times", "geometric_mean", "seconds_of_turn"]
 
 _REST = 0.03  # seconds
 
@@ -31,15 +32,23 @@ def seconds_of_turn(turn: Callable[[], object], seconds: float, at_least: int = 
     return times
 
 
-def compare_medians(
+@dataclass(frozen=True)
+class Times:
+    """Seconds per call; the best one is what other programs disturb least."""
+
+    median: float
+    best: float
+
+
+def compare_times(
     turns: Sequence[Callable[[], object]], *, rounds: int, seconds: float
-) -> list[float]:
-    """The median seconds per call of each of ``turns``, over all rounds."""
+) -> list[Times]:
+    """The times of each of ``turns``, over all rounds."""
     times: list[list[float]] = [[] for _ in turns]
     for _ in range(rounds):
         for turn, collected in zip(turns, times, strict=True):
             collected.extend(seconds_of_turn(turn, seconds))
-    return [median(collected) for collected in times]
+    return [Times(median(collected), min(collected)) for collected in times]
 
 
 def geometric_mean(values: Sequence[float]) -> float:

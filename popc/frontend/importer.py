@@ -255,29 +255,33 @@ class GraphImporter:
             self._import_node(proto)
 
     def _import_node(self, proto: onnx.NodeProto) -> None:
-        name = node_name(proto)
-        try:
-            inputs = [self.lookup(item) if item else None for item in proto.input]
-            if any(isinstance(value, Unknown) for value in inputs):
-                results: Sequence[Value | None] = [Unknown()] * len(proto.output)
-            else:
-                results = self.apply(proto, name, inputs)
-        except AlreadyReported:
-            results = [Unknown()] * len(proto.output)
-        except DataDependent as problem:
-            self.context.problems.data_dependent[problem.what].append(name)
-            results = [Unknown()] * len(proto.output)
-        except ModelError as error:
-            self.context.problems.invalid[error.message].append(name)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # Attributes of the wrong length, ranks that an operator does not allow, and the like:
-            # rules check what models get wrong in practice, and this is for the rest.
-            what = f"{proto.op_type}: its inputs or attributes do not fit the operator ({error})"
-            self.context.problems.invalid[what].append(name)
+        results = self._results(proto, node_name(proto))
+        if results is None:
             results = [Unknown()] * len(proto.output)
         for output, value in zip(proto.output, results, strict=False):
             if value is not None:
                 self._name_result(output, value)
+
+    def _results(self, proto: onnx.NodeProto, name: str) -> Sequence[Value | None] | None:
+        """The results of a node; ``None`` if a problem has been recorded instead."""
+        problems = self.context.problems
+        try:
+            inputs = [self.lookup(item) if item else None for item in proto.input]
+            if any(isinstance(value, Unknown) for value in inputs):
+                return None
+            return self.apply(proto, name, inputs)
+        except AlreadyReported:
+            pass
+        except DataDependent as problem:
+            problems.data_dependent[problem.what].append(name)
+        except ModelError as error:
+            problems.invalid[error.message].append(name)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Attributes of the wrong length, ranks that an operator does not allow, and the like:
+            # rules check what models get wrong in practice, and this is for the rest.
+            what = f"{proto.op_type}: its inputs or attributes do not fit the operator ({error})"
+            problems.invalid[what].append(name)
+        return None
 
     def apply(
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]

@@ -20,6 +20,7 @@ from popc.transforms.host_io import HostIo
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.recognise_activations import RecogniseActivations
+from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
 from popc.transforms.simplify import Simplify
 from popc.transforms.subgraph_outputs import SubgraphOutputs
@@ -62,6 +63,7 @@ def build_pipeline(options: Options) -> tuple[Phase, ...]:
             (
                 FuseQuantization(),  # gives the others plain floating-point ops to look at
                 RecogniseLayerNorm(),
+                RecogniseAttention(),  # before epilogues: they would take the mask and the scale
                 RecogniseActivations(),  # HardSigmoid first appears here, and then HardSwish
                 dead_code,  # the formulas that were replaced; they would hide sole users below
             ),

@@ -76,8 +76,14 @@ def test_every_activation_has_a_case() -> None:
     assert names == set(ACTIVATIONS) - {"FakeQuantize"}  # see test_quantize
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("case", _CASES)
+_FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
+_TYPES = {"Celu": _FLOATS[1:2], "Shrink": _FLOATS[:3]}  # what opset 24 allows; others: all
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [(case, dtype) for case in _CASES for dtype in _TYPES.get(case, _FLOATS)],
+)
 def test_values(case: str, dtype: Any) -> None:
     attributes, function = _CASES[case]
     name = case.partition(":")[0]
@@ -160,7 +166,7 @@ def test_integers(dtype: str) -> None:
     x = np.array([0, 1, 5, 100], dtype)
     if dtype.startswith("int"):
         x = np.concatenate([x, -x])
-    np.testing.assert_array_equal(run_op("Relu", [x])[0], np.maximum(x, 0))
+        np.testing.assert_array_equal(run_op("Relu", [x])[0], np.maximum(x, 0))
     bounds = [np.array(2, dtype), np.array(7, dtype)]
     np.testing.assert_array_equal(run_op("Clip", [x, *bounds], constants={1, 2})[0], x.clip(2, 7))
     shrunk = run_op("Shrink", [x], {"lambd": 1.5, "bias": 1.0})[0]

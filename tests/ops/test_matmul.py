@@ -123,7 +123,13 @@ def test_addends_of_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     left, right = _random(*a), _random(*b)
     plain = np.asarray(left @ right)
     residual = _random(*plain.shape)
-    for bias in (_random(*plain.shape[-1:]), _random(*plain.shape)):
+    full = _random(*plain.shape)
+    views = (
+        (full[..., :1], full.T.copy().T, np.broadcast_to(full[:1], full.shape))
+        if plain.ndim
+        else ()
+    )
+    for bias in (full[0] if plain.ndim > 1 else full, full, *views):
         (actual,) = run_ir("MatMul", [left, right, bias, residual], {"activation": "Relu"})
         np.testing.assert_allclose(actual, np.maximum(plain + bias + residual, 0), atol=1e-5)
 

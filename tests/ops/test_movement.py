@@ -141,9 +141,15 @@ def test_concat_of_strided_operands() -> None:
     np.testing.assert_array_equal(y, np.concatenate([x.T, np.repeat(x[:1].T, 3, 1)], 1))
 
 
-@pytest.mark.parametrize("other", [np.ones((2, 4, 4), np.float32), np.ones((2, 3, 4), np.int8)])
-def test_concat_refuses_operands_that_do_not_fit(other: Array) -> None:
-    with pytest.raises(ModelError, match="operand 1"):
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (np.ones((2, 4, 4), np.float32), "operand 1"),
+        (np.ones((2, 3, 4), np.int8), "must have the same type"),
+    ],
+)
+def test_concat_refuses_operands_that_do_not_fit(other: Array, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         run_op("Concat", [_X, other], {"axis": 0})
 
 

@@ -24,6 +24,7 @@ from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.recognise_activations import RecogniseActivations
+from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
 from popc.transforms.simplify import Simplify
 from popc.transforms.subgraph_outputs import SubgraphOutputs
@@ -104,7 +105,8 @@ def _hard(body: str, *, high: str = "6.0", y: str = "y") -> str:
 
 _CONV_CONSTANTS = (
     "float[2,1,1,2] w = {1.0, -1.0, 0.5, 2.0}, float[2] b = {0.25, -0.5}, "
-    "float[2,1,1] s = {2.0, -4.0}, float[1,1,1,3] columns = {1.0, 2.0, 3.0}, float[1,2,1,1] t = {3.0, 5.0}"
+    "float[2,1,1] s = {2.0, -4.0}, float[1,1,1,3] columns = {1.0, 2.0, 3.0}, "
+    "float[1,2,1,1] t = {3.0, 5.0}"
 )
 
 
@@ -126,12 +128,34 @@ _NORM_PARAMETERS = (
 )
 
 
+def _attention(y: str = "y", axis: int = -1) -> str:
+    """Self-attention of two heads over three rows."""
+    body = (
+        "k = Transpose <perm = [0, 1, 3, 2]> (x) s = MatMul (x, k) d = Div (s, two) "
+        f"m = Add (d, mask) p = Softmax <axis = {axis}> (m) o = MatMul (p, x) "
+        "y = Transpose <perm = [0, 2, 1, 3]> (o)"
+    )
+    mask = "{0.0, -9.0, -9.0, 0.0, 0.0, -9.0, 0.0, 1.0, 0.0}"
+    constants = f"float two = {{2.0}}, float[3,3] mask = {mask}"
+    return _chain(body, x="float[1,2,3,4]", constants=constants, y=y)
+
+
 def _quantised(body: str, y: str = "y") -> str:
-    constants = "float s = {0.1}, float other = {0.2}, uint8 z = {100}, float[3] rows = {0.1, 0.2, 0.3}, uint8[3] zeros = {1, 2, 3}"
+    constants = (
+        "float s = {0.1}, float other = {0.2}, uint8 z = {100}, "
+        "float[3] rows = {0.1, 0.2, 0.3}, uint8[3] zeros = {1, 2, 3}"
+    )
     return _chain(body, constants=constants, y=y)
 
 
-def _loop(body: str, states: str, carried: str, *, results: str = "a, b", y: str = "float[2] a, float[2] b") -> str:
+def _loop(
+    body: str,
+    states: str,
+    carried: str,
+    *,
+    results: str = "a, b",
+    y: str = "float[2] a, float[2] b",
+) -> str:
     return f"""g (float[2] x, float[2] u) => ({y}) <int64 n = {{3}}, float[2] k = {{0.5, 2.0}}> {{
         {results} = Loop <body = step (int64 i, bool c, float[2] p, float[2] q)
             => (bool go, {carried}) {{ go = Identity (c) {body} }}> (n, , {states})
@@ -152,8 +176,11 @@ FIRING: Final = (
     _case(
         "dead_code",
         DeadCode,
-        _chain("a = Exp (x) b = Mul (a, k) c = Exp (b) y = Relu (a)", y="y c",
-               constants="float k = {3.0}"),
+        _chain(
+            "a = Exp (x) b = Mul (a, k) c = Exp (b) y = Relu (a)",
+            y="y c",
+            constants="float k = {3.0}",
+        ),
         unread=("c",),
     ),
     _case(
@@ -222,6 +249,7 @@ FIRING: Final = (
         RecogniseActivations,
         _hard("a = Add (three, x) b = Clip (a, zero, six) c = Mul (b, part) y = Mul (c, x)"),
     ),
+    _case("attention", RecogniseAttention, _attention()),
     _case("swish", RecogniseActivations, _chain("a = Sigmoid (x) y = Mul (a, x)")),
     _case(
         "batch_norm",
@@ -254,8 +282,10 @@ FIRING: Final = (
     _case(
         "epilogue_of_conv",
         FuseEpilogues,
-        _conv("c = Conv <kernel_shape = [1, 2]> (x, w, b) r = Exp (c) "
-              "d = Conv (x, w) e = Add (d, r) y = Relu (e)"),
+        _conv(
+            "c = Conv <kernel_shape = [1, 2]> (x, w, b) r = Exp (c) "
+            "d = Conv (x, w) e = Add (d, r) y = Relu (e)"
+        ),
     ),
     _case(
         "quantisation",
@@ -275,8 +305,11 @@ FIRING: Final = (
     _case(
         "hoisting",
         HoistInvariants,
-        _loop("p2 = Identity (p) r = Sqrt (p) e = Exp (r) s = Mul (q, e) q2 = Add (s, r)",
-              "k, u", _STATES),
+        _loop(
+            "p2 = Identity (p) r = Sqrt (p) e = Exp (r) s = Mul (q, e) q2 = Add (s, r)",
+            "k, u",
+            _STATES,
+        ),
         first=(InvariantStates(),),
     ),
     _case("row_products", HoistRowProducts, _rows("3")),
@@ -304,7 +337,8 @@ QUIET: Final = (
     _case("neutral that broadcasts", Simplify, _chain(
         "y = Mul (x, one)", constants="float[1,1,1] one = {1.0}")),
     _case("nearly neutral", Simplify, _chain("y = Mul (x, one)", constants="float one = {1.01}")),
-    _case("transpose that moves", Simplify, _chain("a = Transpose <perm = [1, 0]> (x) y = Neg (a)")),
+    _case("transpose that moves", Simplify, _chain(
+        "a = Transpose <perm = [1, 0]> (x) y = Neg (a)")),
     _case("cube", RecogniseLayerNorm, _norm(" y = Identity (n)", power="3.0")),
     _case("square of another", RecogniseLayerNorm, _norm(
         " y = Identity (n)", square="q = Mul (x, x) ")),
@@ -319,6 +353,8 @@ QUIET: Final = (
         "e = Exp (x) a = Sigmoid (e) y = Mul (a, x)")),
     _case("wrong limit", RecogniseActivations, _hard(
         "a = Add (x, three) b = Clip (a, zero, six) c = Mul (x, b) y = Mul (c, part)", high="5.0")),
+    _case("scores anchored", RecogniseAttention, _attention(y="y d")),
+    _case("softmax over queries", RecogniseAttention, _attention(axis=2)),
     _case("run-time statistics", FoldBatchNorm, """
         g (float[2,3] x, float[3] r) => (float[2,3] y) <float[3] s = {1.0, 2.0, 3.0}> {
             y = BatchNormalization (x, s, s, s, r) }"""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -44,14 +45,14 @@ class _Model:
         return self.store(array.astype(np.float32))
 
     def scalar(self) -> str:
-        return self.store(np.float32(self.draw(st.sampled_from(_SCALARS))).reshape(()))
+        return self.store(np.asarray(self.draw(st.sampled_from(_SCALARS)), np.float32))
 
     def store(self, array: Array) -> str:
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def add(self, op_type: str, *inputs: str, **attributes: object) -> str:
+    def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
         return name
@@ -71,7 +72,12 @@ class _Model:
         return self.constant((4, 1, 1), (1, 4, 1, 1), (3,), _SHAPE)
 
     def clip(self) -> str:
-        return self.add("Clip", self.pick(), self.store(np.float32(0)), self.store(np.float32(6)))
+        return self.add(
+            "Clip",
+            self.pick(),
+            self.store(np.asarray(0, np.float32)),
+            self.store(np.asarray(6, np.float32)),
+        )
 
     def conv(self) -> str:
         return self.add("Conv", self.pick(), self.constant((4, 4, 1, 1)))
@@ -93,7 +99,7 @@ class _Model:
         axes = self.store(np.array([3]))
         centred = self.add("Sub", x, self.add("ReduceMean", x, axes))
         variance = self.add("ReduceMean", self.add("Mul", centred, centred), axes)
-        root = self.add("Sqrt", self.add("Add", variance, self.store(np.float32(0.01))))
+        root = self.add("Sqrt", self.add("Add", variance, self.store(np.asarray(0.01, np.float32))))
         return self.add("Div", centred, root)
 
 

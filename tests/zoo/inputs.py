@@ -54,9 +54,10 @@ def _text_line() -> Array:
 def _sound(samples: int) -> Array:
     """A buzz with formants and some noise, at 16 kHz."""
     time = np.arange(samples) / 16_000
-    buzz = sum(np.sin(2 * np.pi * 140 * k * time) / k for k in range(1, 20))
+    k = np.arange(1, 20)[:, np.newaxis]
+    buzz: Array = (np.sin(2 * np.pi * 140 * k * time) / k).sum(axis=0)
     noise = np.random.default_rng(0).normal(0, 0.02, samples)
-    return (0.2 * buzz + noise).astype(np.float32)
+    return np.asarray(0.2 * buzz + noise, np.float32)
 
 
 def _spectrogram() -> Array:
@@ -65,7 +66,7 @@ def _spectrogram() -> Array:
     pitch = 9 + 3 * np.sin(frame / 60)
     voice = np.cos(2 * np.pi * mel / pitch) * np.exp(-mel / 40) * (np.sin(frame / 35) > -0.4)
     noise = np.random.default_rng(0).normal(0, 0.05, voice.shape)
-    return (voice + noise - 0.2).astype(np.float32)[np.newaxis]
+    return np.asarray(voice + noise - 0.2, np.float32)[np.newaxis]
 
 
 def _letters(count: int, low: int, high: int, length: int) -> Array:

@@ -53,12 +53,12 @@ def _compiled(name: str, folder: Path, **options: Any) -> popc_runtime.Executabl
     return popc_runtime.load(archive.save(folder / f"{name}.popx"))
 
 
-def _reference(name: str, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
+def _reference(
+    name: str, feeds: Mapping[str, Array], outputs: list[str], *, optimise: bool = False
+) -> list[Array]:
     model = load_model(_fetched(name))
     bound = {key: np.asarray(value) for key, value in catalogue()[name].get("bind", {}).items()}
-    return run_onnxruntime(
-        model, {**model.as_inputs(bound), **feeds}, outputs, optimise=optimise
-    )
+    return run_onnxruntime(model, {**model.as_inputs(bound), **feeds}, outputs, optimise=optimise)
 
 
 def test_catalogue_is_covered() -> None:

@@ -6,7 +6,7 @@ without its division: the result, which is narrower than the scores, is divided 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -16,11 +16,14 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.attention_mask import AttentionMask, attention_mask
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.softmax import exponentials
 
 __all__ = ["KERNELS"]
 
 _BLOCK: Final = 1 << 16  # scores of one block
+_PASSES: Final = 6  # over the scores; an exponential counts as three
 _FEWEST_ROWS: Final = 32  # below this, matrix products lose more than the cache gains
 
 _Slices: TypeAlias = "tuple[slice, slice, slice, slice]"
@@ -58,11 +61,23 @@ def _attention(binding: Binding) -> Calls:
     if out.size == 0 or binding.input(1).shape[2] == 0:
         return partial(out.fill, 0)
     problem, calls = _set_up(binding, out)
-    mark = binding.scratch.mark()
-    for batch, heads, group, rows in _units(problem):
-        binding.scratch.rewind(mark)
-        calls += _unit_calls(problem, (batch, heads, group, rows), binding.scratch)
-    return tuple(calls)
+    units = list(_units(problem))
+    scores = out.size // problem.v.shape[3] * problem.k.shape[2]
+    depth = problem.k.shape[3] + problem.v.shape[3]
+    shares = share_count(multiplications=scores * depth, elements=_PASSES * scores, most=len(units))
+    chunks = [
+        partial(_some_units, problem, units[part], binding.scratch)
+        for part in even_slices(len(units), shares)
+    ]
+    return (*calls, *parallel_calls(binding.scratch, chunks))
+
+
+def _some_units(problem: _Problem, units: Sequence[_Slices], scratch: Scratch) -> Iterator[Call]:
+    """Units one after another, with the same temporaries."""
+    mark = scratch.mark()
+    for unit in units:
+        scratch.rewind(mark)
+        yield from _unit_calls(problem, unit, scratch)
 
 
 def _set_up(binding: Binding, out: Array) -> tuple[_Problem, list[Call]]:

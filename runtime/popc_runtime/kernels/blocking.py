@@ -23,6 +23,8 @@ from numpy.lib.stride_tricks import as_strided
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call, Scratch
 from popc_runtime.kernels.half import HalfConverter, is_half_conversion
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,6 +34,12 @@ __all__ = ["BLOCK_BYTES", "Steps", "blocked", "coalesce", "conversion", "split",
 # Bytes of one operand in one block.  A chain touches three to five operands and temporaries: they
 # fit a second-level cache of 512 KB, and the cost of a call is small against 24 k elements.
 BLOCK_BYTES: Final = 3 << 15
+
+# From so many elements on, threads share the blocks, which are larger then: between two calls only
+# one thread runs, so that calls of a few microseconds leave the other waiting.
+_WORTH_SHARING: Final = 1 << 19
+_SHARED_BLOCK: Final = 4
+_MOST_SHARES: Final = 4
 
 # (output block, operand blocks..., temporaries..., masks...) -> calls for that block
 Steps: TypeAlias = Callable[..., Iterable[Call]]
@@ -83,20 +91,36 @@ def blocked(
         whole = tuple(steps(*coalesce(out, operands)))
         if len(whole) == 1:  # nothing stays in the cache between steps if there is one
             return whole if out.size else ()
-    pieces = list(split(out, operands, BLOCK_BYTES // dtype.itemsize))
-    capacity = max((piece[0].size for piece in pieces), default=0)
+    shares = _MOST_SHARES if out.size >= _WORTH_SHARING else 1
+    block = BLOCK_BYTES * (_SHARED_BLOCK if shares > 1 else 1)
+    pieces = list(split(out, operands, block // dtype.itemsize))
     wide = sum(_is_converted(array, dtype) for array in (out, *operands)) if convert else 0
     dtypes = [dtype] * (wide + temporaries) + [np.dtype(np.bool_)] * masks
+    build = partial(_blocks, steps, scratch, dtypes, dtype if convert else None)
+    cuts = even_slices(len(pieces), shares)
+    return parallel_calls(scratch, [partial(build, pieces[cut]) for cut in cuts])
+
+
+def _blocks(
+    steps: Steps,
+    scratch: Scratch,
+    dtypes: Sequence[np.dtype[np.generic]],
+    work: np.dtype[np.generic] | None,
+    pieces: Sequence[tuple[Array, ...]],
+) -> Iterator[Call]:
+    """Blocks one after another with the same temporaries, of ``dtypes``.
+
+    ``work``: the dtype that operands and result are converted to; ``None``: they are not.
+    """
+    capacity = max((piece[0].size for piece in pieces), default=0)
     memory = [scratch.take((capacity,), item) for item in dtypes]
-    converter = HalfConverter(scratch, capacity) if convert else None
-    calls: list[Call] = []
+    converter = None if work is None else HalfConverter(scratch, capacity)
     for result, *inputs in pieces:
         extra = [array[: result.size].reshape(result.shape) for array in memory]
-        if converter is not None:
-            calls += _converted(steps, result, inputs, extra, dtype, converter)
+        if work is not None and converter is not None:
+            yield from _converted(steps, result, inputs, extra, work, converter)
         else:
-            calls += steps(result, *inputs, *extra)
-    return tuple(calls)
+            yield from steps(result, *inputs, *extra)
 
 
 def conversion(out: Array, x: Array, scratch: Scratch) -> tuple[Call, ...]:

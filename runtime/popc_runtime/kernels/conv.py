@@ -7,7 +7,7 @@ their taps.  `conv_dense` and `conv_depthwise` do the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import Any, Final
 

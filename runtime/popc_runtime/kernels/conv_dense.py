@@ -14,7 +14,7 @@ needs no S at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -34,26 +34,35 @@ from popc_runtime.kernels.windows import Axis
 
 __all__ = ["dense_calls"]
 
-_EXPANDED_BYTES: Final = 2 << 20  # of S in one block
+_EXPANDED_BYTES: Final = 1 << 20  # of S in one block
 _RESULT_BYTES: Final = 1 << 20  # of the output in one block, if an epilogue follows
-_FEWEST_COLUMNS: Final = 512  # of a product: BLAS is slow on narrow ones
+_FEWEST_COLUMNS: Final = 128  # of a product: BLAS is slow on narrow ones
 
 
 def dense_calls(binding: Binding, planes: Sequence[Plane]) -> tuple[Call, ...]:
     """The calls of a convolution that consists of ``planes``."""
     weights = _Weights(binding)
-    jobs = [
-        _Job(*_with_source(part), weights.matrices(part))
-        for plane in planes
-        for part in narrowed(plane, _longest_row(plane))
-    ]
-    chunks = [partial(_job_calls, binding, share) for share in _shares(jobs)]
-    return (*weights.calls, *parallel_calls(binding.scratch, chunks))
+    parts = [part for plane in planes for part in narrowed(plane, _longest_row(plane))]
+    jobs = [_Job(part, weights.matrices(part)) for part in parts]
+    jobs = [job.in_place() for job in jobs]
+    count = share_count(multiplications=sum(job.multiplications for job in jobs))
+    before = list(weights.calls)
+    if count == 1 or len(jobs) >= count:
+        shares = [jobs[part] for part in even_slices(len(jobs), count)]
+    else:
+        shares = []
+        for job in jobs:
+            calls, pieces = _cut(binding, job, -(-count // len(jobs)))
+            before += calls
+            shares += [[piece] for piece in pieces]
+    chunks = [partial(_job_calls, binding, share) for share in shares]
+    return (*before, *parallel_calls(binding.scratch, chunks))
 
 
 def _longest_row(plane: Plane) -> int:
     """Columns for which one row of S is as long as a block may be."""
-    per_column = plane.x.itemsize * plane.w.shape[0] * plane.summed * plane.columns.kernel
+    groups = int(plane.w.shape[0])
+    per_column = plane.x.itemsize * groups * plane.summed * plane.columns.kernel
     return max(_FEWEST_COLUMNS, _EXPANDED_BYTES // max(per_column, 1))
 
 
@@ -96,59 +105,69 @@ class _Job:
 
     Attributes:
         plane: What is computed.
-        source: Its input [N, groups, summed, H * W] if products can read that as it lies.
         matrices: Of weights [groups, outputs, summed], one for each product.
+        source: What they are multiplied with, [N, groups, summed, rows * W'], if that is at hand.
+        taps: The row of ``source`` at which each product begins.
     """
 
     plane: Plane
-    source: Array | None
     matrices: list[Array]
+    source: Array | None = None
+    taps: tuple[int, ...] = ()
 
     @property
     def multiplications(self) -> int:
         """The size of the work."""
-        return self.plane.out.size * sum(matrix.shape[-1] for matrix in self.matrices)
+        return self.plane.out.size * sum(int(matrix.shape[-1]) for matrix in self.matrices)
 
-    def cut(self, count: int) -> list[_Job]:
-        """``count`` parts of similar size, or fewer; their products stay as wide as possible."""
-        images, groups, outputs, height, width = self.plane.out.shape
-        wide = height * width >= count * _FEWEST_COLUMNS
-        ways = (
-            (images, self._images),
-            (groups, self._groups),
-            (height if wide else 0, self._rows),
-            (outputs, self._outputs),
-        )
-        for length, part in ways:
-            if length >= count > 1:
-                return [part(piece) for piece in even_slices(length, count)]
-        return [self]
+    def in_place(self) -> _Job:
+        """The same with the input for a source, if products can read that as it lies."""
+        plane, source = _with_source(self.plane)
+        if source is None:
+            return self
+        taps = tuple(tap * plane.rows.dilation for tap in range(len(self.matrices)))
+        return replace(self, plane=plane, source=source, taps=taps)
 
-    def _images(self, part: slice) -> _Job:
+    def of_images(self, part: slice) -> _Job:
+        """For some of the batch."""
         source = None if self.source is None else self.source[part]
         return replace(self, plane=self.plane.of_images(part), source=source)
 
-    def _groups(self, part: slice) -> _Job:
+    def of_groups(self, part: slice) -> _Job:
+        """For some of the groups."""
         source = None if self.source is None else self.source[:, part]
-        return _Job(self.plane.of_groups(part), source, [m[part] for m in self.matrices])
+        matrices = [matrix[part] for matrix in self.matrices]
+        return replace(self, plane=self.plane.of_groups(part), matrices=matrices, source=source)
 
-    def _rows(self, part: slice) -> _Job:
+    def of_rows(self, part: slice) -> _Job:
+        """For some rows of the output."""
         width = self.plane.out.shape[-1]
         source = None if self.source is None else self.source[..., part.start * width :]
         return replace(self, plane=self.plane.of_rows(part), source=source)
 
-    def _outputs(self, part: slice) -> _Job:
+    def of_outputs(self, part: slice) -> _Job:
+        """For some output channels of each group."""
         matrices = [matrix[:, part] for matrix in self.matrices]
         return replace(self, plane=self.plane.of_outputs(part), matrices=matrices)
 
 
-def _shares(jobs: list[_Job]) -> list[list[_Job]]:
-    """The jobs in shares of similar size."""
-    count = share_count(multiplications=sum(job.multiplications for job in jobs))
-    if len(jobs) >= count:
-        return [jobs[piece] for piece in even_slices(len(jobs), count)]
-    each = -(-count // len(jobs))
-    return [[piece] for job in jobs for piece in job.cut(each)]
+def _cut(binding: Binding, job: _Job, count: int) -> tuple[Iterable[Call], list[_Job]]:
+    """Parts of similar size, whose products are as wide as possible, and what to do before."""
+    images, groups, outputs, height, width = job.plane.out.shape
+    wide = height * width >= count * _FEWEST_COLUMNS
+    ways = (
+        (images, _Job.of_images),
+        (groups, _Job.of_groups),
+        (height if wide else 0, _Job.of_rows),
+        (outputs, _Job.of_outputs),
+    )
+    length, part = next((way for way in ways if way[0] >= count), (0, _Job.of_images))
+    if not length:
+        return (), [job]
+    calls: Iterable[Call] = ()
+    if part is _Job.of_outputs and job.source is None:
+        calls, job = _expanded_once(binding, job)
+    return calls, [part(job, piece) for piece in even_slices(length, count)]
 
 
 def _job_calls(binding: Binding, jobs: list[_Job]) -> Iterator[Call]:
@@ -203,8 +222,7 @@ def _from_source(binding: Binding, job: _Job) -> Iterator[Call]:
     for first in range(0, len(plane.out), images):
         for start in range(0, height, block):
             place = slice(first, first + images), slice(start, start + block)
-            taps = range(len(job.matrices))
-            offsets = [(start + tap * plane.rows.dilation) * width for tap in taps]
+            offsets = [(start + tap) * width for tap in job.taps]
             yield from _products(job, place, source[place[0]], offsets, product)
             yield from _finish(binding, job, place)
 
@@ -323,6 +341,18 @@ def _expanded(binding: Binding, job: _Job) -> Iterator[Call]:
             offsets = [row * width for row in layout.offsets(block)]
             yield from _products(job, place, s[: len(x)], offsets, product)
             yield from _finish(binding, job, place)
+
+
+def _expanded_once(binding: Binding, job: _Job) -> tuple[list[Call], _Job]:
+    """The whole plane expanded into S, which several products then share."""
+    plane, layout = job.plane, _layout(job.plane)
+    height = plane.out.shape[-2]
+    s, strips = _take(binding, plane, layout, len(plane.x), height)
+    calls: list[Call] = []
+    for strip, rows in zip(strips, layout.strips, strict=True):
+        calls += fill_columns(strip, plane.columns)
+        calls += expand_rows(plane.x, strip, rows, 0, plane.columns)
+    return calls, replace(job, source=s, taps=tuple(layout.offsets(height)))
 
 
 def _take(

@@ -76,7 +76,8 @@ class Plane:
 
 def is_flat(w: Array) -> bool:
     """Whether the weights of a plane are few for their outputs, so that it should be folded."""
-    return w.shape[-2] == 1 or prod(w.shape[2:-2]) * w.shape[-1] < _FLAT * w.shape[1]
+    outputs, summed = int(w.shape[1]), prod(w.shape[2:-2]) * int(w.shape[-1])
+    return w.shape[-2] == 1 or summed < _FLAT * outputs
 
 
 def narrowed(plane: Plane, width: int) -> Iterator[Plane]:

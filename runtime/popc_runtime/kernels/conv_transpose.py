@@ -7,7 +7,7 @@ into the elements that its windows cover.  Blocks of input rows keep the product
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Final
@@ -17,7 +17,11 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.conv import grouped
+from popc_runtime.kernels.copying import as_contiguous
 from popc_runtime.kernels.epilogue import epilogue_calls, in_float32
+from popc_runtime.kernels.matmul import merged_view
+from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis, tap_places, window_axes
 
 __all__ = ["KERNELS"]
@@ -31,24 +35,72 @@ def _conv_transpose(binding: Binding) -> Calls:
         return ()
     group = binding.integer("group", 1)
     x, out = grouped(binding.input(0), 1, group), grouped(binding.output(), 1, group)
-    w = grouped(binding.input(1), 0, group)
+    contiguous, packing = as_contiguous(binding, 1)
+    w = grouped(contiguous, 0, group)
     bias = binding.optional(2)
     if bias is not None:
         bias = bias.reshape(*out.shape[1:3], *(1 for _ in out.shape[3:]))
     axes = window_axes(binding, out.shape[3:], w.shape[3:], x.shape[3:])
-    matrix = w.reshape(*w.shape[:2], prod(w.shape[2:])).swapaxes(1, 2)
+    taps = w.reshape(*w.shape[:3], prod(w.shape[3:]))
+    chunks = [partial(_part_calls, binding, part, axes) for part in _Part(x, taps, out, bias).cut()]
+    return (*packing, *parallel_calls(binding.scratch, chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some images, groups or output channels.
+
+    Attributes:
+        x: [N, groups, channels, *sizes].
+        w: [groups, channels, outputs, taps].
+        out: [N, groups, outputs, *sizes].
+        bias: [groups, outputs, 1...].
+    """
+
+    x: Array
+    w: Array
+    out: Array
+    bias: Array | None
+
+    def cut(self) -> list[_Part]:
+        """Parts of similar size."""
+        images, groups, outputs = self.out.shape[:3]
+        multiplications = self.x.size * prod(self.w.shape[2:])
+        count = share_count(multiplications=multiplications, elements=2 * self.out.size)
+        for length, part in (
+            (images, self._images),
+            (groups, self._groups),
+            (outputs, self._outputs),
+        ):
+            if length >= count > 1:
+                return [part(piece) for piece in even_slices(length, count)]
+        return [self]
+
+    def _images(self, part: slice) -> _Part:
+        return replace(self, x=self.x[part], out=self.out[part])
+
+    def _groups(self, part: slice) -> _Part:
+        bias = None if self.bias is None else self.bias[part]
+        return _Part(self.x[:, part], self.w[part], self.out[:, part], bias)
+
+    def _outputs(self, part: slice) -> _Part:
+        bias = None if self.bias is None else self.bias[:, part]
+        return replace(self, w=self.w[:, :, part], out=self.out[:, :, part], bias=bias)
+
+
+def _part_calls(binding: Binding, part: _Part, axes: Sequence[Axis]) -> Iterator[Call]:
     covers = all(_covers(axis) for axis in axes)
-    calls: list[Call] = []
-    for image, result in zip(x, out, strict=True):
+    groups, channels, outputs, taps = part.w.shape
+    matrix = part.w.reshape(groups, channels, outputs * taps).swapaxes(1, 2)
+    for image, result in zip(part.x, part.out, strict=True):
         if not covers:
-            calls.append(partial(np.copyto, result, 0 if bias is None else bias))
-        for block, part, rows in _row_blocks(image, result, matrix.shape[1], axes):
-            calls += _products(binding, matrix, block, part, rows, add=not covers)
+            yield partial(np.copyto, result, 0 if part.bias is None else part.bias)
+        for block, target, rows in _row_blocks(image, result, matrix.shape[1], axes):
+            yield from _products(binding, matrix, block, target, rows, add=not covers)
             if covers:
-                calls += epilogue_calls(binding, part, (bias,))
+                yield from epilogue_calls(binding, target, (part.bias,))
         if not covers:
-            calls += epilogue_calls(binding, result, ())
-    return tuple(calls)
+            yield from epilogue_calls(binding, result, ())
 
 
 def _covers(axis: Axis) -> bool:
@@ -80,7 +132,10 @@ def _products(
     """Write (or add) the taps that matrix @ x gives into out [groups, outputs, *sizes]."""
     groups, channels, *sizes = x.shape
     mark = binding.scratch.mark()
-    columns = x.reshape(groups, channels, prod(sizes))
+    columns = merged_view(x, (groups, channels, prod(sizes))) if x.size else None
+    if columns is None:
+        columns = binding.scratch.take((groups, channels, prod(sizes)), x.dtype)
+        yield partial(np.copyto, columns.reshape(x.shape), x)
     taps = binding.scratch.take((groups, matrix.shape[1], columns.shape[2]), out.dtype)
     yield partial(np.matmul, matrix, columns, out=taps)
     kernel = tuple(axis.kernel for axis in axes)

@@ -9,8 +9,9 @@ product.  Integer products stay exact in numpy's own loop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,7 +27,12 @@ __all__ = ["KERNELS", "blas_ready", "merged_view"]
 # With an epilogue, rows are multiplied in blocks whose results stay in the cache until it has run.
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 128  # fewer would waste time on packing the right operand again
+_BLOCK_COLUMNS: Final = 64  # so many at least for each thread
 _FEW_ROWS: Final = 64  # smaller matrices of a batch are better copied than multiplied one by one
+# OpenBLAS copies ("packs") the operands of a product that has more multiplications than this.
+_UNPACKED: Final = 1_000_000
+_FEWEST_ROWS: Final = 6  # of a product for which packing the right operand costs more than it gains
+_LINE: Final = 32
 
 
 def blas_ready(matrix: Array) -> bool:
@@ -89,115 +95,109 @@ def _operands(binding: Binding, left: Array, right: Array) -> tuple[tuple[Call, 
 
 def _product(
     binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
-) -> Iterator[Call]:
+) -> tuple[Call, ...]:
     """The product ``left @ right`` and the epilogue, all [..., rows, columns]."""
     if out.size == 0:
-        return
-    if right.ndim == 2 and left.ndim > 2:
-        copies, flat = _flattened(binding, left)
-        if flat is not None:
-            yield from copies
-            columns = out.shape[-1]
-            rows = [_rows(addend, out.shape) for addend in addends]
-            yield from _matrix(binding, flat, right, out.reshape(-1, columns), rows)
-        else:
-            yield from _batch(binding, left, right, out, addends)
-    elif left.ndim == right.ndim == 2:
-        yield from _matrix(binding, left, right, out, addends)
-    else:
-        yield from _batch(binding, left, right, out, addends)
-
-
-def _flattened(binding: Binding, left: Array) -> tuple[tuple[Call, ...], Array | None]:
-    """A batch [..., rows, inner] as one matrix, if that is free or cheap."""
-    shape = (-1, left.shape[-1])
-    if left.shape[-1] == 0:
-        return (), None
-    view = merged_view(left, shape)
-    if view is not None or left.shape[-2] >= _FEW_ROWS:
-        return (), view
-    packed = binding.scratch.take(left.shape, left.dtype)
-    return copy_calls(packed, left), packed.reshape(shape)
-
-
-def _rows(addend: Array | None, shape: tuple[int, ...]) -> Array | None:
-    """An addend of a batch of matrices, for the same as one matrix."""
-    if addend is None or addend.ndim <= 1:
-        return addend
-    return np.broadcast_to(addend, shape).reshape(-1, shape[-1])
-
-
-def _matrix(
-    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
-) -> tuple[Call, ...]:
-    """Two matrices; threads share the longer side, which repeats the packing of the shorter."""
-    rows, columns = out.shape
-    shares = share_count(multiplications=out.size * left.shape[1])
+        return ()
+    copies: tuple[Call, ...] = ()
     full = [None if a is None else np.broadcast_to(a, out.shape) for a in addends]
-    if columns > rows:
-        parts = [(slice(None), part) for part in even_slices(columns, shares)]
-    else:
-        parts = [(part, slice(None)) for part in even_slices(rows, shares)]
-    chunks = [
-        partial(
-            _by_rows,
-            binding,
-            left[part[0]],
-            right[:, part[1]],
-            out[part],
-            [None if addend is None else addend[part] for addend in full],
+    product = _Product(left, right, out, full)
+    if right.ndim == 2 and left.ndim > 2:
+        copies, product = _flattened(binding, product)
+    chunks = [partial(_product_calls, binding, share) for share in product.shares()]
+    return (*copies, *parallel_calls(binding.scratch, chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Operands and result [..., rows, columns], and addends of the result's shape."""
+
+    left: Array
+    right: Array
+    out: Array
+    addends: Sequence[Array | None]
+
+    def shares(self) -> list[_Product]:
+        """Parts of similar size: of a batch, else of rows, else of columns."""
+        inner = self.left.shape[-1]
+        count = share_count(multiplications=self.out.size * inner, elements=self.out.size)
+        *batch, rows, columns = self.out.shape
+        if batch and max(batch) >= count:
+            axis = batch.index(max(batch)) - self.out.ndim
+            return [self._batch(axis, part) for part in even_slices(max(batch), count)]
+        if not batch and rows >= count * _BLOCK_ROWS:
+            return [self._rows(part) for part in even_slices(rows, count)]
+        if not batch and columns >= count * _BLOCK_COLUMNS:
+            return [self._columns(part) for part in even_slices(columns, count)]
+        return [self]
+
+    def _batch(self, axis: int, part: slice) -> _Product:
+        left, right, out, *addends = (
+            _along(array, axis, part) for array in (self.left, self.right, self.out, *self.addends)
         )
-        for part in parts
-    ]
-    return parallel_calls(binding.scratch, chunks)
+        assert left is not None and right is not None and out is not None  # noqa: PT018
+        return _Product(left, right, out, addends)
+
+    def _rows(self, part: slice) -> _Product:
+        addends = [None if a is None else a[part] for a in self.addends]
+        return _Product(self.left[part], self.right, self.out[part], addends)
+
+    def _columns(self, part: slice) -> _Product:
+        addends = [None if a is None else a[:, part] for a in self.addends]
+        return _Product(self.left, self.right[:, part], self.out[:, part], addends)
 
 
-def _by_rows(
-    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
-) -> Iterator[Call]:
-    """Two matrices; in blocks of rows if an epilogue follows."""
+def _along(array: Array | None, axis: int, part: slice) -> Array | None:
+    """A part of an axis, counted from the end, unless the array is broadcast along it."""
+    if array is None or array.ndim < -axis or array.shape[axis] == 1:
+        return array
+    index: tuple[Any, ...] = (..., part, *(slice(None),) * (-axis - 1))
+    part_of: Array = array[index]
+    return part_of
+
+
+def _product_calls(binding: Binding, product: _Product) -> Iterator[Call]:
+    """Two matrices are multiplied in blocks of rows if an epilogue follows."""
+    out = product.out
+    if out.ndim > 2 or not has_epilogue(binding, product.addends):
+        yield from _multiply(product.left, product.right, out)
+        yield from epilogue_calls(binding, out, product.addends)
+        return
     rows, columns = out.shape
-    block = rows
-    if has_epilogue(binding, addends):
-        block = max(_BLOCK_ROWS, _BLOCK_BYTES // (columns * out.itemsize))
-        block = -(-rows // max(1, rows // block))
-    for start in range(0, rows, block):
-        part = slice(start, start + block)
-        yield partial(np.matmul, left[part], right, out=out[part])
-        added = [None if addend is None else addend[part] for addend in addends]
+    block = max(_BLOCK_ROWS, _BLOCK_BYTES // (columns * out.itemsize))
+    for part in even_slices(rows, max(1, rows // block)):
+        added = [None if addend is None else addend[part] for addend in product.addends]
+        yield from _multiply(product.left[part], product.right, out[part])
         yield from epilogue_calls(binding, out[part], added)
 
 
-def _batch(
-    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
-) -> tuple[Call, ...]:
-    """Stacks of matrices, cut along the first axis of the stack that is worth it."""
-    axis = next((k for k, dim in enumerate(out.shape[:-2]) if dim > 1), 0)
-    length = out.shape[axis] if out.ndim > 2 else 1
-    pieces = share_count(multiplications=out.size * left.shape[-1], most=length)
-    if has_epilogue(binding, addends):
-        pieces = max(pieces, min(length, out.nbytes // _BLOCK_BYTES))
-    chunks = []
-    for part in even_slices(length, pieces):
-        cut = partial(_cut, rank=out.ndim, axis=axis, part=part)
-        added = [None if addend is None else cut(addend) for addend in addends]
-        chunks.append(partial(_stack, binding, cut(left), cut(right), cut(out), added))
-    return parallel_calls(binding.scratch, chunks)
+def _multiply(left: Array, right: Array, out: Array) -> Iterator[Call]:
+    """A product of a few rows is cut into ones small enough that BLAS does not pack the operand."""
+    rows, inner = left.shape[-2:]
+    columns = _UNPACKED // max(1, rows * inner) // _LINE * _LINE
+    if out.ndim > 2 or not 2 <= rows <= _FEWEST_ROWS or not _LINE <= columns < out.shape[-1]:
+        yield partial(np.matmul, left, right, out=out)
+        return
+    for start in range(0, out.shape[-1], columns):
+        part = slice(start, start + columns)
+        yield partial(np.matmul, left, right[:, part], out=out[:, part])
 
 
-def _cut(array: Array, rank: int, axis: int, part: slice) -> Array:
-    """The ``part`` of what ``array``, broadcast to ``rank`` dimensions, has along ``axis``."""
-    own = axis - rank + array.ndim
-    if own < 0 or array.shape[own] == 1:
-        return array
-    return array[(slice(None),) * own + (part,)]
-
-
-def _stack(
-    binding: Binding, left: Array, right: Array, out: Array, addends: Sequence[Array | None]
-) -> Iterator[Call]:
-    yield partial(np.matmul, left, right, out=out)
-    yield from epilogue_calls(binding, out, addends)
+def _flattened(binding: Binding, product: _Product) -> tuple[tuple[Call, ...], _Product]:
+    """A batch of left operands and one right one as a single product, if that is free or cheap."""
+    left, shape = product.left, (-1, product.out.shape[-1])
+    addends = [None if a is None else merged_view(a, shape) for a in product.addends]
+    lost = any(a is not None and b is None for a, b in zip(product.addends, addends, strict=True))
+    if lost or left.size == 0:
+        return (), product
+    calls: tuple[Call, ...] = ()
+    flat = merged_view(left, (-1, left.shape[-1]))
+    if flat is None and left.shape[-2] >= _FEW_ROWS:
+        return (), product
+    if flat is None:
+        packed = binding.scratch.take(left.shape, left.dtype)
+        calls, flat = copy_calls(packed, left), packed.reshape(-1, left.shape[-1])
+    return calls, _Product(flat, product.right, product.out.reshape(shape), addends)
 
 
 def _gemm(binding: Binding) -> Calls:

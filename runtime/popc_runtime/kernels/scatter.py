@@ -93,11 +93,12 @@ def _write_rows(binding: Binding, table: Array, rows: Array, updates: Array) -> 
     """Whole rows; a constant run of evenly spaced rows is an ordinary strided copy."""
     if updates.size == 0:
         return ()
-    values = updates.reshape(rows.size, table.shape[1])
+    flat, pack = _flat(binding, updates)
+    values = flat.reshape(rows.size, table.shape[1])
     window = _even_run(rows) if binding.is_constant(1) else None
     if window is not None:
-        return copy_calls(table[window], values)
-    return (partial(table.__setitem__, rows, values),)
+        return (*pack, *copy_calls(table[window], values))
+    return (*pack, partial(table.__setitem__, rows, values))
 
 
 def _even_run(rows: Array) -> slice | None:

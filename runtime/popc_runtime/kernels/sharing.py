@@ -6,6 +6,7 @@ They depend on shapes alone, so that results do not depend on the machine.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 __all__ = ["even_slices", "share_count"]
@@ -25,4 +26,4 @@ def share_count(*, multiplications: float = 0, elements: float = 0, most: int = 
 def even_slices(length: int, count: int) -> list[slice]:
     """``range(length)`` in ``count`` parts of nearly equal length, without empty ones."""
     cuts = [length * k // count for k in range(count + 1)]
-    return [slice(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a < b]
+    return [slice(a, b) for a, b in pairwise(cuts) if a < b]

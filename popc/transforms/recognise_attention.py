@@ -1,0 +1,144 @@
+"""Find scaled dot-product attention that exporters have written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ops.build import build
+from popc.ops.infer import broadcast_shapes
+from popc.transforms.base import RewritePass
+from popc.transforms.match import only_user, produced_by, scalar_value, sole_output
+from popc_runtime.errors import ModelError
+from popc_runtime.format import DType
+
+__all__ = ["RecogniseAttention"]
+
+_SWAP_LAST = (0, 1, 3, 2)
+_HEADS_LAST = (0, 2, 1, 3)
+_DTYPES = (DType.FLOAT32, DType.FLOAT64)
+
+
+@dataclass(frozen=True)
+class RecogniseAttention(RewritePass):
+    """softmax(scale * Q K^T + mask) V on [batch, heads, rows, depth].
+
+    The scale may be a factor or a divisor of Q, of K^T or of their product.  The scores are then
+    computed block by block and never stored as a whole, which halves the time of long sequences.
+
+    Before::
+
+        %s = MatMul(%q, %kt)
+        %d = Div(%s, float32(8.0))
+        %m = Add(%d, %mask)
+        %p = Softmax(%m) axis=3
+        %o = MatMul(%p, %v)
+        %y = Transpose(%o) perm=[0, 2, 1, 3]
+
+    After::
+
+        %k = Transpose(%kt) perm=[0, 1, 3, 2]
+        %y = Attention(%q, %k, %v, %mask) heads_last=1 scale=0.125
+
+    Results are the same up to rounding, except where a mask of -inf hides all keys from a query:
+    the formula gives NaN there, `Attention` 0.
+    """
+
+    name: ClassVar[str] = "recognise_attention"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Match backwards from the product with V, then take a transpose along."""
+        match = _match(graph, op)
+        if match is None:
+            return False
+        attributes: AttributeMap = {"scale": match.scale}
+        last = only_user(graph, op.output)
+        if _is_heads_last(last):
+            attributes["heads_last"] = 1
+        else:
+            last = op
+        assert last is not None, "a transpose or the product"
+        keys = build(graph, "Transpose", [match.transposed_keys], {"perm": _SWAP_LAST}).output
+        operands = [match.queries, keys, op.operand(1), *([match.mask] if match.mask else [])]
+        new = build(graph, "Attention", operands, attributes, settings=op.settings)
+        graph.replace_op(last, new.outputs)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    queries: Tensor
+    transposed_keys: Tensor
+    scale: float
+    mask: Tensor | None
+
+
+def _match(graph: Graph, op: Op) -> _Match | None:
+    """What ``op``, a product with V, is the end of."""
+    if op.op_type != "MatMul" or len(op.present_inputs) != 2 or op.output.type.rank != 4:
+        return None
+    softmax = sole_output(graph, op.operand(0), "Softmax")
+    if softmax is None or softmax.attributes["axis"] != 3:
+        return None
+    scores, mask = _without_mask(graph, softmax.operand(0))
+    scores, scale = _without_scale(graph, scores)
+    product = sole_output(graph, scores, "MatMul")
+    if product is None or len(product.present_inputs) != 2:
+        return None
+    queries, of_queries = _without_scale(graph, product.operand(0))
+    keys, of_keys = _without_scale(graph, product.operand(1))
+    if not _fit(queries, keys, op.operand(1)) or queries.type.dtype not in _DTYPES:
+        return None
+    return _Match(queries, keys, scale * of_queries * of_keys, mask)
+
+
+def _without_mask(graph: Graph, tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The scores without the mask that is added to them, and the mask."""
+    add = sole_output(graph, tensor, "Add")
+    if add is None:
+        return tensor, None
+    for scores, mask in (add.inputs, reversed(add.inputs)):
+        if scores is None or mask is None or not _is_mask(mask, scores):
+            continue
+        if sole_output(graph, scores, "MatMul", "Mul", "Div") is not None:
+            return scores, mask
+    return tensor, None
+
+
+def _is_mask(mask: Tensor, scores: Tensor) -> bool:
+    """Whether ``mask`` broadcasts to the scores."""
+    if mask.type.rank == 0 or mask.type.dtype is not scores.type.dtype:
+        return False
+    try:
+        return broadcast_shapes([mask.type.shape, scores.type.shape]) == scores.type.shape
+    except ModelError:
+        return False
+
+
+def _without_scale(graph: Graph, tensor: Tensor) -> tuple[Tensor, float]:
+    """The tensor without a constant factor or divisor, and the factor."""
+    op = sole_output(graph, tensor, "Mul", "Div")
+    if op is None:
+        return tensor, 1.0
+    first, second = op.operand(0), op.operand(1)
+    value = scalar_value(second)
+    if value is None and op.op_type == "Mul":
+        first, value = second, scalar_value(first)
+    if value is None or first.type != tensor.type or (op.op_type == "Div" and value == 0):
+        return tensor, 1.0
+    return first, 1 / value if op.op_type == "Div" else value
+
+
+def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether all have one batch and one set of heads (the op does not broadcast them)."""
+    shapes = [tensor.type.shape for tensor in (queries, keys, values)]
+    return all(len(shape) == 4 and shape[:2] == shapes[0][:2] for shape in shapes)
+
+
+def _is_heads_last(op: Op | None) -> bool:
+    return (
+        op is not None
+        and produced_by(op.output, "Transpose") is op
+        and op.attributes["perm"] == _HEADS_LAST
+    )
