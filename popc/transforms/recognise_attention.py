@@ -139,6 +139,6 @@ def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 def _is_heads_last(op: Op | None) -> bool:
     return (
         op is not None
-        and produced_by(op.output, "Transpose") is op
+        and op.op_type == "Transpose"
         and op.attributes["perm"] == _HEADS_LAST
     )
