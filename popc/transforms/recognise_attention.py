@@ -9,7 +9,7 @@ from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.ops.infer import broadcast_shapes
 from popc.transforms.base import RewritePass
-from popc.transforms.match import only_user, produced_by, scalar_value, sole_output
+from popc.transforms.match import only_user, scalar_value, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -137,8 +137,4 @@ def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def _is_heads_last(op: Op | None) -> bool:
-    return (
-        op is not None
-        and op.op_type == "Transpose"
-        and op.attributes["perm"] == _HEADS_LAST
-    )
+    return op is not None and op.op_type == "Transpose" and op.attributes["perm"] == _HEADS_LAST

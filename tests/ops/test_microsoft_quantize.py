@@ -164,9 +164,9 @@ def test_gemm(bias: bool, quantized: bool, columns: Shape) -> None:  # noqa: FBT
 @pytest.mark.parametrize("columns", [(), (5,)])
 @pytest.mark.parametrize("constants", [(), (1, 3, 5)])
 def test_matmul_integer_to_float(
-    bias: bool,
+    bias: bool,  # noqa: FBT001
     columns: Shape,
-    constants: tuple[int, ...],  # noqa: FBT001
+    constants: tuple[int, ...],
 ) -> None:
     inputs: list[Array | None] = [
         _integers(np.uint8, (2, 3, 300)),

@@ -147,7 +147,7 @@ def test_quantized(build: Callable[[], onnx.ModelProto], quantizer: str, tmp_pat
     np.testing.assert_allclose(compiled, actual, atol=2.1 * step)
 
 
-def test_optimised_transformer_block() -> None:
+def _transformer_block() -> onnx.ModelProto:
     """A BERT layer as the fusions of onnxruntime leave it."""
     width, heads = 16, 2
     node = helper.make_node
@@ -181,7 +181,11 @@ def test_optimised_transformer_block() -> None:
     ]
     graph = helper.make_graph(nodes, "block", inputs, outputs, weights)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_optimised_transformer_block() -> None:
+    model = _transformer_block()
     lengths = np.array([[7], [4], [1]])
     feeds = {
         "ids": np.random.default_rng(0).integers(0, 30, (3, 7), np.int32),

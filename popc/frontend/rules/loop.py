@@ -16,7 +16,7 @@ from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
 from popc.frontend.values import Value
-from popc.ir import OpSettings, Tensor, TensorType
+from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -107,11 +107,11 @@ def _runtime_loop(node: Node, form: LoopForm) -> list[Tensor]:
         if count is not None:
             form, conditional = replace(form, trip_count=count), False
     _check_loop(states, carried, scans, conditional=conditional, form=form)
-    always = body.importer.constant(np.asarray(True), DType.BOOL)  # noqa: FBT003 - an array value
-    if not conditional:
-        graph.replace_uses(graph.inputs[1], always)
-    set_outputs(graph, [iteration_condition if conditional and iteration_condition else always])
-    set_outputs(graph, [*carried, *scans])
+    if not conditional or iteration_condition is None:
+        iteration_condition = body.importer.constant(np.asarray(1, np.bool_), DType.BOOL)
+        if not conditional:
+            graph.replace_uses(graph.inputs[1], iteration_condition)
+    set_outputs(graph, [iteration_condition, *carried, *scans])
     captures = body.importer.runtime_captures
     op = node.importer.graph.add_op(
         "Loop",
@@ -120,15 +120,15 @@ def _runtime_loop(node: Node, form: LoopForm) -> list[Tensor]:
             *(tensor.type for tensor in carried),
             *(t.type.with_shape((form.trip_count, *t.type.shape)) for t in scans),
         ],
-        {
-            "trip_count": form.trip_count,
-            "conditional": int(conditional),
-            "states": len(states),
-        },
+        _attributes(form, len(states), conditional=conditional),
         settings=OpSettings(origin=node.name),
         subgraphs={"body": graph},
     )
     return list(op.outputs)
+
+
+def _attributes(form: LoopForm, states: int, *, conditional: bool) -> AttributeMap:
+    return {"trip_count": form.trip_count, "conditional": int(conditional), "states": states}
 
 
 def _starts_known(form: LoopForm) -> bool:

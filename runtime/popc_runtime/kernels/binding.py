@@ -90,7 +90,7 @@ class RandomState:
 
     @property
     def generator(self) -> np.random.Generator:
-        """Made when it is first needed: most programs never do, and numpy.random is slow to load."""
+        """Made when first needed: most programs never do, and numpy.random is slow to load."""
         if self._generator is None:
             self._generator = np.random.Generator(np.random.Philox(self._seed))
         return self._generator

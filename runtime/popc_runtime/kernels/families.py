@@ -44,16 +44,12 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Fill",
         "StackStore",
     ),
-    "conv": (
-        "Conv",
-    ),
+    "conv": ("Conv",),
     "conv_transpose": (
         "Col2Im",
         "ConvTranspose",
     ),
-    "deform_conv": (
-        "DeformConv",
-    ),
+    "deform_conv": ("DeformConv",),
     "elementwise": (
         "Abs",
         "Acos",
@@ -102,9 +98,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
-    "image": (
-        "GridSample",
-    ),
+    "image": ("GridSample",),
     "indexing": (
         "Gather",
         "GatherElements",
@@ -145,9 +139,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LayerNormalization",
         "RMSNormalization",
     ),
-    "pad": (
-        "Pad",
-    ),
+    "pad": ("Pad",),
     "pool": (
         "AveragePool",
         "LpPool",
@@ -187,9 +179,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "MaxRoiPool",
         "RoiAlign",
     ),
-    "resize": (
-        "Resize",
-    ),
+    "resize": ("Resize",),
     "rnn": (
         "GRU",
         "LSTM",
@@ -209,10 +199,6 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LogSoftmax",
         "Softmax",
     ),
-    "sort": (
-        "TopK",
-    ),
-    "text": (
-        "TfIdfVectorizer",
-    ),
+    "sort": ("TopK",),
+    "text": ("TfIdfVectorizer",),
 }
