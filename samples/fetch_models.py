@@ -14,6 +14,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def fetch(name: str) -> Path:
 
 
 def _wheel(package: str) -> zipfile.ZipFile:
-    """Download a wheel; the file is deleted when the archive object is closed."""
+    """Download a wheel into memory."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--only-binary=:all:", "--disable-pip-version-check", "-d", folder, package]
@@ -59,8 +60,7 @@ def _wheel(package: str) -> zipfile.ZipFile:
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
             raise FetchError(f"pip cannot download {package}: {done.stderr.strip()[-300:]}")
-        # On POSIX the open file outlives its name.
-        return zipfile.ZipFile(wheels[0].open("rb"))
+        return zipfile.ZipFile(BytesIO(wheels[0].read_bytes()))
 
 
 def _store(path: Path, data: bytes) -> None:
