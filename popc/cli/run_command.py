@@ -50,6 +50,11 @@ __all__ = ["command"]
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the device's RNG.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads that work on one run; the processors available if not given.",
+)
 def command(
     *,
     archive: Path,
@@ -59,6 +64,7 @@ def command(
     strict: bool,
     seed: int,
     force: bool,
+    threads: int | None,
 ) -> Report:
     """Run ARCHIVE on the given inputs and print or write its results.
 
@@ -69,7 +75,7 @@ def command(
     import popc_runtime
     from popc.inputs import gather_inputs, plan_outputs, write_outputs
 
-    executable = popc_runtime.load(archive, seed=seed)
+    executable = popc_runtime.load(archive, seed=seed, threads=threads)
     feeds = gather_inputs(inputs, executable.inputs, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)
     results = _run_steps(executable, feeds, steps, strict=strict)

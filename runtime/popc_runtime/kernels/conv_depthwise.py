@@ -2,16 +2,17 @@
 
 Why matrix products?  There is no channel to sum over, and adding up the taps with ufuncs takes two
 passes over the data per tap.  BLAS multiplies ten times faster than numpy adds, so it pays to write
-the taps into a banded matrix and multiply by its zeros.  There are two ways to do so:
+the taps into a banded matrix and multiply by its zeros.  These are the ways to do so:
 
 * `_by_columns` expands the input by the taps along a row (see `expansion`), as S [H, taps, W'].
   A few output rows then are the product of a matrix [rows, (input rows, taps)], which holds the
   weights once per row, with consecutive rows of S.  Little waste, long rows: the usual way.
 * `_by_rows` multiplies whole windows of rows, as they lie in memory, with a matrix that holds the
   weights once per output column.  The waste grows with the width of the image, but nothing short
-  is ever copied: the way for images that are narrow.
+  is ever copied: the way for images that are narrow.  `_by_tiles` does the same with pieces of a
+  single long row: the way for signals.
 
-The price of both: a non-finite input spoils the outputs whose products read it times zero, a few
+The price: a non-finite input spoils the outputs whose products read it times zero, a few
 rows or columns beyond the windows it lies in.
 """
 
@@ -38,6 +39,7 @@ __all__ = ["depthwise_calls", "is_depthwise"]
 
 _BLOCK_BYTES: Final = 3 << 18  # of operands and results of a block: it stays in the cache
 _NARROW: Final = 16  # widest image for `_by_rows`
+_TILE: Final = 32  # outputs per product in `_by_tiles`
 _ROWS: Final = range(4, 9)  # output rows per product: fewer are slow, more waste too much
 _CALL: Final = 4000  # what a product costs beyond its multiplications, as multiplications
 _MOST_WASTE: Final = 8  # rows of S per row of the kernel; beyond, a dense sum does less
@@ -51,11 +53,18 @@ def is_depthwise(plane: Plane) -> bool:
 
 def depthwise_calls(binding: Binding, plane: Plane) -> tuple[Call, ...]:
     """The calls of a depthwise convolution over rows and columns."""
-    narrow = max(plane.columns.size, plane.columns.out) <= _NARROW
-    bands = (_column_bands if narrow else _row_bands)(binding, plane)
-    method = _by_rows if narrow else _by_columns
-    inner = bands.matrix.shape[2 if narrow else 3]
-    copied = plane.x.size * plane.columns.kernel
+    rows, columns = plane.rows, plane.columns
+    if rows.is_plain and rows.size == 1 and columns.out >= 2 * _TILE:
+        tile = replace(
+            columns, size=(_TILE - 1) * columns.stride + columns.extent, begin=0, out=_TILE
+        )
+        bands, method = _column_bands(binding, replace(plane, columns=tile)), _by_tiles
+    elif max(columns.size, columns.out) <= _NARROW:
+        bands, method = _column_bands(binding, plane), _by_rows
+    else:
+        bands, method = _row_bands(binding, plane), _by_columns
+    inner = bands.matrix.shape[3 if method is _by_columns else 2]
+    copied = plane.x.size * columns.kernel
     count = share_count(multiplications=2 * inner * plane.out.size, elements=copied)
     parts = even_slices(plane.w.shape[0], count)
     chunks = [partial(method, binding, plane.of_groups(p), bands.matrix[p]) for p in parts]
@@ -228,6 +237,36 @@ def _by_rows(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
         yield partial(np.copyto, windows[:count], view[:count])
         operand = windows[:count].reshape(count, 1, height, inner)
         yield partial(np.matmul, operand, bands[block.channels], out=block.out)
+        yield from block.finish(binding)
+
+
+def _by_tiles(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
+    columns = plane.columns
+    multiplier, _, width = plane.out.shape[2:]
+    inner, tile = bands.shape[2:]
+    whole = width // tile
+    read = (width - 1) * columns.stride + columns.extent
+    per_channel = plane.x.itemsize * (read + whole * inner + multiplier * width)
+    channels = max(1, min(plane.w.shape[0], _BLOCK_BYTES // per_channel))
+    padded = binding.scratch.take((channels, read), plane.x.dtype)
+    tiles = binding.scratch.take((channels, whole, inner), plane.x.dtype)
+    step = tile * columns.stride
+    view = as_strided(
+        padded, tiles.shape, (padded.strides[0], step * padded.itemsize, padded.itemsize)
+    )
+    line = replace(columns, kernel=1, stride=1, out=read)
+    yield from fill_columns(padded[:, None, None], line)
+    for block in _blocks(plane, channels, 1):
+        count, matrices = len(block.x), bands[block.channels]
+        yield from expand_rows(block.x, padded[:count, None, None], plane.rows, 0, line)
+        yield partial(np.copyto, tiles[:count], view[:count])
+        target = block.out[:, :, 0, : whole * tile].reshape(count, multiplier, whole, tile)
+        yield partial(np.matmul, tiles[:count, None], matrices, out=target)
+        rest = block.out[..., whole * tile :]
+        if rest.size:
+            last = padded[:count, None, None, whole * step :]
+            part = matrices[:, :, : last.shape[-1], : rest.shape[-1]]
+            yield partial(np.matmul, last, part, out=rest)
         yield from block.finish(binding)
 
 
