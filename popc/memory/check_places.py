@@ -143,7 +143,10 @@ def check_views(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
 def _source_elements(op: Op) -> tuple[Array, ...]:
     """For each output, the number of the element of operand 0 that each element comes from."""
     shape = op.operand(0).type.shape
+    numbers = np.arange(op.operand(0).type.size).reshape(shape)
+    if OPS[op.op_type].elementwise:  # BitCast, which would not give the numbers back
+        return (numbers,)
     scratch = Graph("scratch")
     numbered = scratch.add_input("numbered", TensorType(DType.INT64, shape))
     twin = build(scratch, op.op_type, [numbered], op.attributes)
-    return evaluate(twin, [np.arange(op.operand(0).type.size).reshape(shape)])
+    return evaluate(twin, [numbers])

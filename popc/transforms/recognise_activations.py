@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import pi, sqrt
 from typing import ClassVar, Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
@@ -123,7 +123,7 @@ def _swish(op: Op) -> _Match | None:
 
 
 def _gelu(op: Op) -> _Match | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), however the three factors are grouped."""
+    """0.5 * x * (1 + erf(x / sqrt(2))), however the three factors are grouped; or with tanh."""
     for left, right in _factors(op.output):
         for x, gate in (
             *((inner, right) for inner in (_scaled(left, 0.5),) if inner is not None),
@@ -132,6 +132,8 @@ def _gelu(op: Op) -> _Match | None:
         ):
             if _erf_argument(gate) is x:
                 return "Gelu", x, {"approximate": "none"}
+            if _tanh_argument(gate) is x:
+                return "Gelu", x, {"approximate": "tanh"}
     return None
 
 
@@ -142,6 +144,37 @@ def _erf_argument(gate: Tensor) -> Tensor | None:
         if found is not None and scalar_value(one) == 1:
             return _scaled(found.operand(0), 1 / sqrt(2))
     return None
+
+
+def _tanh_argument(gate: Tensor) -> Tensor | None:
+    """``x`` if ``gate`` is 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))."""
+    for tanh, one in _terms(gate):
+        found = produced_by(tanh, "Tanh")
+        inner = None if found is None else _scaled(found.operand(0), sqrt(2 / pi))
+        if inner is None or scalar_value(one) != 1:
+            continue
+        for x, cubic in _terms(inner):
+            if _is_cubic_term(cubic, x):
+                return x
+    return None
+
+
+def _is_cubic_term(tensor: Tensor, x: Tensor) -> bool:
+    """Whether ``tensor`` is 0.044715 * x^3, with a power or as a product in any order."""
+    power = produced_by(_scaled(tensor, 0.044715), "Pow")
+    if power is not None:
+        return power.operand(0) is x and is_scalar(power.operand(1), 3)
+    factors = _all_factors(tensor, x)
+    others = [factor for factor in factors if factor is not x]
+    return len(factors) == 4 and len(others) == 1 and is_scalar(others[0], 0.044715)
+
+
+def _all_factors(tensor: Tensor, x: Tensor) -> list[Tensor]:
+    """What a nest of products multiplies; ``x`` is not looked into."""
+    op = None if tensor is x else produced_by(tensor, "Mul")
+    if op is None:
+        return [tensor]
+    return [*_all_factors(op.operand(0), x), *_all_factors(op.operand(1), x)]
 
 
 _RULES: Final[tuple[Callable[[Op], _Match | None], ...]] = (

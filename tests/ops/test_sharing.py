@@ -47,8 +47,16 @@ def _run(
 _PAIR = (1, 1, 1, 1)
 _CASES: list[tuple[str, list[Array], dict[str, Attribute]]] = [
     ("Conv", [_random(1, 64, 64, 64), _random(64, 64, 3, 3)], {"pads": _PAIR}),
-    ("Conv", [_random(1, 256, 8, 8), _random(512, 256, 3, 3)], {"pads": _PAIR, "activation": "Relu"}),
-    ("Conv", [_random(1, 256, 60, 60), _random(64, 256, 1, 1), _random(64)], {"activation": "Gelu"}),
+    (
+        "Conv",
+        [_random(1, 256, 8, 8), _random(512, 256, 3, 3)],
+        {"pads": _PAIR, "activation": "Relu"},
+    ),
+    (
+        "Conv",
+        [_random(1, 256, 60, 60), _random(64, 256, 1, 1), _random(64)],
+        {"activation": "Gelu"},
+    ),
     ("Conv", [_random(6, 64, 20, 20), _random(64, 64, 3, 3)], {"pads": _PAIR}),
     ("Conv", [_random(1, 64, 40, 40), _random(256, 16, 3, 3)], {"group": 4, "pads": _PAIR}),
     ("Conv", [_random(1, 128, 70, 70), _random(128, 1, 3, 3)], {"group": 128, "pads": _PAIR}),
@@ -64,7 +72,7 @@ _CASES: list[tuple[str, list[Array], dict[str, Attribute]]] = [
     ("MaxPool", [_random(2, 64, 60, 60)], {"kernel_shape": (3, 3), "pads": _PAIR}),
     ("AveragePool", [_random(1, 64, 112, 112)], {"kernel_shape": (3, 3), "strides": (2, 2)}),
     ("LpPool", [_random(1, 64, 112, 112)], {"kernel_shape": (3, 3), "p": 3}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op_type", "inputs", "attributes"), _CASES)

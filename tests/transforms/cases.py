@@ -93,6 +93,15 @@ def _norm(tail: str, *, power: str = "2.0", square: str = "q = Pow (d, two) ", y
     return _chain(body, constants=_NORM_CONSTANTS.format(power=power), y=y)
 
 
+def _tanh_gelu(cube: str, *, root: str = "0.7978846") -> str:
+    """0.5 * x * (1 + tanh(root * (x + c))), where ``cube`` computes c from x and k."""
+    return f"""agraph (float[2, 8] x) => (float[2, 8] y)
+    <float half = {{0.5}}, float one = {{1.0}}, float three = {{3.0}},
+     float root = {{{root}}}, float k = {{0.044715}}>
+    {{ {cube} s = Add (x, c) t = Mul (root, s) u = Tanh (t) v = Add (one, u)
+      h = Mul (half, v) y = Mul (x, h) }}"""
+
+
 def _gelu(body: str, *, root: str = "1.4142135", half: str = "0.5", y: str = "y") -> str:
     constants = f"float root = {{{root}}}, float one = {{1.0}}, float half = {{{half}}}"
     return _chain(body, constants=constants, y=y)
@@ -225,6 +234,16 @@ FIRING: Final = (
         _norm(" t = Mul (n, scale) y = Add (t, bias)", y="y t v"),
     ),
     _case(
+        "gelu_tanh_product",
+        RecogniseActivations,
+        _tanh_gelu("a = Mul (k, x) b = Mul (x, a) c = Mul (x, b)"),
+    ),
+    _case(
+        "gelu_tanh_power",
+        RecogniseActivations,
+        _tanh_gelu("a = Pow (x, three) c = Mul (a, k)"),
+    ),
+    _case(
         "gelu_half_last",
         RecogniseActivations,
         _gelu("a = Div (x, root) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)"),
@@ -343,6 +362,9 @@ QUIET: Final = (
     _case("square of another", RecogniseLayerNorm, _norm(
         " y = Identity (n)", square="q = Mul (x, x) ")),
     _case("other axis", RecogniseLayerNorm, _norm(" y = Identity (n)").replace("{-1}", "{0}")),
+    _case("wrong power", RecogniseActivations, _tanh_gelu("a = Mul (k, x) c = Mul (x, a)")),
+    _case("wrong factor of tanh", RecogniseActivations, _tanh_gelu(
+        "a = Pow (x, three) c = Mul (a, k)", root="0.8")),
     _case("wrong root", RecogniseActivations, _gelu(
         "a = Div (x, root) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)",
         root="1.5")),
