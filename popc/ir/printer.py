@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from popc.ir.graph import Graph, Op, Tensor
-from popc_runtime.format import Attribute
+from popc_runtime.format import format_attribute
 
 __all__ = ["format_graph"]
-
-_SHOWN_ITEMS = 8
 
 
 def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
@@ -38,7 +36,9 @@ def _graph_lines(graph: Graph, order: Sequence[Op] | None) -> list[str]:
 def _op_line(op: Op) -> str:
     outputs = ", ".join(f"%{tensor.name}: {tensor.type}" for tensor in op.outputs)
     operands = ", ".join(_operand(tensor) for tensor in op.inputs)
-    attributes = "".join(f" {key}={_value(item)}" for key, item in sorted(op.attributes.items()))
+    attributes = "".join(
+        f" {key}={format_attribute(item)}" for key, item in sorted(op.attributes.items())
+    )
     return f"{outputs}{' = ' if outputs else ''}{op.op_type}({operands}){attributes}"
 
 
@@ -48,12 +48,3 @@ def _operand(tensor: Tensor | None) -> str:
     if tensor.is_constant and tensor.data is not None and tensor.type.size == 1:
         return f"{tensor.type.dtype}({tensor.data.reshape(()).item()})"
     return f"@{tensor.name}" if tensor.is_constant else f"%{tensor.name}"
-
-
-def _value(value: Attribute) -> str:
-    if not isinstance(value, tuple):
-        return repr(value)
-    items = [repr(item) for item in value[:_SHOWN_ITEMS]]
-    if len(value) > _SHOWN_ITEMS:
-        items.append(f"... {len(value) - _SHOWN_ITEMS} more")
-    return f"[{', '.join(items)}]"

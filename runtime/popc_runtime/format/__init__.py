@@ -38,7 +38,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.reader import ArchiveFile, probe
-from popc_runtime.format.text import format_program, instructions_of
+from popc_runtime.format.text import format_attribute, format_program, instructions_of
 from popc_runtime.format.validate import validate_image
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ __all__ = [
     "aligned_empty",
     "decode_program",
     "encode_program",
+    "format_attribute",
     "format_program",
     "instructions_of",
     "probe",

@@ -14,7 +14,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 
-__all__ = ["format_program", "instructions_of"]
+__all__ = ["format_attribute", "format_program", "instructions_of"]
 
 _SHOWN_ITEMS = 8
 
@@ -83,7 +83,7 @@ def _instruction(image: ProgramImage, item: Instruction) -> str:
     results = ", ".join(_slot(image, index) for index in item.outputs)
     operands = ", ".join(_slot(image, index) for index in item.inputs)
     attributes = "".join(
-        f" {key}={_value(item.attributes[key])}" for key in sorted(item.attributes)
+        f" {key}={format_attribute(item.attributes[key])}" for key in sorted(item.attributes)
     )
     arrow = " = " if results else ""
     return f"{results}{arrow}{item.opcode}({operands}){attributes}  # {item.name}"
@@ -98,7 +98,8 @@ def _slot(image: ProgramImage, index: int) -> str:
     return f"{slot.region.name.lower()}[{slot.offset}]:{slot.dtype}[{shape}]{strides}"
 
 
-def _value(value: object) -> str:
+def format_attribute(value: object) -> str:
+    """A value as Python writes it; long lists are cut."""
     if not isinstance(value, tuple):
         return repr(value)
     items = [repr(item) for item in value[:_SHOWN_ITEMS]]
