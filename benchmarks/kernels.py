@@ -156,6 +156,7 @@ CASES = [
     conv("resnext", 256, (28, 28), 256, 3, 1, 32),
     pool("googlenet", "MaxPool", (1, 192, 28, 28), 3, 1, 1),
     pool("googlenet", "AveragePool", (1, 768, 17, 17), 3, 1, 1),
+    Case("conformer", "Conv", (1, 256, 1000), ((256, 1, 31),), {"pads": (15, 15), "group": 256}),
     Case("whisper", "Conv", (1, 80, 800), ((384, 80, 3), (384,)), {"pads": (1, 1)}),
     Case("whisper", "Conv", (1, 384, 800), ((384, 384, 3), (384,)), {"pads": (1, 1), "strides": (2,)}),  # noqa: E501
     Case("bert", "MatMul", (1, 128, 768), ((768, 768),)),

@@ -100,10 +100,7 @@ def run_onnxruntime(
     Raises:
         ResourceError: onnxruntime is not installed, or cannot run the model.
     """
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise ResourceError(
-            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
-        )
+    _require_onnxruntime()
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -121,6 +118,13 @@ def run_onnxruntime(
     except Exception as error:
         raise ResourceError(f"onnxruntime cannot run the model: {error}") from error
     return arrays
+
+
+def _require_onnxruntime() -> None:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise ResourceError(
+            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
+        )
 
 
 def verify_file(
@@ -142,6 +146,7 @@ def verify_file(
     """
     with file.open("rb") as stream:
         is_archive = stream.read(len(MAGIC)) == MAGIC
+    _require_onnxruntime()  # before a long compilation, not after
     if is_archive and model is None:
         raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
     if is_archive and every:
