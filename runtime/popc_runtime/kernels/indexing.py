@@ -40,12 +40,14 @@ def _gather(binding: Binding) -> Calls:
     if binding.is_constant(1):
         normal, _ = normal_indices(binding, 1, x.shape[axis])
         return partial(np.take, rows, normal.reshape(-1), 1, target, "clip")
+    packed, pack = as_contiguous(binding, 1)
     if out.nbytes <= _SMALL_BYTES:
-        return partial(np.take, rows, indices.reshape(-1), 1, target)
+        return (*pack, partial(np.take, rows, packed.reshape(-1), 1, target))
     # "wrap" adds the size to a negative index; the check before it leaves no other use for it.
     return (
-        partial(check_bounds, indices, x.shape[axis]),
-        partial(np.take, rows, indices.reshape(-1), 1, target, "wrap"),
+        *pack,
+        partial(check_bounds, packed, x.shape[axis]),
+        partial(np.take, rows, packed.reshape(-1), 1, target, "wrap"),
     )
 
 
@@ -100,7 +102,8 @@ def _take(table: Array, rows: Array, out: Array) -> tuple[Call, ...]:
 
 def _one_hot(binding: Binding) -> Calls:
     """ONNX OneHot-11: an index outside [-depth, depth) gives a row without the on value."""
-    indices, out = binding.input(0), binding.output()
+    out = binding.output()
+    indices, pack = as_contiguous(binding, 0)
     off, on = np.split(binding.input(1).reshape(2), 2)  # not items, which would be copies
     axis, depth = binding.integer("axis", -1) % out.ndim, binding.integer("depth")
     before, after = out.shape[:axis], out.shape[axis + 1 :]
@@ -115,7 +118,7 @@ def _one_hot(binding: Binding) -> Calls:
         hit = (number >= 0) & (number < depth)
         flat[(base + number * prod(after))[hit]] = on
 
-    return partial(np.copyto, out, off), call
+    return (*pack, partial(np.copyto, out, off), call)
 
 
 KERNELS: Final[dict[str, Kernel]] = {
