@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -15,15 +16,15 @@ from popc_runtime.format import Array
 __all__ = ["load_file", "pairs", "parse_bindings", "parse_dims", "parse_shapes", "read_arrays"]
 
 
-def pairs(items: Iterable[str], option: str) -> dict[str, str]:
-    """``NAME=VALUE`` items as a dict.
+def pairs(items: Iterable[str], option: str, *, last: bool = False) -> dict[str, str]:
+    """``NAME=VALUE`` items as a dict; with ``last``, names may contain ``=``.
 
     Raises:
         UsageError: an item has no ``=``, or a name occurs twice.
     """
     result: dict[str, str] = {}
     for item in items:
-        name, separator, value = item.partition("=")
+        name, separator, value = item.rpartition("=") if last else item.partition("=")
         if not separator or not name:
             raise UsageError(f"{option} {item}: expected NAME=VALUE")
         if name in result:
@@ -35,9 +36,10 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
 def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """``x=1,3,224,224`` (or ``x=1x3x224x224``; ``x=`` for a scalar) as shapes by name."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, text in pairs(items, "--shape").items():
+    for name, text in pairs(items, "--shape", last=True).items():
+        parts = text.replace("x", ",").split(",") if text else []
         try:
-            shapes[name] = tuple(int(part) for part in text.replace("x", ",").split(",") if part)
+            shapes[name] = tuple(int(part) for part in parts)
         except ValueError:
             raise UsageError(f"--shape {name}={text}: expected integers, as in 1,3,224") from None
         if any(dim < 0 for dim in shapes[name]):
@@ -48,7 +50,7 @@ def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
 def parse_dims(items: Iterable[str]) -> dict[str, int]:
     """``N=4`` as dimensions by name."""
     dims: dict[str, int] = {}
-    for name, text in pairs(items, "--dim").items():
+    for name, text in pairs(items, "--dim", last=True).items():
         if not text.isdecimal():
             raise UsageError(f"--dim {name}={text}: expected a non-negative integer")
         dims[name] = int(text)
@@ -98,5 +100,15 @@ def load_file(source: Path | BytesIO) -> Any:
     """
     try:
         return np.load(source, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ResourceError(f"cannot read arrays from {source}: {error}") from error
+    except OSError as error:
+        raise ResourceError(f"cannot read {_named(source)}: {error.strerror or error}") from error
+    except (ValueError, EOFError, BadZipFile) as error:
+        # numpy's own words advise to unpickle what may be a stranger's file.
+        raise ResourceError(
+            f"{_named(source)} is no .npy or .npz file with arrays of numbers",
+            hint="numpy.save and numpy.savez write such files",
+        ) from error
+
+
+def _named(source: Path | BytesIO) -> str:
+    return str(source) if isinstance(source, Path) else "stdin"

@@ -16,7 +16,8 @@ from popc.options import Options
 from popc.progress import OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.transforms import PassReport, transform
-from popc_runtime.format import ProgramImage, format_program, instructions_of
+from popc_runtime.errors import DoesNotFitError
+from popc_runtime.format import DEFAULT_LIMITS, ProgramImage, format_program, instructions_of
 
 __all__ = ["Compilation", "OnArtefact", "run_stages"]
 
@@ -55,6 +56,7 @@ def run_stages(
 
     Raises:
         ModelError, OptionError: see the stages.
+        DoesNotFitError: the program needs more memory than a runtime can address.
         AssertionError: with ``verify_ir``, a stage made something that its checker refuses.
     """
     done = Compilation()
@@ -84,6 +86,7 @@ def run_stages(
         plan = done.plan = plan_memory(done.graph, schedule, inplace=options.enable_inplace)
         if options.verify_ir:
             _require_none("memory plan", check_plan(done.graph, schedule, plan))
+        _require_fit(plan)
         report(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))
     if stop_after is Stage.PLAN:
         return done
@@ -93,6 +96,22 @@ def run_stages(
         count = sum(len(instructions_of(block)) for block in image.programs.values())
         report(f"{count:,} instructions", lambda: format_program(image))
     return done
+
+
+def _require_fit(plan: MemoryPlan) -> None:
+    """What no runtime would load is refused here, with the numbers."""
+    needs = {
+        "tensors": plan.arena_bytes,
+        "constants": plan.constant_bytes,
+        "states": plan.state_bytes,
+    }
+    limit = DEFAULT_LIMITS.memory_bytes
+    if any(size > limit for size in needs.values()):
+        what = ", ".join(f"{size:,} bytes for {name}" for name, size in needs.items() if size)
+        raise DoesNotFitError(
+            f"the program needs {what}, but no more than {limit:,} bytes each can be addressed",
+            hint="compile for smaller shapes, or fewer at a time",
+        )
 
 
 def _require_none(what: str, problems: Sequence[str]) -> None:

@@ -46,6 +46,8 @@ def gather_inputs(
 
 
 def _read(name: str, source: str) -> Array | int:
+    if not source:
+        raise UsageError(f"--input {name}=: expected NAME=SOURCE, such as {name}={name}.npy")
     if source == "-":
         array: Array = load_file(BytesIO(sys.stdin.buffer.read()))
         return array

@@ -100,6 +100,8 @@ def run_onnxruntime(
     Raises:
         ResourceError: onnxruntime is not installed, or cannot run the model.
     """
+    if not outputs:
+        return []
     _require_onnxruntime()
     import onnxruntime
 
@@ -158,12 +160,23 @@ def verify_file(
     archive_path = file if is_archive else None
     results, feeds = _run_popc(archive_path, source, inputs, keywords, on_progress)
     bound = {name: np.asarray(value) for name, value in keywords["bind"].items()}
+    _require_all_inputs(loaded, {*bound, *feeds})
     names = [name for name in results if name in loaded.tensor_names()]
     reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
     return [
         compare(name, results[name], array, rtol=rtol, atol=atol, node=loaded.producer_of(name))
         for name, array in zip(names, reference, strict=True)
     ]
+
+
+def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
+    missing = [info.name for info in model.inputs if info.name not in given]
+    if missing:
+        raise UsageError(
+            f"the model takes {', '.join(missing)}, which the archive does not",
+            hint="--bind NAME=VALUE what was bound when the archive was compiled; "
+            "if nothing was, --model names another model",
+        )
 
 
 def _run_popc(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report, format_bytes, format_table
 from popc.progress import OnProgress, ProgressEvent, Stage
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import ResourceError, UsageError
 
 __all__ = ["command"]
 
 
 @click.command("compile")
-@click.argument("model", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument(
+    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+)
 @click.option(
     "-o",
     "--output",
@@ -34,7 +37,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--stop-after",
-    type=click.Choice([stage.value for stage in Stage]),
+    type=click.Choice([stage.value for stage in Stage if stage is not Stage.PACK]),
     help="Print what this stage made; write no archive.",
 )
 @click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
@@ -53,7 +56,7 @@ def command(
     dump_options: bool,
     force: bool,
 ) -> Report:
-    """Compile MODEL, an ONNX file, into an executable archive.
+    """Compile MODEL, an ONNX file (- for stdin), into an executable archive.
 
     \b
     popc compile model.onnx -o model.popx --shape x=1,3,224,224
@@ -65,11 +68,27 @@ def command(
         return _stop_after(model, settings, Stage(stop_after), emit_ir, console)
     settings.keywords()  # report mistakes in the arguments before anything about files
     target = output or model.with_suffix(".popx")
+    _refuse_target(target, model)
     if target.exists() and not force:  # before minutes of work, not after
         raise ResourceError(
             f"{target} exists already", subject=str(target), hint="--force replaces it"
         )
     return _compile(console, model, target, settings, emit_ir, force=force, times=time_passes)
+
+
+def _refuse_target(target: Path, model: Path) -> None:
+    """An archive never replaces its own model, and is not written to stdout."""
+    if target.name in ("-", "-.popx"):
+        what = "is written to a file, not to stdout" if target.name == "-" else "needs a name"
+        raise UsageError(f"an archive {what}", hint="-o FILE.popx")
+    if target.exists() and str(model) != "-" and target.samefile(model):
+        raise UsageError(
+            f"the archive would replace the model {model}", hint="-o FILE.popx gives it a name"
+        )
+
+
+def _source(model: Path) -> Path | bytes:
+    return sys.stdin.buffer.read() if str(model) == "-" else model
 
 
 def _show_options(settings: ModelSettings) -> Report:
@@ -89,7 +108,7 @@ def _stop_after(
     texts: dict[Stage, str] = {}
     keywords = settings.keywords()
     run_stages(
-        load_model(model),
+        load_model(_source(model)),
         make_bindings(**keywords),
         keywords["options"],
         stop_after=stage,
@@ -115,7 +134,7 @@ def _compile(
     texts: dict[Stage, str] = {}
     timer = _Timer(console.on_progress())
     archive = popc.compile(
-        model,
+        _source(model),
         on_progress=timer,
         on_artefact=texts.__setitem__ if emit_ir else None,
         **settings.keywords(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class Console:
     def note(self, text: str) -> None:
         """Tell something that is not the result."""
         if not self.quiet:
-            click.echo(text, err=True)
+            self._tell(text)
 
     def on_progress(self) -> OnProgress | None:
         """What to call at the beginning and the end of each stage; ``None`` to stay silent."""
@@ -66,30 +67,17 @@ class Console:
     def show_error(self, verb: str, error: PopcError) -> None:
         """Print an error: what, where, what to do."""
         if self.json:
-            details = {
-                "code": error.code,
-                "message": error.message,
-                "subject": error.subject,
-                "hint": error.hint,
-                "details": list(error.details),
-            }
-            click.echo(
-                _dumps(
-                    {
-                        "schema": f"popc.{verb}/1",
-                        "status": "error",
-                        "exit_code": error.exit_code,
-                        "warnings": [],
-                        "error": details,
-                    }
-                )
-            )
-            return
-        click.echo(self._style("error: ", "red") + error.message, err=True)
+            with suppress(OSError):  # stdout itself may be what failed
+                click.echo(_dumps(_error_document(verb, error)))
+                return
+        self._tell(self._style("error: ", "red") + error.message)
         for line in error.details:
-            click.echo(f"  {line}", err=True)
+            self._tell(f"  {line}")
         if error.hint:
-            click.echo(self._style("hint: ", "cyan") + error.hint, err=True)
+            self._tell(self._style("hint: ", "cyan") + error.hint)
+
+    def _tell(self, text: str) -> None:
+        click.echo(text, err=True, color=self.color)
 
     def _style(self, text: str, color: str) -> str:
         return click.style(text, fg=color, bold=True) if self.color else text
@@ -104,6 +92,22 @@ def wants_color(choice: str) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
+    return {
+        "schema": f"popc.{verb}/1",
+        "status": "error",
+        "exit_code": error.exit_code,
+        "warnings": [],
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "subject": error.subject,
+            "hint": error.hint,
+            "details": list(error.details),
+        },
+    }
 
 
 def _dumps(document: dict[str, Any]) -> str:

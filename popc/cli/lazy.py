@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
 import click
 
-__all__ = ["LazyGroup"]
+__all__ = ["VERBS", "LazyGroup"]
 
 # verb -> (module, group in the help, what it does).  The help of a verb itself is in its module.
 VERBS: Final = {
@@ -31,6 +32,15 @@ class LazyGroup(click.Group):
         """The verbs in order of the help."""
         del ctx
         return list(VERBS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with; proposes the nearest one if there is none."""
+        near = get_close_matches(args[0], VERBS, 1)
+        if near and args[0] not in VERBS:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of a verb."""

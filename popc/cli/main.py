@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 import click
 
 from popc.cli.console import Console, wants_color
-from popc.cli.lazy import LazyGroup
+from popc.cli.lazy import VERBS, LazyGroup
 from popc.cli.report import Report
 from popc_runtime.errors import PopcError, ResourceError, UsageError
 
@@ -79,7 +79,9 @@ def root(
     popc compile model.onnx -o model.popx --shape x=1,3,224,224
     popc run model.popx --input x=image.npy --output results/
     """
-    context.obj = Console(format_ == "json", quiet, verbose, wants_color(color), progress)
+    console = Console(format_ == "json", quiet, verbose, wants_color(color), progress)
+    context.obj.append(console)  # for what happens after the verb
+    context.obj = console
 
 
 class _Terminated(BaseException):
@@ -99,19 +101,19 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per ending
     """Run one command line and print its result; the exit code."""
-    # Errors in the command line itself are printed before the root command has read its options.
-    console = Console(json=_asks_for_json(arguments), color=wants_color("auto"))
-    verb = next((item for item in arguments if not item.startswith("-")), "popc")
+    # Errors in the root options are printed before the root command has read them.
+    consoles = [Console(json=_asks_for_json(arguments), color=wants_color("auto"))]
+    verb = next((item for item in arguments if item in VERBS), "popc")
     try:
-        return _invoke(list(arguments))
+        return _invoke(list(arguments), consoles)
     except PopcError as error:
-        console.show_error(verb, error)
+        consoles[-1].show_error(verb, error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        console.note("interrupted")
+        consoles[-1].note("interrupted")
         return INTERRUPTED
     except _Terminated:
-        console.note("terminated")
+        consoles[-1].note("terminated")
         return TERMINATED
     except BrokenPipeError:
         # The reader of our output has seen enough; there is nobody to tell.
@@ -119,16 +121,17 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
         return 0
     except (MemoryError, OSError) as error:
         resource = ResourceError(str(error) or "out of memory")
-        console.show_error(verb, resource)
+        consoles[-1].show_error(verb, resource)
         return resource.exit_code
     except Exception:  # noqa: BLE001 - the last resort: a bug must leave a trace, not a mess
-        return _report_bug(console, verb)
+        return _report_bug(consoles[-1], verb)
 
 
-def _invoke(arguments: list[str]) -> int:
+def _invoke(arguments: list[str], consoles: list[Console]) -> int:
+    """Run the command line; the console that its root options ask for joins ``consoles``."""
     try:
         # Click handles --help and --version by exiting; what a verb returns comes back here.
-        with root.make_context("popc", arguments) as context:
+        with root.make_context("popc", arguments, obj=consoles) as context:
             result = root.invoke(context)
             if isinstance(result, Report):
                 context.obj.show(result)
@@ -147,7 +150,15 @@ def _as_usage_error(error: click.UsageError) -> UsageError:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return UsageError("a command is missing", hint="popc --help lists the commands")
-    return UsageError(error.format_message(), hint=f"{command} --help shows the usage")
+    return UsageError(error.format_message(), hint=_advice(error, command))
+
+
+def _advice(error: click.UsageError, command: str) -> str:
+    option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    if command != "popc" and any(option in one.opts for one in root.params):
+        verb = command.removeprefix("popc ")
+        return f"{option} comes before the verb: popc {option} {verb} ..."
+    return f"{command} --help shows the usage"
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

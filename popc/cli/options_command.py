@@ -32,7 +32,7 @@ def command(*, key: str | None) -> Report:
         header = ["option", "type", "default", "meaning"]
         table = [[row["name"], row["type"], str(row["default"]), row["summary"]] for row in rows]
         return Report("options", {"options": rows}, format_table([header, *table]))
-    chosen = [row for row in rows if key in (row["name"], row["popart"])]
+    chosen = [row for row in rows if key and key in (row["name"], row["popart"])]
     if not chosen:
         close = difflib.get_close_matches(key, [str(row["name"]) for row in rows], 1)
         raise OptionError(

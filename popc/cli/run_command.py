@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from popc.cli.console import Console
 from popc.cli.report import Report, format_seconds, format_table
+from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
@@ -55,7 +57,9 @@ __all__ = ["command"]
     type=click.IntRange(min=1),
     help="Threads that work on one run; the processors available if not given.",
 )
+@click.pass_obj
 def command(
+    console: Console,
     *,
     archive: Path,
     inputs: tuple[str, ...],
@@ -78,6 +82,8 @@ def command(
     executable = popc_runtime.load(archive, seed=seed, threads=threads)
     feeds = gather_inputs(inputs, executable.inputs, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)
+    if console.json and "-" in targets.values():
+        raise UsageError("stdout takes the JSON document or an array, not both")
     results = _run_steps(executable, feeds, steps, strict=strict)
     warnings = _non_finite(results, strict=strict)
     written = write_outputs(results, targets)

@@ -10,6 +10,7 @@ import click
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report, format_table
+from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc.verify import Comparison
@@ -79,6 +80,8 @@ def command(
     """
     from popc.verify import verify_file
 
+    if not (rtol >= 0 and atol >= 0):  # NaN is not
+        raise UsageError("--rtol and --atol take numbers that are not negative")
     rows = verify_file(
         file,
         model,
@@ -108,6 +111,8 @@ def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     table = format_table([header, *(_row(one) for one in shown)])
     hidden = len(wrong or rows) - len(shown)
     more = f"\n... {hidden} more" if hidden else ""
+    if not rows:
+        return "nothing to compare: every output of the model is one of its inputs"
     if not wrong:
         return f"{table}{more}\nall {len(rows)} tensors agree"
     first = wrong[0]

@@ -5,6 +5,7 @@ Every mistake is found before anything is imported, and all are reported at once
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -17,7 +18,7 @@ from popc.frontend.names import did_you_mean, shown
 from popc.frontend.tensors import dtype_from_onnx, dtype_name
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError, UsageError
-from popc_runtime.format import Array, DType
+from popc_runtime.format import DEFAULT_LIMITS, Array, DType
 
 __all__ = ["Bindings", "BoundValue", "ResolvedInputs", "resolve"]
 
@@ -235,17 +236,26 @@ class _Resolver:
             self.problems.append(
                 f"input {one.name!r} is a {one.kind}: its value must be known when compiling"
             )
-            self.hints.append(f"--bind {one.name}=FILE.npz")
+            self.hints.append(_option("--bind", f"{one.name}=FILE.npz"))
             return TensorType(DType.BOOL, ())
         dtype = _element_type(one.type)
         given = self.bindings.shapes.get(one.name)
         if given is not None:
-            return TensorType(dtype, tuple(given))
+            return self._of_sane_size(one.name, TensorType(dtype, tuple(given)))
         if one.dims is None:
             self.problems.append(f"input {one.name!r} has no shape in the model")
-            self.hints.append(f"--shape {one.name}=1")
+            self.hints.append(_option("--shape", f"{one.name}=1"))
             return TensorType(dtype, ())
-        return TensorType(dtype, self._sizes(one, one.dims))
+        return self._of_sane_size(one.name, TensorType(dtype, self._sizes(one, one.dims)))
+
+    def _of_sane_size(self, name: str, type_: TensorType) -> TensorType:
+        limit = DEFAULT_LIMITS.memory_bytes
+        if type_.nbytes > limit:
+            self.problems.append(
+                f"input {name!r}, {type_}, has {type_.nbytes:,} bytes, but no more than {limit:,} "
+                f"can be addressed"
+            )
+        return type_
 
     def _sizes(self, one: _Declared, dims: tuple[_Dim, ...]) -> tuple[int, ...]:
         sizes = [
@@ -260,9 +270,10 @@ class _Resolver:
         )
         if None in sizes:
             example = [size if isinstance(size, int) else 1 for size in sizes]
-            self.hints.append(f"--shape {one.name}={_joined(example)}")
+            self.hints.append(_option("--shape", f"{one.name}={_joined(example)}"))
         else:
-            self.hints.extend(f"--dim {size}=1" for size in sizes if isinstance(size, str))
+            symbols = [size for size in sizes if isinstance(size, str)]
+            self.hints.extend(_option("--dim", f"{symbol}=1") for symbol in symbols)
         return ()
 
     # -- values ------------------------------------------------------------------------------------
@@ -337,6 +348,11 @@ def _exactly(value: Array, dtype: DType) -> Array:
 def _few(value: Array) -> str:
     flat = value.reshape(-1)
     return f"{', '.join(map(str, flat[:3]))}{', ...' if flat.size > 3 else ''}"
+
+
+def _option(name: str, value: str) -> str:
+    """An option as one would type it in a shell."""
+    return f"{name} {shlex.quote(value)}"
 
 
 def _joined(sizes: Iterable[object]) -> str:

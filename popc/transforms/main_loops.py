@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.options import ReturnType
 from popc.transforms.base import Pass
+from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
 
 __all__ = ["MainLoops"]
@@ -50,6 +52,7 @@ class MainLoops(Pass):
         """Wrap ``graph``'s ops in a loop; 1 if done."""
         if self.batches_per_step == 1:
             return 0
+        _refuse_sums_of_bool(graph)
         body = graph.split_off("stepLoop")
         iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
         body.add_input("condition", TensorType(DType.BOOL, ()))
@@ -74,6 +77,22 @@ class MainLoops(Pass):
             build(graph, "HostStore", [result], dict(store.attributes), settings=store.settings)
             body.remove_op(store)
         return 1
+
+
+def _refuse_sums_of_bool(graph: Graph) -> None:
+    stores = (op for op in graph.ops if op.op_type == "HostStore")
+    wrong = [
+        str(op.attributes["stream"])
+        for op in stores
+        if op.attributes["return_type"] == ReturnType.SUM.value
+        and op.operand(0).type.dtype is DType.BOOL
+    ]
+    if wrong:
+        raise OptionError(
+            f"the return type of {', '.join(wrong)} is sum, but values of type bool have no sum",
+            subject=wrong[0],
+            hint=" ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in wrong),
+        )
 
 
 def _carry(body: Graph, store: Op, kind: ReturnType) -> Tensor:

@@ -214,3 +214,11 @@ def test_unsupported_element_types_are_listed() -> None:
         "input 'c': element type complex64 is not supported",
         "input 's': element type string is not supported",
     )
+
+
+def test_what_to_paste_is_quoted_for_the_shell() -> None:
+    model = _model("float[N] x")
+    model.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "past + new"
+    with pytest.raises(UsageError) as caught:
+        resolve(model, Bindings())
+    assert caught.value.hint == "--dim 'past + new=1'"

@@ -11,11 +11,11 @@ import onnx
 
 from popc.frontend.importer import GraphImporter
 from popc.frontend.node import Node, RuleResult
-from popc.frontend.problems import DataDependent
+from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
-from popc.frontend.values import Value
+from popc.frontend.values import Unknown, Value
 from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -24,6 +24,7 @@ __all__ = ["RULES", "LoopForm", "import_loop", "stack_rows"]
 
 _SCALAR_BOOL: Final = TensorType(DType.BOOL, ())
 _SCALAR_INT64: Final = TensorType(DType.INT64, ())
+_MAX_UNROLLED: Final = 10_000  # iterations of a loop whose end only its condition tells
 
 
 @dataclass(slots=True)
@@ -73,9 +74,14 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
     try:
         return list(_runtime_loop(node, form))
     except (DataDependent, ModelError):
-        if not form.is_counted:
+        if not _may_unroll(form):
             raise
     return _unroll(node, form)
+
+
+def _may_unroll(form: LoopForm) -> bool:
+    """Whether constants may decide the number of iterations."""
+    return form.is_counted or _starts_known(form)
 
 
 def _all_known(node: Node, values: Sequence[Value]) -> bool:
@@ -92,7 +98,7 @@ def _runtime_loop(node: Node, form: LoopForm) -> list[Tensor]:
         form.body,
         types,
         lambda inner, inputs: _body_arguments(node, inner, inputs, form),
-        isolated=form.is_counted,
+        isolated=_may_unroll(form),
     )
     results = as_tensors(body.results, "Loop")
     graph = body.importer.graph
@@ -191,7 +197,9 @@ def _unroll(node: Node, form: LoopForm) -> list[Value]:
     count = len(states)
     stacks: list[list[Tensor]] = []
     condition: Value = node.constant(np.asarray(True))  # noqa: FBT003 - an array value
-    for number in range(form.trip_count):
+    for number in range(form.trip_count if form.is_counted else _MAX_UNROLLED + 1):
+        if number == _MAX_UNROLLED and not form.is_counted:
+            raise DataDependent(f"Loop: must be unrolled, but has more than {number:,} iterations")
         iteration = node.constant(np.int64(number))
         header = [iteration, condition] if form.has_header else []
         elements = _scan_elements(node, importer, iteration, form)
@@ -218,6 +226,8 @@ def _or_empty(stacks: list[list[Tensor]], node: Node, states: int) -> list[list[
 
 
 def _continues(node: Node, condition: Value) -> bool:
+    if isinstance(condition, Unknown):
+        raise AlreadyReported
     if not isinstance(condition, Tensor):
         raise ModelError("the body's first output must be a bool tensor")
     known = node.importer.known_value(condition)

@@ -1,0 +1,81 @@
+"""Every operator on inputs that do not lie in memory in C order.
+
+A kernel that reshapes such an operand while it is bound computes on a copy of what was there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from popc.frontend import Bindings, import_model, load_model
+from popc_runtime.errors import ModelError, UsageError
+from popc_runtime.format import Array
+from popc_runtime.kernels import KERNELS
+from tests.conformance.adapter import flatten
+from tests.conformance.cases import Case, cases
+from tests.conformance.expected import EXPECTED_FAILURES
+from tests.support import run_graph
+
+
+def _reversed_axes(array: Array) -> Array:
+    return np.asfortranarray(array)
+
+
+def _every_other(array: Array) -> Array:
+    """The same values as a window of a larger array, two columns apart."""
+    if array.ndim == 0:
+        return array
+    outer = np.zeros((*(size + 2 for size in array.shape[:-1]), 2 * array.shape[-1] + 1))
+    window = outer.astype(array.dtype)[
+        (*(slice(1, -1) for _ in array.shape[:-1]), slice(1, None, 2))
+    ]
+    window[...] = array
+    return window
+
+
+def _arrays(case: Case) -> dict[str, Array] | None:
+    """The inputs of the first data set if all are tensors of numbers."""
+    given = dict(zip((info.name for info in case.inputs()), case.data_sets[0][0], strict=False))
+    arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
+    plain = all(info.type.HasField("tensor_type") for info in case.inputs())
+    numbers = all(array.dtype.kind not in "OUS" for array in arrays.values())
+    return arrays if plain and numbers else None
+
+
+def _results(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array] | None:
+    """The outputs; ``None`` if the model needs values to be bound, or has control flow."""
+    shapes = {name: array.shape for name, array in feeds.items()}
+    try:
+        graph = import_model(load_model(model), Bindings(shapes=shapes)).graph
+    except (ModelError, UsageError):
+        return None
+    if any(op.op_type not in KERNELS for op in graph.ops):
+        return None
+    return run_graph(graph, feeds)
+
+
+@pytest.mark.parametrize("restride", [_reversed_axes, _every_other])
+def test_node_cases(restride: Callable[[Array], Array]) -> None:
+    wrong: list[str] = []
+    checked = 0
+    for name, case in cases("node").items():
+        arrays = None if f"node/{name}" in EXPECTED_FAILURES else _arrays(case)
+        if arrays is None or "dropout" in name:  # a second run draws other numbers
+            continue
+        actual = _results(case.model, {key: restride(array) for key, array in arrays.items()})
+        if actual is None:
+            continue
+        checked += 1
+        expected: list[Any] = flatten(case.data_sets[0][1])
+        for ours, theirs in zip(actual, expected, strict=True):
+            theirs = theirs.astype(ours.dtype) if theirs.dtype.name == "bfloat16" else theirs
+            if not np.allclose(ours, theirs, case.rtol, case.atol, equal_nan=True):
+                wrong.append(name)
+                break
+    assert not wrong
+    assert checked > 1000
