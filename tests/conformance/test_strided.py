@@ -73,8 +73,8 @@ def test_node_cases(restride: Callable[[Array], Array]) -> None:
         checked += 1
         expected: list[Any] = flatten(case.data_sets[0][1])
         for ours, theirs in zip(actual, expected, strict=True):
-            theirs = theirs.astype(ours.dtype) if theirs.dtype.name == "bfloat16" else theirs
-            if not np.allclose(ours, theirs, case.rtol, case.atol, equal_nan=True):
+            wanted = theirs.astype(ours.dtype) if theirs.dtype.name == "bfloat16" else theirs
+            if not np.allclose(ours, wanted, case.rtol, case.atol, equal_nan=True):
                 wrong.append(name)
                 break
     assert not wrong

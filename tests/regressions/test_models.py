@@ -28,9 +28,11 @@ def _run(text: str, path: Path, feeds: dict[str, Array], **options: object) -> d
 
 def test_loop_over_a_sequence_that_a_counter_ends(tmp_path: Path) -> None:
     """PyTorch writes embedding bags like this: no trip count, a condition on a counter."""
-    text = """g (float[3, 2] x) => (float[3, 2] y) <int64 zero = {0}, int64 three = {3}, bool go = {1}> {
+    text = """g (float[3, 2] x) => (float[3, 2] y)
+    <int64 zero = {0}, int64 three = {3}, bool go = {1}> {
         none = SequenceEmpty ()
-        end, rows = Loop (, go, zero, none) <body = b (int64 i, bool c, int64 n, s) => (again, next, longer) {
+        end, rows = Loop (, go, zero, none)
+        <body = b (int64 i, bool c, int64 n, s) => (again, next, longer) {
             shape = Constant <value_ints = [1]> ()
             index = Reshape (n, shape)
             row = Gather (x, index)
@@ -98,7 +100,9 @@ def test_views_of_another_type_pass_the_checkers(tmp_path: Path) -> None:
 
 
 def test_sums_of_bool_are_refused_by_name(tmp_path: Path) -> None:
-    text = "g (float[2] x) => (bool[2] nan, bool[2] inf, float[2] y) {nan = IsNaN (x) inf = IsInf (x) y = Neg (x)}"
+    text = """g (float[2] x) => (bool[2] nan, bool[2] inf, float[2] y) {
+        nan = IsNaN (x) inf = IsInf (x) y = Neg (x)
+    }"""
     with pytest.raises(OptionError, match="of nan, inf is sum") as caught:
         _run(text, tmp_path, {}, batches_per_step=2, default_anchor="sum")
     assert caught.value.hint == "--set anchors.nan=all --set anchors.inf=all"
