@@ -40,7 +40,11 @@ class OpSettings:
         schedule_priority: Among ops that could run next, the highest goes first, whatever that
             means for memory.  Only the order of priorities matters, not their size.
         exclude_patterns: Names of passes that leave the op as it is.
-        virtual_graph, pipeline_stage, execution_phase: Where the user has placed the op.
+        virtual_graph, pipeline_stage, execution_phase: Where the op runs: on which chip, in which
+            stage of a pipeline, between which transfers of weights; ``None``: wherever.
+        batch_phase: Which part of a batch that is cut into parts the op works on.
+        tile_set: "compute", or "io" for the tiles that talk with host and streaming memory.
+        outline: Ops are only put into one subgraph with others that have the same words here.
         bins: Numbers by the name of a partition.  Of each partition, all ops with a number run
             before those with a higher one; an op without a number in it does not take part.
     """
@@ -51,9 +55,23 @@ class OpSettings:
     virtual_graph: int | None = None
     pipeline_stage: int | None = None
     execution_phase: int | None = None
+    batch_phase: int | None = None
+    tile_set: str = "compute"
+    outline: tuple[str, ...] = ()
     bins: tuple[tuple[str, int], ...] = ()
     part: StepPart = StepPart.FORWARD
     recompute: Recompute = Recompute.UNDEFINED
+
+    @property
+    def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:
+        """Where the op runs.  Ops with different places are never merged or fused."""
+        return (
+            self.virtual_graph,
+            self.pipeline_stage,
+            self.execution_phase,
+            self.batch_phase,
+            self.tile_set,
+        )
 
     def inherited(self) -> OpSettings:
         """The settings of ops of the backward pass for an op of the forward pass with these."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from popc.options.anchors import Anchor
 from popc.options.annotations import Rule
-from popc.options.replication import ReplicationOptions
+from popc.options.report_options import ReportOptions
 from popc.options.schema import OptionSpec, described, spec_of
 from popc.options.table import FrozenTable
 from popc_runtime.format import Compression, OptionSetting, OptionValue, Origin
@@ -20,7 +20,7 @@ _NO_ORIGINS: Final[FrozenTable[Origin]] = FrozenTable()
 
 
 @dataclass(frozen=True, slots=True)
-class Options(ReplicationOptions):
+class Options(ReportOptions):
     """The effective options of a compilation, one attribute each.
 
     ``origins`` says where values come from; an option that it does not list has its default.
