@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from popc.archive import Archive, build_archive
-from popc.compiler import OnArtefact, run_stages
+from popc.compiler import OnArtefact, OnGraph, run_stages
 from popc.estimation import check_target, costs_of, encode_report
 from popc.frontend import (
     Annotations,
@@ -61,6 +61,7 @@ def compile_model(
     optimizer: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
+    on_graph: OnGraph | None = None,
 ) -> Archive:
     """Compile an ONNX model.  Exported as ``popc.compile``.
 
@@ -78,6 +79,7 @@ def compile_model(
         optimizer: In place of ``train``, the table ``optimizer``.
         on_progress: Told when a stage begins and ends; may raise to cancel.
         on_artefact: Told the text form of what each stage made.
+        on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
 
     Raises:
         ModelError: the model is not valid, or uses what popc cannot compile.
@@ -97,6 +99,7 @@ def compile_model(
         training=training,
         on_progress=on_progress,
         on_artefact=on_artefact,
+        on_graph=on_graph,
     )
     assert done.model is not None, "the last stage has run"
     assert done.plan is not None, "the last stage has run"

@@ -13,7 +13,7 @@ from popc.ir import Graph, Op, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
-from popc.progress import OnProgress, ProgressEvent, Stage
+from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
 from popc.transforms import (
@@ -32,10 +32,14 @@ from popc_runtime.format import (
     instructions_of,
 )
 
-__all__ = ["Compilation", "OnArtefact", "run_stages"]
+__all__ = ["Compilation", "OnArtefact", "OnGraph", "run_stages"]
 
 # Receives the text form of what a stage made: (stage, text).
 OnArtefact: TypeAlias = Callable[[Stage, str], None]
+
+# Receives the graph at a checkpoint: (checkpoint, graph, order of its ops if that is known).  The
+# graph is edited later on.
+OnGraph: TypeAlias = Callable[[Checkpoint, Graph, Sequence[Op] | None], None]
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ def run_stages(
     stop_after: Stage = Stage.LOWER,
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
+    on_graph: OnGraph | None = None,
 ) -> Compilation:
     """Take a model through the stages, up to and including ``stop_after``.
 
@@ -76,12 +81,17 @@ def run_stages(
     """
     done = Compilation()
     watch = _Watch(done, on_progress, on_artefact)
-    for stage, make in _Stages(loaded, bindings, options, training, done).in_order():
+    show = on_graph or _look_away
+    for stage, make in _Stages(loaded, bindings, options, training, done, show).in_order():
         with watch.stage(stage) as report:
             report(*make())
         if stage is stop_after:
             break
     return done
+
+
+def _look_away(checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+    del checkpoint, graph, order
 
 
 # What a stage has made: in a few words, and as text if anyone wants it.
@@ -98,12 +108,14 @@ class _Stages:
         options: Options,
         training: TrainingSettings | None,
         done: Compilation,
+        show: OnGraph,
     ) -> None:
         self.loaded = loaded
         self.bindings = bindings
         self.options = options
         self.training = training
         self.done = done
+        self.show = show
 
     def in_order(self) -> list[tuple[Stage, Callable[[], _Made]]]:
         """The stages that there are."""
@@ -120,6 +132,7 @@ class _Stages:
     def _import(self) -> _Made:
         self.done.model = import_model(self.loaded, self.bindings)
         set_variable_groups(self.done.graph, self.options)
+        self._show(Checkpoint.FWD0)
         return self._graph_text()
 
     def _train(self) -> _Made:
@@ -128,13 +141,24 @@ class _Stages:
         model = rewrite_before_training(
             self.done.model, lambda graph: prepare_for_training(graph, self.options)
         )
+        self._show(Checkpoint.FWD1)
         self.done.model, self.done.training = add_training(model, self.training, self.options)
+        self._show(Checkpoint.BWD0)
         return self._graph_text()
 
     def _transform(self) -> _Made:
-        self.done.passes = transform(self.done.graph, self.options, self._orders)
+        self.done.passes = transform(
+            self.done.graph, self.options, self._orders, self._show_transformed
+        )
         check_replicas(self.done.graph, self.options.replicated_graph_count)
         return self._graph_text()
+
+    def _show_transformed(self, checkpoint: Checkpoint) -> None:
+        if self.training is None or checkpoint is not Checkpoint.FWD1:  # it has been shown
+            self._show(checkpoint)
+
+    def _show(self, checkpoint: Checkpoint, order: Sequence[Op] | None = None) -> None:
+        self.show(checkpoint, self.done.graph, order)
 
     def _graph_text(self) -> _Made:
         graph = self.done.graph
@@ -149,6 +173,7 @@ class _Stages:
         schedule = self.done.schedule = build_schedule(graph, self.options, inplace=inplace)
         if self.options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
+        self._show(Checkpoint.FINAL, schedule.orders[graph])
         return f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule)
 
     def _plan(self) -> _Made:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-__all__ = ["OnProgress", "ProgressEvent", "Stage"]
+__all__ = ["Checkpoint", "OnProgress", "ProgressEvent", "Stage"]
 
 
 class Stage(StrEnum):
@@ -20,6 +20,17 @@ class Stage(StrEnum):
     PLAN = "plan"
     LOWER = "lower"
     PACK = "pack"
+
+
+class Checkpoint(StrEnum):
+    """Moments at which the graph can be looked at, in order.  The names are PopART's."""
+
+    FWD0 = "fwd0"  # as it was imported
+    FWD1 = "fwd1"  # cleaned up, formulas recognised
+    BWD0 = "bwd0"  # with the backward pass and the updates of weights; when training only
+    PRE_ALIAS = "pre_alias"  # everything fused
+    MAIN_LOOPS = "main_loops"  # within the loops over batches and micro-batches
+    FINAL = "final"  # in the order in which it runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from popc.cli.console import Console
+from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report, format_bytes, format_table
-from popc.progress import OnProgress, ProgressEvent, Stage
+from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc_runtime.errors import ResourceError, UsageError
 
 __all__ = ["command"]
@@ -39,8 +39,21 @@ __all__ = ["command"]
     "--emit-ir",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the text form of what each stage made.",
+    help="Write the text form of what each stage made, and of the graph at each checkpoint.",
 )
+@click.option(
+    "--emit-dot",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Draw the graph at each checkpoint, for Graphviz.",
+)
+@click.option(
+    "--at",
+    type=click.Choice([one.value for one in Checkpoint]),
+    multiple=True,
+    help="Emit the graph at this checkpoint only; repeatable.",
+)
+@click.option("--dot-ops", metavar="FIRST:LAST", help="Draw these ops of the schedule only.")
 @click.option(
     "--stop-after",
     type=click.Choice([stage.value for stage in Stage if stage is not Stage.PACK]),
@@ -63,6 +76,9 @@ def command(
     settings: ModelSettings,
     train: Path | None,
     emit_ir: Path | None,
+    emit_dot: Path | None,
+    at: tuple[str, ...],
+    dot_ops: str | None,
     stop_after: str | None,
     time_passes: bool,
     dump_options: bool,
@@ -80,8 +96,11 @@ def command(
         return _show_options(settings)
     if explain_options:
         return _explain_options(model, settings, train, console)
+    if (at or dot_ops) and not (emit_ir or emit_dot):
+        raise UsageError("--at and --dot-ops say what to emit, but not where", hint="--emit-ir DIR")
+    dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
     if stop_after is not None:
-        return _stop_after(model, settings, train, Stage(stop_after), emit_ir, console)
+        return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
     settings.keywords()  # report mistakes in the arguments before anything about files
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
@@ -89,9 +108,7 @@ def command(
         raise ResourceError(
             f"{target} exists already", subject=str(target), hint="--force replaces it"
         )
-    return _compile(
-        console, model, target, settings, train, emit_ir, force=force, times=time_passes
-    )
+    return _compile(console, model, target, settings, train, dumps, force=force, times=time_passes)
 
 
 def _refuse_target(target: Path, model: Path) -> None:
@@ -134,14 +151,13 @@ def _stop_after(
     settings: ModelSettings,
     train: Path | None,
     stage: Stage,
-    emit_ir: Path | None,
+    dumps: Dumps,
     console: Console,
 ) -> Report:
     from popc.api import bind_training, make_bindings, make_training
     from popc.compiler import run_stages
     from popc.frontend import load_model
 
-    texts: dict[Stage, str] = {}
     keywords = settings.keywords()
     options = keywords["options"]
     training = make_training(train)
@@ -155,10 +171,12 @@ def _stop_after(
         training=training,
         stop_after=stage,
         on_progress=console.on_progress(),
-        on_artefact=texts.__setitem__,
+        on_artefact=dumps.stages.__setitem__,
+        on_graph=dumps.on_graph,
     )
-    _write_texts(emit_ir, texts)
-    return Report("compile", {"stage": stage.value, "text": texts[stage]}, texts[stage].rstrip())
+    dumps.write()
+    text = dumps.stages[stage]
+    return Report("compile", {"stage": stage.value, "text": text}, text.rstrip())
 
 
 def _compile(
@@ -167,27 +185,27 @@ def _compile(
     target: Path,
     settings: ModelSettings,
     train: Path | None,
-    emit_ir: Path | None,
+    dumps: Dumps,
     *,
     force: bool,
     times: bool,
 ) -> Report:
     import popc
 
-    texts: dict[Stage, str] = {}
     timer = _Timer(console.on_progress())
     archive = popc.compile(
         _source(model),
         train=train,
         on_progress=timer,
-        on_artefact=texts.__setitem__ if emit_ir else None,
+        on_artefact=dumps.stages.__setitem__ if dumps.text_folder else None,
+        on_graph=dumps.on_graph,
         **settings.keywords(),
     )
     timer(ProgressEvent(Stage.PACK))
     archive.save(target, force=force)
     size = target.stat().st_size
     timer(ProgressEvent(Stage.PACK, timer.since_last(), format_bytes(size)))
-    _write_texts(emit_ir, texts)
+    dumps.write()
     manifest = archive.manifest
     data = {
         "archive": target.name,
@@ -227,14 +245,3 @@ class _Timer:
     def since_last(self) -> float:
         """Seconds since the last stage began."""
         return self._clock() - self._last
-
-
-def _write_texts(folder: Path | None, texts: dict[Stage, Any]) -> None:
-    if folder is None:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, (stage, text) in enumerate(texts.items(), start=1):
-            (folder / f"{number}-{stage.value}.txt").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(f"cannot write to {folder}: {error.strerror}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc.cost.estimate import estimate_costs
 from popc.cost.phases import Cycles, Phase
-from popc.cost.report import Categories, CostReport, LiveStep, MemoryReport, OpCost
+from popc.cost.report import Categories, CostReport, LiveStep, LiveTensor, MemoryReport, OpCost
 from popc.cost.settings import CostSettings
 from popc.cost.text import format_costs
 
@@ -14,6 +14,7 @@ __all__ = [
     "CostSettings",
     "Cycles",
     "LiveStep",
+    "LiveTensor",
     "MemoryReport",
     "OpCost",
     "Phase",

@@ -13,9 +13,9 @@ import numpy as np
 from popc.cost import codesize
 from popc.cost.chips import chip_of, home_of
 from popc.cost.mapping import Mapping as TileMapping
-from popc.cost.mapping import linear_mapping
+from popc.cost.mapping import device_bytes, linear_mapping
 from popc.cost.phases import Phase
-from popc.cost.report import Categories, LiveStep, MemoryReport
+from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
 from popc.schedule import Schedule
@@ -23,6 +23,9 @@ from popc.target import Target
 from popc_runtime.format import Array, Region
 
 __all__ = ["measure_memory"]
+
+# Tensors that a report lists; the memory of the others does not matter to anybody.
+_LISTED = 256
 
 
 def measure_memory(
@@ -89,7 +92,8 @@ class _Tiles:
                 self._share(op)
         self.always: Array = np.zeros(self.count, np.int64)
         self.padding = 0
-        for tensor in self._permanent(graph, schedule):
+        self.permanent = self._permanent(graph, schedule)
+        for tensor in self.permanent:
             mapping = self.mapping(tensor)
             mapping.add_to(self.always)
             self.padding += -mapping.busiest % 8
@@ -161,7 +165,8 @@ class _Walk:
         self._phases = phases
         self._base: Array = tiles.always + code + tiles.padding
         self._live: Array = np.zeros(tiles.count, np.int64)
-        self._alive: set[Tensor] = set()
+        self._alive: dict[Tensor, int] = {}
+        self._uses: list[LiveTensor] = []
         self._steps: list[LiveStep] = []
         self._worst: tuple[int, int, Array, int] = (-1, -1, self._live, 0)
 
@@ -201,12 +206,12 @@ class _Walk:
         root = self._tiles.root(tensor)
         here = self._tiles.lies_here(root) and not self._tiles.lies_for_good(root)
         if here and root not in self._alive:
-            self._alive.add(root)
+            self._alive[root] = len(self._steps)
             self._tiles.mapping(root).add_to(self._live)
 
     def _end(self, root: Tensor) -> None:
         if root in self._alive:
-            self._alive.remove(root)
+            self._uses.append(_use(root, self._alive.pop(root), len(self._steps) - 1))
             self._tiles.mapping(root).add_to(self._live, -1)
 
     def _record(self, op: Op) -> None:
@@ -250,4 +255,21 @@ class _Walk:
             average=categories(int(always.mean()), int(live.mean())),
             steps=tuple(self._steps),
             limit=limit,
+            tensors=self._biggest(),
         )
+
+    def _biggest(self) -> tuple[LiveTensor, ...]:
+        last = max(len(self._steps) - 1, 0)
+        uses = [
+            *self._uses,
+            *(_use(tensor, first, last) for tensor, first in self._alive.items()),
+            *(_use(tensor, 0, last) for tensor in self._tiles.permanent),
+        ]
+        return tuple(sorted(uses, key=lambda use: (-use.bytes, use.first, use.name))[:_LISTED])
+
+
+def _use(tensor: Tensor, first: int, last: int) -> LiveTensor:
+    """``tensor``, which is live from step ``first`` to step ``last``."""
+    type_, kind = tensor.type, tensor.kind.name.lower()
+    bytes_ = type_.size * device_bytes(type_.dtype)
+    return LiveTensor(tensor.name, str(type_), kind, bytes_, first, last)

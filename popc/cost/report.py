@@ -8,7 +8,7 @@ from typing import Any
 from popc.cost.phases import Cycles, Phase
 from popc.target import Target
 
-__all__ = ["Categories", "CostReport", "LiveStep", "MemoryReport", "OpCost"]
+__all__ = ["Categories", "CostReport", "LiveStep", "LiveTensor", "MemoryReport", "OpCost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,26 @@ class LiveStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTensor:
+    """What has memory of its own; views, results in place and joined operands lie in it.
+
+    Attributes:
+        name: The tensor's, as in the model where it has it from there.
+        type: Element type and shape.
+        kind: "constant", "variable", "state" (computed at load) or "activation".
+        bytes: Of all tiles.
+        first, last: The steps during which it is live, by number.
+    """
+
+    name: str
+    type: str
+    kind: str
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryReport:
     """The memory of one chip.
 
@@ -112,6 +132,7 @@ class MemoryReport:
         average: What tiles hold then on average.
         steps: The liveness curve.
         limit: Bytes that a tile has.
+        tensors: The biggest ones, biggest first.
     """
 
     always_live: tuple[int, ...]
@@ -121,6 +142,7 @@ class MemoryReport:
     average: Categories
     steps: tuple[LiveStep, ...]
     limit: int
+    tensors: tuple[LiveTensor, ...] = ()
 
     @property
     def peak_bytes(self) -> int:
@@ -155,6 +177,10 @@ class MemoryReport:
             data["always_live"], data["peak"] = list(self.always_live), list(self.peak)
             data["steps"] = [
                 {one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps
+            ]
+            data["tensors"] = [
+                {one.name: getattr(tensor, one.name) for one in fields(tensor)}
+                for tensor in self.tensors
             ]
         return data
 

@@ -1,5 +1,6 @@
 """The intermediate representation: graphs of ops over typed tensors.  It knows no op by name."""
 
+from popc.ir.dot import format_dot
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
 from popc.ir.ordering import OrderedPair, Ordering
 from popc.ir.printer import format_graph
@@ -22,6 +23,7 @@ __all__ = [
     "TensorKind",
     "TensorType",
     "VariableRole",
+    "format_dot",
     "format_graph",
     "verify",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
-from popc.ir.settings import OpSettings
+from popc.ir.settings import OpSettings, Recompute
 from popc_runtime.format import format_attribute
 
 __all__ = ["format_graph"]
@@ -53,16 +53,24 @@ def _op_line(op: Op) -> str:
 
 
 def _settings(settings: OpSettings) -> str:
-    """What the user has said of an op."""
+    """Where an op runs, and what the user has said of it."""
     said = {
         "schedule_priority": settings.schedule_priority or None,
         "exclude_patterns": ",".join(settings.exclude_patterns) or None,
         "virtual_graph": settings.virtual_graph,
         "pipeline_stage": settings.pipeline_stage,
         "execution_phase": settings.execution_phase,
+        "batch_phase": settings.batch_phase,
+        "tile_set": settings.tile_set if settings.tile_set != "compute" else None,
+        "recompute": _recompute(settings.recompute),
+        "outline": ",".join(settings.outline) or None,
     }
     shown = [f"{name}={value}" for name, value in said.items() if value is not None]
     return f"  # {' '.join(shown)}" if shown else ""
+
+
+def _recompute(wish: Recompute) -> str | None:
+    return None if wish is Recompute.UNDEFINED else wish.value
 
 
 def _operand(tensor: Tensor | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from popc.ir import Graph, Op
 from popc.options import Options
+from popc.progress import Checkpoint
 from popc.transforms.base import Pass, PassReport, run_to_fixed_point
 from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc.transforms.constant_folding import ConstantFolding
@@ -51,6 +52,7 @@ class Phase:
     name: str
     passes: tuple[Pass, ...]
     repeat: bool = False
+    checkpoint: Checkpoint | None = None  # what the graph is called afterwards
 
 
 def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple[Phase, ...]:
@@ -97,6 +99,7 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
                 dead_code,  # the formulas that were replaced; they would hide sole users below
             ),
             repeat=True,
+            checkpoint=Checkpoint.FWD1,
         ),
         Phase(
             "fold into weights",
@@ -117,6 +120,7 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
                 dead_code,
             ),
             repeat=True,
+            checkpoint=Checkpoint.PRE_ALIAS,
         ),
         Phase(
             "loops",
@@ -134,6 +138,7 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
                 _merge_collectives(options, orders),  # when the order of all else is settled
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
             ),
+            checkpoint=Checkpoint.MAIN_LOOPS,
         ),
         # When no op is computed, merged or replaced any more.
         Phase("exceptions and rounding", tuple(_floating_point_passes(options))),
@@ -187,10 +192,16 @@ def excludable_passes() -> tuple[str, ...]:
 
 
 def transform(
-    graph: Graph, options: Options, orders: Orders = insertion_orders
+    graph: Graph,
+    options: Options,
+    orders: Orders = insertion_orders,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
 ) -> list[PassReport]:
-    """Run the pipeline on ``graph``, in place; what each run of each pass did."""
-    return _run(build_pipeline(options, orders), graph, options)
+    """Run the pipeline on ``graph``, in place; what each run of each pass did.
+
+    ``on_checkpoint`` is called when the graph has reached one.
+    """
+    return _run(build_pipeline(options, orders), graph, options, on_checkpoint)
 
 
 def prepare_for_training(graph: Graph, options: Options) -> list[PassReport]:
@@ -198,7 +209,12 @@ def prepare_for_training(graph: Graph, options: Options) -> list[PassReport]:
     return _run(build_training_preparation(options), graph, options)
 
 
-def _run(phases: Sequence[Phase], graph: Graph, options: Options) -> list[PassReport]:
+def _run(
+    phases: Sequence[Phase],
+    graph: Graph,
+    options: Options,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
+) -> list[PassReport]:
     disabled = set(options.disabled_passes)
     check = options.verify_ir
     reports: list[PassReport] = []
@@ -208,4 +224,6 @@ def _run(phases: Sequence[Phase], graph: Graph, options: Options) -> list[PassRe
             reports.extend(run_to_fixed_point(passes, graph, check=check))
         else:
             reports.extend(one(graph, check=check) for one in passes)
+        if on_checkpoint is not None and phase.checkpoint is not None:
+            on_checkpoint(phase.checkpoint)
     return reports

@@ -65,10 +65,60 @@ def test_emit_ir_and_stop_after(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "3-schedule.txt",
         "4-plan.txt",
         "5-lower.txt",
+        "final.txt",
+        "fwd0.txt",
+        "fwd1.txt",
+        "main_loops.txt",
+        "pre_alias.txt",
     ]
     capsys.readouterr()
     assert run(["-q", "compile", str(tmp_path / "m.onnx"), "--stop-after", "import"]) == 0
     assert capsys.readouterr().out == (folder / "1-import.txt").read_text()
+
+
+_L1 = """
+[loss]
+type = "l1"
+input = "y"
+[optimizer]
+type = "sgd"
+"""
+
+
+def test_emit_graphs_of_a_training_step(tmp_path: Path) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    (tmp_path / "t.toml").write_text(_L1)
+    arguments = ["-q", "compile", str(tmp_path / "m.onnx"), "--train", str(tmp_path / "t.toml")]
+    arguments += ["--emit-ir", str(tmp_path / "ir"), "--emit-dot", str(tmp_path / "dot")]
+    chosen = ["--at", "fwd0", "--at", "bwd0", "--at", "final"]
+    assert run([*arguments, *chosen, "-o", str(tmp_path / "t.popx")]) == 0
+    assert [path.name for path in sorted((tmp_path / "ir").iterdir())] == [
+        "bwd0.txt",
+        "final.txt",
+        "fwd0.txt",
+    ]
+    assert "CopyVarUpdate" in (tmp_path / "ir" / "bwd0.txt").read_text()
+    assert "CopyVarUpdate" not in (tmp_path / "ir" / "fwd0.txt").read_text()
+    assert (tmp_path / "dot" / "final.dot").read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--at", "final"], "not where"),
+        (["--emit-dot", "d", "--dot-ops", "1-2"], "FIRST:LAST"),
+        (["--emit-dot", "d", "--dot-ops", "5:5"], "contains no op"),
+    ],
+)
+def test_emitting_nothing_is_refused(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    assert run(["compile", str(tmp_path / "m.onnx"), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
