@@ -8,8 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from popc.archive import Archive, build_archive
-from popc.compiler import OnArtefact, OnGraph, run_stages
-from popc.estimation import check_target, costs_of, encode_report
+from popc.budget import check_budget
+from popc.compiler import Compilation, OnArtefact, OnGraph, run_stages
+from popc.estimation import (
+    check_target,
+    chooses_target,
+    costs_of,
+    encode_report,
+    require_fit,
+)
 from popc.frontend import (
     Annotations,
     Bindings,
@@ -20,7 +27,7 @@ from popc.frontend import (
     load_model,
 )
 from popc.ir import TensorType
-from popc.options import Options, resolve_options
+from popc.options import Options, ignored_places, resolve_options
 from popc.progress import OnProgress, Stage
 from popc.training import (
     TrainingSettings,
@@ -62,6 +69,7 @@ def compile_model(
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
     on_graph: OnGraph | None = None,
+    against: str | os.PathLike[str] | None = None,
 ) -> Archive:
     """Compile an ONNX model.  Exported as ``popc.compile``.
 
@@ -80,11 +88,14 @@ def compile_model(
         on_progress: Told when a stage begins and ends; may raise to cancel.
         on_artefact: Told the text form of what each stage made.
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
+        against: An archive; if the program exceeds its budget, the error says what has grown.
 
     Raises:
         ModelError: the model is not valid, or uses what popc cannot compile.
         OptionError: options are unknown, ill-typed or in conflict.
         UsageError: ``shapes``, ``dims``, ``bind`` or ``outputs`` do not fit the model.
+        DoesNotFitError: a target was chosen, and the program does not fit it.
+        BudgetError: it costs more than the option ``budget`` allows.
     """
     resolved = options if isinstance(options, Options) else make_options(options)
     check_target(resolved)
@@ -104,12 +115,26 @@ def compile_model(
     assert done.model is not None, "the last stage has run"
     assert done.plan is not None, "the last stage has run"
     assert done.image is not None, "the last stage has run"
-    report = encode_report(costs_of(done, resolved)) if resolved.cost_report else b""
+    report, notes = _costs(done, resolved)
     archive = build_archive(
         loaded, done.model, done.plan, done.image, resolved, done.training, report
     )
-    archive.notes = done.model.notes
+    archive.notes = (*done.model.notes, *notes)
+    check_budget(done, archive, resolved, against)
     return archive
+
+
+def _costs(done: Compilation, options: Options) -> tuple[bytes, tuple[str, ...]]:
+    """The report that the archive gets, and warnings about it.
+
+    Raises:
+        DoesNotFitError: see `require_fit`.
+    """
+    if not options.cost_report and not chooses_target(options):
+        return b"", ()
+    costs = costs_of(done, options)
+    warnings = require_fit(costs, options)
+    return encode_report(costs) if options.cost_report or warnings else b"", warnings
 
 
 def estimate_model(
@@ -162,8 +187,13 @@ def make_bindings(
         outputs=tuple(outputs),
         anchors=tuple(options.anchors),
         replicas=options.replicated_graph_count,
-        annotations=Annotations(options.annotate, excludable_passes()),
+        annotations=_annotations(options),
     )
+
+
+def _annotations(options: Options) -> Annotations:
+    ignored = tuple(ignored_places(options).items())
+    return Annotations(options.annotate, excludable_passes(), ignored)
 
 
 def make_training(

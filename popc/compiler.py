@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeAlias
 
 from popc.frontend import Bindings, ImportedModel, LoadedModel, import_model
-from popc.ir import Graph, Op, format_graph
+from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
+from popc.placement import start_placement
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
 from popc.transforms import (
     PassReport,
     check_replicas,
+    cut_before_gradients,
     prepare_for_training,
     set_variable_groups,
     transform,
@@ -132,6 +134,7 @@ class _Stages:
     def _import(self) -> _Made:
         self.done.model = import_model(self.loaded, self.bindings)
         set_variable_groups(self.done.graph, self.options)
+        start_placement(self.done.graph, self.options, trains=self.training is not None)
         self._show(Checkpoint.FWD0)
         return self._graph_text()
 
@@ -142,14 +145,22 @@ class _Stages:
             self.done.model, lambda graph: prepare_for_training(graph, self.options)
         )
         self._show(Checkpoint.FWD1)
-        self.done.model, self.done.training = add_training(model, self.training, self.options)
+        self.done.model, self.done.training = add_training(
+            model, self.training, self.options, self._cut_before_gradients
+        )
         self._show(Checkpoint.BWD0)
         return self._graph_text()
 
+    def _cut_before_gradients(self, graph: Graph, barriers: Collection[Tensor]) -> None:
+        self.done.passes += cut_before_gradients(graph, self.options, barriers)
+
     def _transform(self) -> _Made:
-        self.done.passes = transform(
+        assert self.done.model is not None
+        self.done.passes += transform(
             self.done.graph, self.options, self._orders, self._show_transformed
         )
+        notes = [note for report in self.done.passes for note in report.notes]
+        self.done.model = replace(self.done.model, notes=(*self.done.model.notes, *notes))
         check_replicas(self.done.graph, self.options.replicated_graph_count)
         return self._graph_text()
 

@@ -6,17 +6,26 @@ Nothing here runs, or imports the cost model, unless it is asked for.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from popc.compiler import Compilation
 from popc.options import Options
+from popc_runtime.errors import DoesNotFitError
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
     from popc.target import Target
 
-__all__ = ["check_target", "costs_of", "encode_report", "target_of"]
+__all__ = [
+    "check_target",
+    "chooses_target",
+    "costs_of",
+    "encode_report",
+    "require_fit",
+    "target_of",
+]
 
 _ABOUT_TARGETS = ("target", "num_ipus", "tiles_per_ipu", "num_io_tiles", "ipu_selection_order")
 
@@ -44,8 +53,52 @@ def check_target(options: Options) -> None:
     Raises:
         OptionError: see `target_of`.
     """
-    if any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS):
+    if chooses_target(options):
         target_of(options)
+
+
+def chooses_target(options: Options) -> bool:
+    """Whether somebody has said on what the program is to run."""
+    return any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS)
+
+
+def require_fit(report: CostReport, options: Options) -> tuple[str, ...]:
+    """Refuse a program that does not fit the target that was chosen.
+
+    Returns:
+        Warnings, with ``allow_out_of_memory``.
+
+    Raises:
+        DoesNotFitError: it does not fit; ``report`` of the error says more.
+    """
+    if report.fits or not chooses_target(options):
+        return ()
+    if options.allow_out_of_memory:
+        return tuple(
+            f"the program does not fit {report.target.name}: {line}" for line in _misfits(report)
+        )
+    raise DoesNotFitError(
+        f"the program does not fit {report.target.name}",
+        subject="target",
+        details=tuple(_misfits(report)),
+        hint="`popc explain` says why and what would help; allow_out_of_memory compiles it "
+        "all the same",
+        report=report.to_dict(),
+    )
+
+
+def _misfits(report: CostReport) -> Iterator[str]:
+    """What is too much, for each chip of which something is."""
+    for number, chip in enumerate(report.memory):
+        if chip.fits:
+            continue
+        step = chip.steps[chip.peak_step]
+        where = f"tile {step.tile}" + (f" of IPU {number}" if len(report.memory) > 1 else "")
+        yield (
+            f"{where} needs {chip.peak_bytes:,} bytes at {step.name}, "
+            f"{chip.peak_bytes - chip.limit:,} more than it has; "
+            f"{chip.tiles_over:,} of {len(chip.peak):,} tiles need too much"
+        )
 
 
 def costs_of(done: Compilation, options: Options) -> CostReport:
@@ -62,6 +115,8 @@ def costs_of(done: Compilation, options: Options) -> CostReport:
         options.available_memory_proportion,
         tuple(options.available_memory_proportions.items()),
         options.partials_type_matmuls,
+        prefetch=options.enable_prefetch_datastreams,
+        merge_exchange=options.enable_merge_exchange,
     )
     return estimate_costs(done.graph, done.schedule, done.plan, target_of(options), settings)
 

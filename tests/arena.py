@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from popc.ir import Graph, Op, Tensor
-from popc.memory import MemoryPlan
+from popc.ir import Graph, Op, Tensor, TensorType
+from popc.memory import MemoryPlan, Placement
 from popc.schedule import Schedule
-from popc_runtime.format import Array, Region
+from popc_runtime.format import Array, DType, Region
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from tests.random_graphs import first_state
 
@@ -31,6 +31,7 @@ class Arena:
         for block in plan.constants:
             data = np.frombuffer(block.data.tobytes(), np.uint8)
             self.regions[Region.CONSTANT][block.offset : block.offset + data.size] = data
+        self._parameters: Sequence[Array] = ()
         self._constants = self.regions[Region.CONSTANT].copy()
         for variable, value in first_state(graph).items():
             self.view(variable)[...] = value
@@ -60,8 +61,16 @@ class Arena:
         place, type_ = self.plan.placements[tensor], tensor.type
         if type_.size == 0:
             return np.empty(type_.shape, type_.dtype.storage)
-        buffer = self.regions[place.region]
-        return np.ndarray(type_.shape, type_.dtype.storage, buffer, place.offset, place.strides)
+        return self._show(place, type_)
+
+    def _show(self, place: Placement, type_: TensorType) -> Array:
+        shape, dtype = type_.shape, type_.dtype.storage
+        if place.region is not Region.PARAMETER:
+            buffer = self.regions[place.region]
+            return np.ndarray(shape, dtype, buffer, place.offset, place.strides)
+        # Nothing in a parameter may lie outside of it.
+        memory = self._parameters[place.parameter].reshape(-1).view(np.uint8)
+        return np.ndarray(shape, dtype, memory, place.offset, place.strides)
 
     def _run_ops(self, ops: Iterable[Op]) -> None:
         for op in ops:
@@ -73,6 +82,8 @@ class Arena:
                 self._run_if(op)
             elif op.op_type == "Loop":
                 self._run_loop(op)
+            elif op.op_type == "Call":
+                self._run_call(op)
             elif op in self.plan.joined:
                 self._run_concat(op)
             else:
@@ -112,6 +123,21 @@ class Arena:
         self._run_ops(self.schedule.orders[branch])
         for source, target in zip(branch.outputs, op.outputs, strict=True):
             self._copy(source, target)
+
+    def _run_call(self, op: Op) -> None:
+        """What the callee works in has no content before, and need not have the same after."""
+        callee = op.subgraphs["callee"]
+        size = self.plan.frame_bytes[callee]
+        frame = self._show(self.plan.frames[op], TensorType(DType.UINT8, (size,)))
+        handed_over = [*(self.view(tensor) for tensor in (*op.present_inputs, *op.outputs)), frame]
+        before = [self.view(tensor).copy() for tensor in op.present_inputs]
+        outer, self._parameters = self._parameters, handed_over
+        frame[:] = _GARBAGE
+        self._run_ops(self.schedule.orders[callee])
+        frame[:] = _GARBAGE
+        self._parameters = outer
+        for tensor, value in zip(op.present_inputs, before, strict=True):
+            assert np.array_equal(self.view(tensor), value)
 
     def _run_loop(self, op: Op) -> None:
         body = op.subgraphs["body"]

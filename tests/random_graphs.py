@@ -1,7 +1,7 @@
 """Random graphs for hypothesis, and an interpreter that gives every value memory of its own.
 
 Graphs mix elementwise ops, views, joins and ops that need contiguous operands, over inputs and
-constants of two element types, with nested If and Loop.
+constants of two element types, with nested If, Loop and Call.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class _Builder:
     graph: Graph
     depth: int
     pool: list[Tensor] = field(default_factory=list[Tensor])
+    # What may be called, in the graphs around this one too.
+    callees: list[Graph] = field(default_factory=list[Graph])
 
     def pick(self, items: Sequence[_T]) -> _T:
         return items[self.number(0, len(items) - 1)]
@@ -66,7 +68,7 @@ class _Builder:
             self.split, self.expand, self.concat, self.concat, self.reduce,
         ]  # fmt: skip
         if self.depth < _DEEPEST:
-            kinds += [self.branch, self.loop]
+            kinds += [self.branch, self.loop, self.call, self.call]
         for _ in range(self.number(1, most)):
             self.pick(kinds)()
 
@@ -142,7 +144,7 @@ class _Builder:
     # -- control flow ----------------------------------------------------------------------------
 
     def nested(self, name: str) -> _Builder:
-        return _Builder(self.draw, Graph(name), self.depth + 1)
+        return _Builder(self.draw, Graph(name), self.depth + 1, callees=self.callees)
 
     def scalar(self, type_: TensorType) -> Tensor:
         known = [tensor for tensor in self.pool if tensor.type == type_]
@@ -161,6 +163,30 @@ class _Builder:
             branches[name] = inner.graph
         op = self.graph.add_op("If", [self.scalar(_BOOL), *captures], wanted, subgraphs=branches)
         self.pool += op.outputs
+
+    def call(self) -> None:
+        """Call a graph once more, or a new one."""
+        known = [
+            callee
+            for callee in self.callees
+            if all(any(t.type == wanted.type for t in self.pool) for wanted in callee.inputs)
+        ]
+        callee = self.pick([*known, *known, self.new_callee()] if known else [self.new_callee()])
+        operands = [self.like(tensor) for tensor in callee.inputs]
+        types = [tensor.type for tensor in callee.outputs]
+        self.pool += self.graph.add_op(
+            "Call", operands, types, subgraphs={"callee": callee}
+        ).outputs
+
+    def new_callee(self) -> Graph:
+        inner = self.nested(f"callee{len(self.callees)}")
+        types = [tensor.type for tensor in (self.pick(self.pool), *self.some(self.pool, 2))]
+        inner.pool = [inner.graph.add_input("in", type_) for type_ in types]
+        inner.pool.append(inner.constant(_MATRIX))
+        inner.grow(5)
+        inner.give([tensor.type for tensor in (inner.pool[-1], *inner.some(inner.pool, 1))])
+        self.callees.append(inner.graph)
+        return inner.graph
 
     def loop(self) -> None:
         states, captures = self.some(self.pool, 3), self.some(self.pool, 2)
@@ -283,6 +309,8 @@ def _results(op: Op, operands: list[Array | None]) -> Sequence[Array]:
         return interpret(op.subgraphs[name], [a for a in operands[1:] if a is not None])
     if op.op_type == "Loop":
         return _run_loop(op, operands)
+    if op.op_type == "Call":
+        return interpret(op.subgraphs["callee"], [a for a in operands if a is not None])
     return evaluate(op, operands)
 
 

@@ -6,7 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from popc_runtime.format import Blob, Compression, Manifest, write_archive
+from popc_runtime.format import (
+    Blob,
+    Compression,
+    KnownSizes,
+    Manifest,
+    measure_archive,
+    write_archive,
+)
 
 __all__ = ["Archive"]
 
@@ -33,6 +40,14 @@ class Archive:
         """
         write_archive(path, self.manifest, self._blobs, force=force, compression=self._compression)
         return Path(path)
+
+    def size(self, known: KnownSizes | None = None) -> int:
+        """The bytes of the file that `save` writes, without writing it.
+
+        ``known`` remembers how well weights are compressed from one archive to the next.
+        """
+        sizes: KnownSizes = {} if known is None else known
+        return measure_archive(self.manifest, self._blobs, self._compression, sizes)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.manifest.inputs))

@@ -23,6 +23,7 @@ from popc_runtime.format import (
     TrainingSpec,
     VariableSpec,
     encode_program,
+    oldest_reader,
 )
 
 __all__ = ["build_archive"]
@@ -39,7 +40,9 @@ def build_archive(
 ) -> Archive:
     """The archive of a compiled model; ``report`` says what it costs."""
     replicas = options.replicated_graph_count
-    streams, inputs, outputs = describe_streams(model.graph, model.inputs, model.outputs, replicas)
+    streams, inputs, outputs = describe_streams(
+        model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
+    )
     manifest = Manifest(
         inputs=inputs,
         outputs=outputs,
@@ -60,7 +63,12 @@ def build_archive(
     pieces = tuple(Piece(block.offset, block.data) for block in plan.constants)
     codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
-        Blob.of_bytes("program", BlobKind.PROGRAM, encode_program(image)),
+        Blob.of_bytes(
+            "program",
+            BlobKind.PROGRAM,
+            encode_program(image),
+            oldest_reader=oldest_reader(image),
+        ),
         Blob("weights", BlobKind.WEIGHTS, codec, plan.constant_bytes, pieces),
     )
     names = {variable.name for variable in manifest.variables}
@@ -102,6 +110,7 @@ def _variables(model: ImportedModel, plan: MemoryPlan) -> tuple[VariableSpec, ..
                 offset,
                 tensor.rows,
                 tensor.whole,
+                tensor.off_chip,
             )
         )
     return tuple(specs)
@@ -113,5 +122,6 @@ def _memory(plan: MemoryPlan) -> Mapping[str, int]:
         "constant_bytes": plan.constant_bytes,
         "naive_bytes": plan.naive_bytes,
         "peak_bytes": plan.peak_bytes,
+        "remote_bytes": plan.remote_bytes,
         "state_bytes": plan.state_bytes,
     }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from popc.ir import Graph, Op, TensorType
-from popc_runtime.format import ReturnType, StreamDirection, StreamSpec, TensorSpec
+from popc_runtime.format import (
+    ReturnType,
+    StreamDirection,
+    StreamSpec,
+    SyntheticData,
+    TensorSpec,
+)
 
 __all__ = ["describe_streams"]
 
@@ -16,23 +22,35 @@ def describe_streams(
     inputs: Sequence[tuple[str, TensorType]],
     outputs: Sequence[tuple[str, TensorType]],
     replicas: int = 1,
+    depth: Callable[[str], int] = lambda _: 0,
 ) -> tuple[tuple[StreamSpec, ...], tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """The streams of a program, and its inputs and outputs as the host sees them.
 
     A transfer inside of the main loops happens once per iteration: the host's array has a leading
     dimension for each loop of several iterations, the outermost first.  Then comes one for the
-    replicas, if there are several and each has a sample of its own.
+    replicas, if there are several and each has a sample of its own.  ``depth`` says how far an
+    input is read ahead.
     """
-    transfers = {
-        str(op.attributes["stream"]): (op, (*dims, *_per_replica(op, replicas)))
-        for op, dims in _transfers(graph, ())
-    }
+    transfers: dict[str, tuple[Op, tuple[int, ...]]] = {}
+    for op, loops in _transfers(graph, ()):
+        name, dims = str(op.attributes["stream"]), (*loops, *_per_replica(op, replicas))
+        # Where the first load or the last store stands alone, the loop knows of them too.
+        if name not in transfers or len(dims) > len(transfers[name][1]):
+            transfers[name] = op, dims
     streams: list[StreamSpec] = []
     tensors: list[TensorSpec] = []
     for name, type_ in inputs:
-        _, dims = transfers[name]
+        op, dims = transfers[name]
         streams.append(
-            StreamSpec(name, StreamDirection.INPUT, type_.dtype, type_.shape, prod(dims))
+            StreamSpec(
+                name,
+                StreamDirection.INPUT,
+                type_.dtype,
+                type_.shape,
+                prod(dims),
+                depth=depth(name),
+                synthetic=_made_up(op),
+            )
         )
         tensors.append(TensorSpec(name, type_.dtype, (*dims, *type_.shape)))
     for name, type_ in outputs:
@@ -45,6 +63,11 @@ def describe_streams(
         )
         tensors.append(TensorSpec(name, type_.dtype, (*dims, *type_.shape)))
     return tuple(streams), tuple(tensors[: len(inputs)]), tuple(tensors[len(inputs) :])
+
+
+def _made_up(op: Op) -> SyntheticData | None:
+    mode = op.attributes.get("synthetic")
+    return None if mode is None else SyntheticData(str(mode))
 
 
 def _per_replica(op: Op, replicas: int) -> tuple[int, ...]:

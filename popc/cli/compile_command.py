@@ -10,6 +10,7 @@ import click
 from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc_runtime.errors import ResourceError, UsageError
@@ -66,6 +67,17 @@ __all__ = ["command"]
     is_flag=True,
     help="Print what each option that was set changes in the program; write no archive.",
 )
+@click.option(
+    "--allow-out-of-memory",
+    is_flag=True,
+    help="Write the archive even if the program does not fit the target.",
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="ARCHIVE",
+    help="If the program exceeds its budget, say what has grown since this archive.",
+)
 @click.option("--force", is_flag=True, help="Replace the archive if it exists.")
 @click.pass_obj
 def command(
@@ -83,6 +95,8 @@ def command(
     time_passes: bool,
     dump_options: bool,
     explain_options: bool,
+    allow_out_of_memory: bool,
+    against: Path | None,
     force: bool,
 ) -> Report:
     """Compile MODEL, an ONNX file (- for stdin), into an executable archive.
@@ -92,6 +106,10 @@ def command(
     popc compile model.onnx --dim batch=4 --set batches_per_step=8
     popc compile model.onnx --dim batch=32 --train train.toml -o train.popx
     """
+    if against is not None and (dump_options or explain_options or stop_after):
+        raise UsageError("--against is for compiling an archive: nothing else has a budget")
+    if allow_out_of_memory:
+        settings = settings.with_settings("allow_out_of_memory=true")
     if dump_options:
         return _show_options(settings)
     if explain_options:
@@ -108,7 +126,9 @@ def command(
         raise ResourceError(
             f"{target} exists already", subject=str(target), hint="--force replaces it"
         )
-    return _compile(console, model, target, settings, train, dumps, force=force, times=time_passes)
+    return _compile(
+        console, model, target, settings, train, dumps, against, force=force, times=time_passes
+    )
 
 
 def _refuse_target(target: Path, model: Path) -> None:
@@ -186,6 +206,7 @@ def _compile(
     settings: ModelSettings,
     train: Path | None,
     dumps: Dumps,
+    against: Path | None,
     *,
     force: bool,
     times: bool,
@@ -193,14 +214,17 @@ def _compile(
     import popc
 
     timer = _Timer(console.on_progress())
-    archive = popc.compile(
-        _source(model),
-        train=train,
-        on_progress=timer,
-        on_artefact=dumps.stages.__setitem__ if dumps.text_folder else None,
-        on_graph=dumps.on_graph,
-        **settings.keywords(),
-    )
+    source = _source(model)
+    with advised(console, model, source, settings, train):
+        archive = popc.compile(
+            source,
+            train=train,
+            on_progress=timer,
+            on_artefact=dumps.stages.__setitem__ if dumps.text_folder else None,
+            on_graph=dumps.on_graph,
+            against=against,
+            **settings.keywords(),
+        )
     timer(ProgressEvent(Stage.PACK))
     archive.save(target, force=force)
     size = target.stat().st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import click
 
 from popc.cli.report import Report
 from popc.progress import OnProgress, ProgressEvent
-from popc_runtime.errors import PopcError
+from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError
 
 __all__ = ["Console"]
 
@@ -47,6 +48,21 @@ class Console:
             return None
         return _show_live if sys.stderr.isatty() else _show_line
 
+    def on_count(self, what: str) -> Callable[[int, int], None]:
+        """What to call with how many of how many parts of some work are done."""
+        if self.quiet or not self.progress:
+            return lambda done, total: None
+        live = sys.stderr.isatty()
+
+        def show(done: int, total: int) -> None:
+            if live:
+                end = "\x1b[K" + ("\n" if done == total else "")
+                click.echo(f"\r{what:<10} {done:,} of {total:,}{end}", nl=False, err=True)
+            elif done == total:
+                click.echo(f"{what:<10} {done:,} of {total:,}", err=True)
+
+        return show
+
     def show(self, report: Report) -> None:
         """Print a result."""
         if self.json:
@@ -72,7 +88,7 @@ class Console:
                 return
         self._tell(self._style("error: ", "red") + error.message)
         for line in error.details:
-            self._tell(f"  {line}")
+            self._tell(f"  {line}".rstrip())
         if error.hint:
             self._tell(self._style("hint: ", "cyan") + error.hint)
 
@@ -97,7 +113,7 @@ def wants_color(choice: str) -> bool:
 def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
     return {
         "schema": f"popc.{verb}/1",
-        "status": "error",
+        "status": "negative" if error.exit_code == 1 else "error",
         "exit_code": error.exit_code,
         "warnings": [],
         "error": {
@@ -107,6 +123,7 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
             "hint": error.hint,
             "details": list(error.details),
         },
+        **({"report": error.report} if isinstance(error, BudgetError | DoesNotFitError) else {}),
     }
 
 

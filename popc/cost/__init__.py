@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from popc.cost.decode import decode_report
 from popc.cost.estimate import estimate_costs
 from popc.cost.phases import Cycles, Phase
 from popc.cost.report import Categories, CostReport, LiveStep, LiveTensor, MemoryReport, OpCost
@@ -18,6 +19,7 @@ __all__ = [
     "MemoryReport",
     "OpCost",
     "Phase",
+    "decode_report",
     "estimate_costs",
     "format_costs",
 ]

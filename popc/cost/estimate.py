@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 
 from popc.cost.chips import chip_of, home_of
@@ -12,11 +13,12 @@ from popc.cost.formulas.links import global_sync, link_cycles
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes
 from popc.cost.memory import measure_memory
-from popc.cost.phases import Cycles, Phase
+from popc.cost.phases import Phase
 from popc.cost.planner import Planner
 from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
+from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
 from popc.cost.work import Machine, Work
 from popc.ir import Graph, Op, Tensor
 from popc.memory import MemoryPlan
@@ -40,9 +42,13 @@ def estimate_costs(
 ) -> CostReport:
     """What one run of ``graph`` costs on ``target``; what runs at load time does not count."""
     planner = Planner(target)
-    machine = Machine(target, settings or CostSettings(), planner)
+    settings = settings or CostSettings()
+    merged = merged_transfers(schedule) if settings.merge_exchange else frozenset[Op]()
+    machine = Machine(target, settings, planner, merged)
     estimator = _Estimator(machine, schedule, plan)
-    ops = tuple(estimator.run(graph, 1))
+    costs = list(estimator.run(graph, 1))
+    hidden = find_hidden(graph, schedule, estimator.phases, target)
+    ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)
     memory = tuple(
         measure_memory(
             graph, schedule, plan, estimator.phases, estimator.distinct(chip), target, chip
@@ -71,13 +77,13 @@ class _Estimator:
         """The phases of one op of each kind that ``chip`` runs."""
         return [phase for key, phases in self._seen.items() if key[0] == chip for phase in phases]
 
-    def run(self, graph: Graph, times: int) -> Iterator[OpCost]:
+    def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""
         for op in self._schedule.orders[graph]:
             if op.subgraphs:
                 yield from self._control(op, times)
             else:
-                yield self._op(op, times)
+                yield op, self._op(op, times)
 
     def _op(self, op: Op, times: int) -> OpCost:
         work = Work(op, self._machine, self._layouts)
@@ -106,9 +112,7 @@ class _Estimator:
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
     ) -> OpCost:
-        cycles = Cycles()
-        for phase in phases:
-            cycles = cycles + phase.cycles(self._machine.target)
+        cycles = op_cycles(phases, self._machine.target)
         name = op.outputs[0].name if op.outputs else _first_name(op)
         origin, chip = op.settings.origin, chip_of(op, self._chips)
         return OpCost(name, op.op_type, origin, times, cycles * times, tuple(phases), plans, chip)
@@ -125,7 +129,7 @@ class _Estimator:
         for tensor in op.outputs:
             self._layouts[tensor] = layout
 
-    def _control(self, op: Op, times: int) -> Iterator[OpCost]:
+    def _control(self, op: Op, times: int) -> Iterator[tuple[Op, OpCost]]:
         work = Work(op, self._machine, self._layouts)
         work.receive("predicate", _PREDICATE_BYTES)
         work.phases.append(Phase("control", compute=_LOOP_CYCLES))
@@ -136,10 +140,16 @@ class _Estimator:
                     self._layouts[inner] = self._layouts.get(tensor, LINEAR)
         phases = tuple(work.phases)
         self._note(op, phases)
-        yield self._cost(op, times * trips, phases)
-        bodies = [list(self.run(nested, times * trips)) for nested in op.subgraphs.values()]
+        yield op, self._cost(op, times * trips, phases)
+        bodies = [
+            list(self.run(nested, times_taken(op, name, times * trips)))
+            for name, nested in op.subgraphs.items()
+        ]
+        if "taken" in op.attributes:
+            yield from chain.from_iterable(bodies)
+            return
         # Of branches, the slowest one counts.
-        yield from max(bodies, key=lambda costs: sum(one.cycles.total for one in costs), default=[])
+        yield from max(bodies, key=_total, default=[])
 
     def _trips(self, op: Op) -> int:
         if op.op_type != "Loop":
@@ -149,6 +159,18 @@ class _Estimator:
             return count
         self.assumed.append(op.outputs[0].name if op.outputs else op.op_type)
         return 1
+
+
+def _total(costs: Sequence[tuple[Op, OpCost]]) -> int:
+    return sum(cost.cycles.total for _, cost in costs)
+
+
+def _without(hidden: int, cost: OpCost) -> OpCost:
+    """``cost`` without ``hidden`` cycles for the host in each run."""
+    if not hidden:
+        return cost
+    cycles = replace(cost.cycles, host=cost.cycles.host - hidden * cost.times)
+    return replace(cost, cycles=cycles, hidden=hidden * cost.times)
 
 
 # Ops whose results do not lie like their operand: they collect elements from everywhere.

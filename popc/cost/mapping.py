@@ -69,6 +69,11 @@ class Mapping:
         rest = self.elements - full * self.run
         totals[end % self.tiles] += sign * rest * self.element_bytes
 
+    def on(self, tile: int) -> int:
+        """Bytes on one tile."""
+        begin = (tile - self.first) % self.tiles * self.run
+        return min(max(self.elements - begin, 0), self.run) * self.element_bytes
+
     def by_tile(self) -> Array:
         """Bytes on every tile."""
         totals = np.zeros(self.tiles, np.int64)

@@ -166,7 +166,7 @@ class _Walk:
         self._base: Array = tiles.always + code + tiles.padding
         self._live: Array = np.zeros(tiles.count, np.int64)
         self._alive: dict[Tensor, int] = {}
-        self._uses: list[LiveTensor] = []
+        self._uses: list[tuple[Tensor, int, int]] = []
         self._steps: list[LiveStep] = []
         self._worst: tuple[int, int, Array, int] = (-1, -1, self._live, 0)
 
@@ -211,7 +211,7 @@ class _Walk:
 
     def _end(self, root: Tensor) -> None:
         if root in self._alive:
-            self._uses.append(_use(root, self._alive.pop(root), len(self._steps) - 1))
+            self._uses.append((root, self._alive.pop(root), len(self._steps) - 1))
             self._tiles.mapping(root).add_to(self._live, -1)
 
     def _record(self, op: Op) -> None:
@@ -259,17 +259,37 @@ class _Walk:
         )
 
     def _biggest(self) -> tuple[LiveTensor, ...]:
-        last = max(len(self._steps) - 1, 0)
+        """The biggest tensors in all, and the biggest ones on the busiest tile of the peak."""
+        end = max(len(self._steps) - 1, 0)
         uses = [
-            *self._uses,
-            *(_use(tensor, first, last) for tensor, first in self._alive.items()),
-            *(_use(tensor, 0, last) for tensor in self._tiles.permanent),
+            *(self._use(*use) for use in self._uses),
+            *(self._use(tensor, first, end) for tensor, first in self._alive.items()),
+            *(self._use(tensor, 0, end, "state") for tensor in self._tiles.permanent),
         ]
-        return tuple(sorted(uses, key=lambda use: (-use.bytes, use.first, use.name))[:_LISTED])
+        uses.sort(key=lambda use: (-use.bytes, use.first, use.name))
+        there = sorted(uses, key=lambda use: -use.on_busiest)[: _LISTED // 4]
+        listed = {id(use) for use in (*uses[:_LISTED], *there)}
+        return tuple(use for use in uses if id(use) in listed)
+
+    def _use(
+        self, tensor: Tensor, first: int, last: int, computed: str = "activation"
+    ) -> LiveTensor:
+        """``tensor``, live from step ``first`` to step ``last``; what it is if ops compute it."""
+        type_, step = tensor.type, self._worst[1]
+        kind = computed if tensor.kind is TensorKind.ACTIVATION else tensor.kind.value
+        there = self._tiles.mapping(tensor).on(self._steps[step].tile) if step >= 0 else 0
+        return LiveTensor(
+            name=tensor.name,
+            type=str(type_),
+            kind=kind,
+            bytes=type_.size * device_bytes(type_.dtype),
+            first=first,
+            last=last,
+            origin=_origin(tensor),
+            on_busiest=there if first <= step <= last else 0,
+        )
 
 
-def _use(tensor: Tensor, first: int, last: int) -> LiveTensor:
-    """``tensor``, which is live from step ``first`` to step ``last``."""
-    type_, kind = tensor.type, tensor.kind.name.lower()
-    bytes_ = type_.size * device_bytes(type_.dtype)
-    return LiveTensor(tensor.name, str(type_), kind, bytes_, first, last)
+def _origin(tensor: Tensor) -> str:
+    ops = (tensor.producer, *tensor.users)
+    return next((op.settings.origin for op in ops if op is not None and op.settings.origin), "")

@@ -22,6 +22,8 @@ class OpCost:
         phases: What it consists of, for a single run.
         plans: How its products are split, in words.
         ipu: The chip that it runs on.
+        hidden: Cycles for the host, in all, that pass while others compute; ``cycles`` has none of
+            them.
     """
 
     name: str
@@ -32,6 +34,7 @@ class OpCost:
     phases: tuple[Phase, ...]
     plans: tuple[str, ...] = ()
     ipu: int = 0
+    hidden: int = 0
 
     @property
     def temporary_bytes(self) -> int:
@@ -47,6 +50,7 @@ class OpCost:
             "ipu": self.ipu,
             "times": self.times,
             "cycles": cycles_dict(self.cycles),
+            "hidden": self.hidden,
             "temporary_bytes": self.temporary_bytes,
             "plans": list(self.plans),
             "phases": [
@@ -110,6 +114,8 @@ class LiveTensor:
         kind: "constant", "variable", "state" (computed at load) or "activation".
         bytes: Of all tiles.
         first, last: The steps during which it is live, by number.
+        origin: The ONNX node that computes it, or else the first one that reads it.
+        on_busiest: Bytes on the busiest tile of the peak, if it is live then.
     """
 
     name: str
@@ -118,6 +124,8 @@ class LiveTensor:
     bytes: int
     first: int
     last: int
+    origin: str = ""
+    on_busiest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +222,11 @@ class CostReport:
         return total
 
     @property
+    def hidden(self) -> int:
+        """Cycles of transfers with the host that pass while the device computes."""
+        return sum(op.hidden for op in self.ops)
+
+    @property
     def device_cycles(self) -> int:
         """Of the whole run, without transfers between host and device."""
         cycles = self.cycles
@@ -241,6 +254,7 @@ class CostReport:
             "fits": self.fits,
             "cycles": cycles_dict(self.cycles),
             "device_cycles": self.device_cycles,
+            "hidden_cycles": self.hidden,
             "seconds": self.seconds,
             "samples": self.samples,
             "samples_per_second": self.throughput,

@@ -17,11 +17,15 @@ class CostSettings:
         proportions: The same for ops whose name matches a pattern; the first that does counts.
         partials_type_matmuls: "half" or "float": of matrix products in half precision inside of
             other ops, such as attention.  Products of their own have an attribute for it.
+        prefetch: Whether the host has samples ready before they are asked for.
+        merge_exchange: Whether transfers in a row share their syncs.
     """
 
     proportion: float = 0.6
     proportions: tuple[tuple[str, float], ...] = ()
     partials_type_matmuls: str = "float"
+    prefetch: bool = True
+    merge_exchange: bool = True
 
     def proportion_of(self, name: str) -> float:
         """The proportion for the op of that name."""

@@ -42,6 +42,8 @@ def _cycles(report: CostReport) -> str:
         ("  sync", cycles.sync),
         ("  host exchange", cycles.host),
     ]
+    if report.hidden:
+        rows.append(("Hidden host exchange", report.hidden))
     return _table([(name, f"{count:,}", _share(count, cycles.total)) for name, count in rows])
 
 

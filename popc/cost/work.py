@@ -8,6 +8,7 @@ on the busiest tile.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from popc.cost.formulas import elementwise, movement, reduce
@@ -33,11 +34,15 @@ __all__ = ["Machine", "Work"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The target, how it is used, and the plans made for it so far."""
+    """The target, how it is used, and the plans made for it so far.
+
+    ``merged`` are transfers that share syncs with the one before.
+    """
 
     target: Target
     settings: CostSettings
     planner: Planner
+    merged: Set[Op] = frozenset()
 
     def share(self, elements: int, dtype: DType) -> int:
         """Elements on the busiest tile if ``elements`` are mapped linearly."""

@@ -13,8 +13,9 @@ from onnx import helper
 
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.walk import all_nodes, node_name
+from popc.frontend.wishes import PRODUCTS, is_about_products, wish_problems, with_wishes
 from popc.ir import Op, OpSettings
-from popc.options.annotations import ANNOTATIONS, Rule
+from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
 from popc_runtime.errors import ModelError, OptionError
 
 __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
@@ -40,10 +41,12 @@ class Annotations:
     Attributes:
         rules: They are applied in order; later ones win, and all win over the model.
         passes: What ``exclude_patterns`` may name; anything if this is empty.
+        ignored: Annotations that other options leave without effect, with the reason.
     """
 
     rules: tuple[Rule, ...] = ()
     passes: tuple[str, ...] = ()
+    ignored: tuple[tuple[str, str], ...] = ()
 
     def applied(self, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """``nodes``, with the attributes that the rules give them.
@@ -79,6 +82,12 @@ class Annotations:
             for number, rule in enumerate(self.rules)
             if not any(_selects(rule, node) for node in known)
         ]
+        problems += [
+            f"[{number}] cuts products, but selects none"
+            for number, rule in enumerate(self.rules)
+            if any(is_about_products(name) for name, _ in rule.settings)
+            and not any(_selects(rule, one) and one.op_type in PRODUCTS for one in known)
+        ]
         if problems:
             raise OptionError(
                 "annotate names nodes that the program does not need, or that do not exist",
@@ -97,23 +106,26 @@ class Annotations:
                     if attribute.type not in (attribute.FLOAT, attribute.INT):
                         yield f"{where} must be a number"
                 elif attribute.name == "__exclude_patterns":
-                    for one in _texts(attribute):
-                        if self.passes and one not in self.passes:
-                            yield (
-                                f"{where} contains {one!r}, which is no pass that skips ops"
-                                f"{did_you_mean(one, self.passes)}"
-                            )
+                    try:
+                        excluded_names(_texts(attribute), self.passes)
+                    except ValueError as error:
+                        yield f"{where} {error}"
+            yield from (f"{shown(node_name(node))}: {one}" for one in wish_problems(node))
 
 
-def useless_annotations(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+def useless_annotations(
+    nodes: Iterable[onnx.NodeProto], ignored: Iterable[tuple[str, str]] = ()
+) -> list[str]:
     """A sentence for each kind of annotation that has no effect."""
+    reasons = {one.attribute: one.useless for one in ANNOTATIONS.values() if one.useless}
+    reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in ignored}
     found: dict[str, list[str]] = defaultdict(list)
     for node in all_nodes(nodes):
         for attribute in _annotations(node):
-            if attribute.name in _BY_ATTRIBUTE and _BY_ATTRIBUTE[attribute.name].useless:
+            if attribute.name in reasons:
                 found[attribute.name].append(shown(node_name(node)))
     return [
-        f"{name} has no effect ({_BY_ATTRIBUTE[name].useless}): {_listed(names)}"
+        f"{name} has no effect ({reasons[name]}): {_listed(names)}"
         for name, names in sorted(found.items())
     ]
 
@@ -150,10 +162,12 @@ def _fits(pattern: str, name: str) -> bool:
 
 def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
     for name, value in rule.settings:
+        if is_about_products(name) and node.op_type not in PRODUCTS:
+            continue  # of all nodes that fit the selectors, these are meant
         attribute = ANNOTATIONS[name].attribute
         kept = [one for one in node.attribute if one.name != attribute]
         del node.attribute[:]
-        kind = onnx.AttributeProto.STRINGS if isinstance(value, tuple) else None
+        kind = onnx.AttributeProto.STRINGS if value == () else None
         node.attribute.extend([*kept, helper.make_attribute(attribute, value, attr_type=kind)])
 
 
@@ -177,7 +191,7 @@ def is_annotated(node: onnx.NodeProto) -> bool:
 def annotate_ops(node: onnx.NodeProto, ops: Iterable[Op]) -> None:
     """Tell the ops of ``node`` what it is annotated with; those inside it may have their own."""
     for op in ops:
-        op.settings = _with_annotations(op.settings, node)
+        op.settings = with_wishes(_with_annotations(op.settings, node), op, node)
 
 
 def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
@@ -186,7 +200,7 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             number = attribute.f if attribute.type == attribute.FLOAT else float(attribute.i)
             settings = replace(settings, schedule_priority=number)
         elif attribute.name == "__exclude_patterns" and not settings.exclude_patterns:
-            settings = replace(settings, exclude_patterns=tuple(sorted(_texts(attribute))))
+            settings = replace(settings, exclude_patterns=excluded_names(_texts(attribute), ()))
         elif attribute.name in _PLACES:
             settings = _placed(settings, _PLACES[attribute.name], attribute.i)
     return settings

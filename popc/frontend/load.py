@@ -82,6 +82,15 @@ class LoadedModel:
         weights.update(tensor.values.name for tensor in self.proto.graph.sparse_initializer)
         return [info for info in self.proto.graph.input if info.name not in weights]
 
+    def leading_dims(self) -> dict[str, str]:
+        """Inputs whose first dimension is open, with its name ("" if it has none)."""
+        shapes = {info.name: info.type.tensor_type.shape.dim for info in self.inputs}
+        return {
+            name: shape[0].dim_param
+            for name, shape in shapes.items()
+            if shape and not shape[0].HasField("dim_value")
+        }
+
     def tensor_names(self) -> tuple[str, ...]:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]

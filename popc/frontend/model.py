@@ -91,7 +91,8 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
                 context.problems.unsupported[row.operator] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
-    imported = _imported(importer.graph, sequences, useless_annotations(nodes))
+    notes = useless_annotations(nodes, bindings.annotations.ignored)
+    imported = _imported(importer.graph, sequences, notes)
     if bindings.training is None:
         return imported
     values = {name: importer.lookup(name) for name in bindings.kept}

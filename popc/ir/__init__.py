@@ -4,7 +4,7 @@ from popc.ir.dot import format_dot
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
 from popc.ir.ordering import OrderedPair, Ordering
 from popc.ir.printer import format_graph
-from popc.ir.settings import OpSettings, Recompute, StepPart
+from popc.ir.settings import OpSettings, ProductCut, Recompute, StepPart
 from popc.ir.types import AttributeMap, Shape, TensorType
 from popc.ir.verify import verify
 from popc_runtime.format import VariableRole
@@ -16,6 +16,7 @@ __all__ = [
     "OpSettings",
     "OrderedPair",
     "Ordering",
+    "ProductCut",
     "Recompute",
     "Shape",
     "StepPart",

@@ -38,6 +38,7 @@ class _Drawing:
         self._graph = graph
         self._ops = list(order if order is not None else graph.topological())[first:last]
         self._names: dict[Op, str] = {}
+        self._drawn: set[Graph] = set()
         self._frames = 0
 
     def lines(self) -> Iterator[str]:
@@ -53,9 +54,12 @@ class _Drawing:
             self._names[op] = f"op{len(self._names)}"
             yield f"{self._names[op]} [label={_quoted(_label(op))}{_style(op)}];"
             for name, subgraph in op.subgraphs.items():
+                if subgraph in self._drawn:  # another op holds it too
+                    continue
+                self._drawn.add(subgraph)
                 self._frames += 1
                 yield f"subgraph cluster_{self._frames} {{"
-                yield f"  label={_quoted(f'{name} of {_title(op)}')};"
+                yield f"  label={_quoted(f'{name} of {_title(op)}: {subgraph.name}')};"
                 inner = self._body(subgraph, subgraph.topological())
                 yield from (f"  {line}" for line in inner)
                 yield "}"
@@ -82,6 +86,7 @@ def _label(op: Op) -> str:
     """Type, name, what it reads that no op computes, attributes and place."""
     lines = [op.op_type, _title(op)]
     lines += [f"{one.kind} {one.name}" for one in _leaves(op)]
+    lines += [f"{name} {subgraph.name}" for name, subgraph in op.subgraphs.items()]
     lines += [
         f"{key}={_shortened(format_attribute(item))}" for key, item in sorted(op.attributes.items())
     ]

@@ -6,7 +6,9 @@ lets passes be short and the verifier stay quiet.
 
 Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
 an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
-of the body.  Constants are not captured: each graph holds its own, sharing the data array.
+of the body.  Several ops may hold the same graph: it is there once, and does for each of them the
+same with other operands.  Constants are not captured: each graph holds its own, sharing the data
+array.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Tensor:
     (``None``: zeros); both are stored per `DType.storage`.  ``role`` is set for variables.
     ``rows`` is empty for a variable that all replicas share; otherwise it says for each replica
     which of the several values it holds.  If these are parts of one flat value, padded at the end,
-    ``whole`` is the shape of that.
+    ``whole`` is the shape of that.  A variable may be kept ``off_chip``, in streaming memory.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Tensor:
     rows: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
     producer: Op | None = None
+    off_chip: bool = False
     # op -> number of operand positions that read this tensor, in order of first use
     uses: dict[Op, int] = field(default_factory=dict["Op", int])
 
@@ -185,11 +188,19 @@ class Graph:
         return order
 
     def walk(self) -> Iterator[Graph]:
-        """This graph and every graph nested in its ops, outer first."""
-        yield self
-        for op in self._ops:
-            for subgraph in op.subgraphs.values():
-                yield from subgraph.walk()
+        """This graph and every graph nested in its ops, each once, after all that hold it."""
+        found: dict[Graph, None] = {}
+        self._collect(found)
+        yield from reversed(found)
+
+    def _collect(self, found: dict[Graph, None]) -> None:
+        """Add this graph to ``found``, behind the graphs nested in it, the last of these first."""
+        if self in found:
+            return
+        for op in reversed(self._ops):
+            for subgraph in reversed(op.subgraphs.values()):
+                subgraph._collect(found)
+        found[self] = None
 
     # -- adding ----------------------------------------------------------------------------------
 

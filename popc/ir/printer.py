@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,18 +16,31 @@ _SIGILS: Final = {TensorKind.CONSTANT: "@", TensorKind.VARIABLE: "$"}
 
 
 def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
-    """One line per op, in ``order`` or else topologically; subgraphs indented below their op."""
-    return "\n".join(_graph_lines(graph, order)) + "\n"
+    """One line per op, in ``order`` or else topologically; subgraphs indented below their op.
+
+    A graph that several ops hold follows behind all others.
+    """
+    holders = Counter(
+        nested for one in graph.walk() for op in one.ops for nested in op.subgraphs.values()
+    )
+    shared = [nested for nested in graph.walk() if holders[nested] > 1]
+    lines = _graph_lines(graph, order, shared)
+    for nested in shared:
+        lines.extend(_graph_lines(nested, None, shared))
+    return "\n".join(lines) + "\n"
 
 
-def _graph_lines(graph: Graph, order: Sequence[Op] | None) -> list[str]:
+def _graph_lines(graph: Graph, order: Sequence[Op] | None, shared: Sequence[Graph]) -> list[str]:
     inputs = ", ".join(f"%{tensor.name}: {tensor.type}" for tensor in graph.inputs)
     lines = [f"graph {graph.name}({inputs}) {{"]
     lines.extend(f"  ${tensor.name}: {tensor.type}, {tensor.role}" for tensor in graph.variables)
     for op in order if order is not None else graph.topological():
         lines.append(f"  {_op_line(op)}")
         for name, subgraph in op.subgraphs.items():
-            nested = _graph_lines(subgraph, None)
+            if subgraph in shared:
+                lines.append(f"    {name} = graph {subgraph.name}")
+                continue
+            nested = _graph_lines(subgraph, None, shared)
             lines.append(f"    {name} = {nested[0]}")
             lines.extend(f"    {line}" for line in nested[1:])
     lines.extend(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
-__all__ = ["OpSettings", "Recompute", "StepPart"]
+__all__ = ["OpSettings", "ProductCut", "Recompute", "StepPart"]
 
 
 class StepPart(IntEnum):
@@ -29,6 +29,21 @@ class Recompute(Enum):
     RECOMPUTED = "recomputed"  # the op is such a repetition
 
 
+@dataclass(frozen=True, slots=True)
+class ProductCut:
+    """How the product of matrices [..., m, k] and [..., k, n] is made of smaller ones.
+
+    Attributes:
+        mode: What is cut: "input_channels" (m), "reducing_dim" (k) or "output_channels" (n).
+        factor: Into how many parts; it divides what is cut.
+        keep_precision: Parts of a float16 sum are added in float32, and rounded at the end.
+    """
+
+    mode: str
+    factor: int
+    keep_precision: bool = False
+
+
 @dataclass(slots=True)
 class OpSettings:
     """What is known about an op beside its arithmetic.  Passes that replace an op carry it over.
@@ -47,6 +62,9 @@ class OpSettings:
         outline: Ops are only put into one subgraph with others that have the same words here.
         bins: Numbers by the name of a partition.  Of each partition, all ops with a number run
             before those with a higher one; an op without a number in it does not take part.
+        cut: For a product of matrices, how it is made of smaller ones.
+        inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
+            not listed comes last; with 0 or less, an operand is never overwritten.
     """
 
     origin: str = ""
@@ -61,6 +79,8 @@ class OpSettings:
     bins: tuple[tuple[str, int], ...] = ()
     part: StepPart = StepPart.FORWARD
     recompute: Recompute = Recompute.UNDEFINED
+    cut: ProductCut | None = None
+    inplace: tuple[tuple[int, float], ...] = ()
 
     @property
     def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:
@@ -75,7 +95,7 @@ class OpSettings:
 
     def inherited(self) -> OpSettings:
         """The settings of ops of the backward pass for an op of the forward pass with these."""
-        return replace(self, bins=(), recompute=Recompute.UNDEFINED)
+        return replace(self, bins=(), recompute=Recompute.UNDEFINED, cut=None, inplace=())
 
     def merged(self, other: OpSettings) -> OpSettings:
         """The settings of one op that takes the place of two equal ones."""
@@ -88,4 +108,5 @@ class OpSettings:
 
     def fused(self, last: OpSettings) -> OpSettings:
         """The settings of an op that also does what came next, whose results it now gives."""
-        return replace(self, part=max(self.part, last.part), recompute=last.recompute)
+        part = max(self.part, last.part)
+        return replace(self, part=part, recompute=last.recompute, inplace=())

@@ -13,9 +13,11 @@ from typing import Final, TypeAlias
 from popc.ir import Graph, Op, Tensor
 from popc.lowering.slots import SlotTable
 from popc.memory import MemoryPlan
+from popc.ops.control import called_graphs
 from popc.schedule import Schedule
 from popc_runtime.format import (
     Block,
+    CallBlock,
     IfBlock,
     Instruction,
     Item,
@@ -30,26 +32,30 @@ _MAIN: Final = "main"
 
 
 def lower(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> ProgramImage:
-    """The program image of ``graph``: ``weights_from_host`` (if needed) and ``main``."""
-    lowering = _Lowering(schedule, plan)
+    """The program image of ``graph``: ``weights_from_host`` (if needed), ``main``, what they call."""
+    lowering = _Lowering(schedule, plan, called_graphs(graph))
     programs: dict[str, Block] = {}
     load = (*lowering.initialise(graph.variables), *lowering.block(schedule.load))
     if load:
         programs[_LOAD] = load
     programs[_MAIN] = lowering.block(schedule.orders[graph])
+    for callee, name in lowering.names.items():
+        programs[name] = lowering.block(schedule.orders[callee])
     return ProgramImage(
         slots=lowering.slots.slots,
         programs=programs,
         arena_bytes=plan.arena_bytes,
         constant_bytes=plan.constant_bytes,
         state_bytes=plan.state_bytes,
+        remote_bytes=plan.remote_bytes,
     )
 
 
 class _Lowering:
     """Walks the schedule; holds the slot table."""
 
-    def __init__(self, schedule: Schedule, plan: MemoryPlan) -> None:
+    def __init__(self, schedule: Schedule, plan: MemoryPlan, callees: Iterable[Graph]) -> None:
+        self.names = _program_names(callees)
         self.schedule = schedule
         self.plan = plan
         self.slots = SlotTable(plan)
@@ -79,6 +85,36 @@ class _Lowering:
         if self.plan.placements[source] == self.plan.placements[target]:
             return []
         return [Instruction("Copy", (self.slots.of(source),), (self.slots.of(target),), {}, name)]
+
+
+def _program_names(callees: Iterable[Graph]) -> dict[Graph, str]:
+    """A name for the program of each graph that is called: that of the graph, made unique."""
+    names: dict[Graph, str] = {}
+    taken = {_LOAD, _MAIN}
+    for callee in callees:
+        name, number = callee.name, 1
+        while name in taken:
+            name, number = f"{callee.name}_{number}", number + 1
+        taken.add(name)
+        names[callee] = name
+    return names
+
+
+def _call(lowering: _Lowering, op: Op) -> list[Item]:
+    callee = op.subgraphs["callee"]
+    slots = lowering.slots
+    operands = [slots.of(tensor) for tensor in (*op.inputs, *op.outputs)]
+    frame = slots.frame(op, lowering.plan.frame_bytes[callee])
+    labels = op.attributes.get("labels", ())
+    assert isinstance(labels, tuple), labels
+    return [
+        CallBlock(
+            lowering.names[callee],
+            (*operands, frame),
+            tuple(map(str, labels)),
+            op.settings.origin,
+        )
+    ]
 
 
 def _instruction(lowering: _Lowering, op: Op) -> list[Item]:
@@ -204,6 +240,7 @@ def _loop_body(
 
 _Rule: TypeAlias = Callable[[_Lowering, Op], list[Item]]
 _RULES: Final[dict[str, _Rule]] = {
+    "Call": _call,
     "Concat": _concat,
     "Copy": _copy,
     "CopyVarUpdate": _copy_var_update,

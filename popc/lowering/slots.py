@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from popc.ir import Tensor
+from popc.ir import Op, Tensor
 from popc.memory import MemoryPlan
-from popc_runtime.format import Slot
+from popc_runtime.format import DType, Slot
 
 __all__ = ["SlotTable"]
 
@@ -27,6 +27,7 @@ class SlotTable:
             tensor.type.dtype,
             tensor.type.shape,
             placement.strides,
+            placement.parameter,
         )
         return self._numbers.setdefault(slot, len(self._numbers))
 
@@ -40,7 +41,17 @@ class SlotTable:
         """The slot of ``part``'s type that lies ``offset`` bytes into ``whole``."""
         placement = self._plan.placements[whole]
         type_ = part.type
-        slot = Slot(placement.region, placement.offset + offset, type_.dtype, type_.shape)
+        where = (placement.region, placement.offset + offset)
+        slot = Slot(*where, type_.dtype, type_.shape, parameter=placement.parameter)
+        return self._numbers.setdefault(slot, len(self._numbers))
+
+    def frame(self, call: Op, nbytes: int) -> int:
+        """The slot of what ``call`` hands over to work in; -1 if that is nothing."""
+        if not nbytes:
+            return -1
+        placement = self._plan.frames[call]
+        where = (placement.region, placement.offset)
+        slot = Slot(*where, DType.UINT8, (nbytes,), parameter=placement.parameter)
         return self._numbers.setdefault(slot, len(self._numbers))
 
     @property

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
+from popc.memory.check_calls import parameter_sizes
 from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
 from popc.ops import OPS
 from popc.ops.build import build, evaluate
+from popc.ops.control import called_graphs, own_graphs
 from popc_runtime.format import Array, DType, Region
 
 __all__ = ["byte_range", "check_constants", "check_places", "check_views"]
+
+# Regions with variables.
+_LASTING: Final = (Region.STATE, Region.REMOTE)
 
 
 def byte_range(tensor: Tensor, placement: Placement) -> tuple[int, int]:
@@ -43,17 +49,27 @@ def check_places(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
         Region.ARENA: plan.arena_bytes,
         Region.STATE: plan.state_bytes,
         Region.CONSTANT: plan.constant_bytes,
+        Region.REMOTE: plan.remote_bytes,
+    }
+    parameters = {
+        tensor: parameter_sizes(callee, plan)
+        for callee in called_graphs(graph)
+        for part in own_graphs(callee)
+        for tensor in part.tensors.values()
     }
     parts = _joined_ranges(plan)
     for tensor, placement in plan.placements.items():
         low, high = byte_range(tensor, placement)
-        if low < 0 or high > sizes[placement.region]:
+        size = sizes.get(placement.region, 0)
+        if tensor in parameters:
+            size = parameters[tensor].get(placement.memory, 0)
+        if low < 0 or high > size:
             yield f"{tensor!r} lies at {low}..{high}, outside of its region"
         is_view = tensor.producer in plan.views or tensor.kind is TensorKind.INPUT
         if placement.offset % tensor.type.dtype.itemsize:
             yield f"{tensor!r} is not aligned to its elements"
         is_part = _is_part(tensor, (low, high), parts) or tensor.producer in plan.inplace
-        is_part = is_part or (placement.region is Region.STATE and _is_kept(tensor, graph, plan))
+        is_part = is_part or (placement.region in _LASTING and _is_kept(tensor, graph, plan))
         if placement.offset % ALIGNMENT and not is_view and not is_part:
             yield f"{tensor!r} is not aligned to {ALIGNMENT} bytes"
     for part in graph.walk():
@@ -106,10 +122,14 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
 def _plain_operands(op: Op) -> list[Tensor | None]:
     if not op.subgraphs:
         return []
+    if op.op_type == "Call":
+        return op.inputs
     return op.inputs[: 1 if op.op_type == "If" else 2 + int(str(op.attributes["states"]))]
 
 
 def _check_captures(op: Op, plan: MemoryPlan) -> Iterator[str]:
+    if op.op_type == "Call":
+        return
     first = len(_plain_operands(op))
     for graph in op.subgraphs.values():
         inner = graph.inputs[len(graph.inputs) - len(op.inputs) + first :]
@@ -155,7 +175,7 @@ def check_views(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
             continue
         addresses = _addresses(op.operand(0), plan.placements[op.operand(0)]).reshape(-1)
         for output, source in zip(op.outputs, _source_elements(op), strict=True):
-            same_region = plan.placements[output].region is plan.placements[op.operand(0)].region
+            same_region = plan.placements[output].memory == plan.placements[op.operand(0)].memory
             shown = _addresses(output, plan.placements[output])
             if not same_region or not np.array_equal(shown, addresses[source]):
                 yield f"{output!r} does not show what {op!r} computes"
@@ -166,7 +186,7 @@ def check_views(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
 def _check_row(op: Op, plan: MemoryPlan) -> Iterator[str]:
     """Operands lie where the result of a Concat has their elements."""
     places = [(tensor, plan.placements[tensor]) for tensor in (*op.present_inputs, op.output)]
-    if len({place.region for tensor, place in places if tensor.type.size}) > 1:
+    if len({place.memory for tensor, place in places if tensor.type.size}) > 1:
         yield f"{op!r} shows operands that lie in several regions"
     *operands, result = [_addresses(tensor, place) for tensor, place in places]
     if not np.array_equal(np.concatenate(operands, int(str(op.attributes["axis"]))), result):

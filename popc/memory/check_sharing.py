@@ -20,9 +20,9 @@ __all__ = ["check_sharing"]
 def check_sharing(program: Replay, plan: MemoryPlan) -> Iterator[str]:
     """Regions, overlaps, and the reasons that the plan gives for them."""
     yield from _check_regions(program, plan)
-    for op in plan.inplace:
+    for op in filter(program.writer.__contains__, plan.inplace):
         yield from _check_inplace(op, plan)
-    for op in plan.joined:
+    for op in filter(program.writer.__contains__, plan.joined):
         yield from _check_joined(op, plan)
     for earlier, later in _overlapping_pairs(program, plan):
         if not _is_explained(earlier, later, program, plan):
@@ -30,15 +30,18 @@ def check_sharing(program: Replay, plan: MemoryPlan) -> Iterator[str]:
 
 
 def _check_regions(program: Replay, plan: MemoryPlan) -> Iterator[str]:
-    """Only the state region keeps values from load time, and only load time writes to it."""
+    """Only the state region keeps values from load time, and only load time writes to it.
+
+    Streaming memory keeps them too, for as long as they are needed.
+    """
     for tensor, life in program.lives.items():
         region = plan.placements[tensor].region
         outlives = life.written < program.loaded <= life.read
-        if tensor.type.size and outlives and region is not Region.STATE:
+        if tensor.type.size and outlives and region not in (Region.STATE, Region.REMOTE):
             yield f"{tensor!r} outlives load time but does not lie in the state region"
         if (
             life.written >= program.loaded
-            and region is not Region.ARENA
+            and region not in (program.region, Region.REMOTE)
             and not any(
                 kept.kind is TensorKind.VARIABLE for kept in _kept_in(tensor, program, plan)
             )
@@ -55,9 +58,11 @@ def _check_inplace(op: Op, plan: MemoryPlan) -> Iterator[str]:
     place = plan.placements[op.output]
     if index not in spec.inplace or plan.placements[op.operand(index)] != place:
         yield f"{op!r} cannot take over its operand {index}"
+    if any(number == index and wish <= 0 for number, wish in op.settings.inplace):
+        yield f"{op!r} overwrites operand {index}, which its settings forbid"
     low, high = byte_range(op.output, place)
     for other, operand in enumerate(op.inputs):
-        if operand is None or plan.placements[operand].region is not place.region:
+        if operand is None or plan.placements[operand].memory != place.memory:
             continue
         start, end = byte_range(operand, plan.placements[operand])
         in_step = other in spec.inplace and plan.placements[operand] == place
@@ -71,9 +76,8 @@ def _check_joined(op: Op, plan: MemoryPlan) -> Iterator[str]:
     place = plan.placements[op.output]
     for index, operand in enumerate(op.inputs):
         assert operand is not None, f"{op!r} has an absent operand"
-        wanted = (place.region, offset, None)
-        found = plan.placements[operand]
-        if index in plan.joined[op] and (found.region, found.offset, found.strides) != wanted:
+        wanted = replace(place, offset=offset)
+        if index in plan.joined[op] and plan.placements[operand] != wanted:
             yield f"operand {index} of {op!r} is not where the output wants it"
         offset += operand.type.nbytes
     axis = int(str(op.attributes["axis"]))
@@ -88,7 +92,8 @@ def _overlapping_pairs(program: Replay, plan: MemoryPlan) -> Iterator[tuple[Tens
         key=lambda tensor: program.lives[tensor].written,
     )
     ranges = [byte_range(tensor, plan.placements[tensor]) for tensor in origins]
-    region = np.array([plan.placements[tensor].region for tensor in origins], np.int64)
+    memories = {one.memory: number for number, one in enumerate(plan.placements.values())}
+    region = np.array([memories[plan.placements[one].memory] for one in origins], np.int64)
     low = np.array([start for start, _ in ranges], np.int64)
     high = np.array([end for _, end in ranges], np.int64)
     written = np.array([program.lives[tensor].written for tensor in origins], np.int64)

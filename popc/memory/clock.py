@@ -2,7 +2,8 @@
 
 An op with subgraphs begins with a tick of its own, then each of its graphs takes its ticks (so
 that the branches of an If exclude each other in time and may share memory), then it ends.  One
-iteration stands for all: what must survive from one to the next lives until the loop ends.
+iteration stands for all: what must survive from one to the next lives until the loop ends.  A graph
+that is called has a clock of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from popc.ir import Graph, Op
+from popc.ops.control import callee_of
 from popc.schedule import Schedule
 
 __all__ = ["Clock", "Span", "execution", "read_clock"]
@@ -45,12 +47,17 @@ class Clock:
 
 
 def read_clock(graph: Graph, schedule: Schedule) -> Clock:
-    """The ticks of a whole program."""
+    """The ticks of a whole program, or of a graph that is called."""
     clock = Clock()
-    _read_ops(clock, schedule.load, schedule)
+    _read_ops(clock, _load_ops(graph, schedule), schedule)
     clock.load_end = clock.tick()
     _read_graph(clock, graph, schedule)
     return clock
+
+
+def _load_ops(graph: Graph, schedule: Schedule) -> tuple[Op, ...]:
+    is_top = graph is next(iter(schedule.orders))
+    return schedule.load if is_top else ()
 
 
 def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
@@ -62,7 +69,7 @@ def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
 def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
     for op in ops:
         begin = end = clock.tick()
-        for subgraph in op.subgraphs.values():
+        for subgraph in _inner_graphs(op):
             _read_graph(clock, subgraph, schedule)
         if op.subgraphs:
             end = clock.tick()
@@ -70,13 +77,21 @@ def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
 
 
 def execution(graph: Graph, schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
-    """Every op with the graph that holds it, in order; before the ops nested in it."""
-    yield from _execution(graph, schedule.load, schedule)
+    """Every op with the graph that holds it, in order; before the ops nested in it.
+
+    What a call does is none of it.
+    """
+    yield from _execution(graph, _load_ops(graph, schedule), schedule)
     yield from _execution(graph, schedule.orders[graph], schedule)
 
 
 def _execution(graph: Graph, ops: Iterable[Op], schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
     for op in ops:
         yield graph, op
-        for subgraph in op.subgraphs.values():
+        for subgraph in _inner_graphs(op):
             yield from _execution(subgraph, schedule.orders[subgraph], schedule)
+
+
+def _inner_graphs(op: Op) -> Iterable[Graph]:
+    """The graphs that run on the clock of the op that holds them."""
+    return op.subgraphs.values() if callee_of(op) is None else ()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory.clock import Clock, Span, execution
 from popc.memory.constants import ConstantPool
-from popc.memory.storage import Buffer, Site, Storage
-from popc.ops.aliases import Place, find_aliases
+from popc.memory.storage import Buffer, Callee, Site, Storage
+from popc.ops.aliases import Aliases, Place
 from popc.ops.control import (
+    callee_of,
     captured_as,
     first_capture,
     is_read_throughout,
     loop_body,
     loop_header,
     loop_states,
+    own_graphs,
 )
 from popc.schedule import Schedule
 from popc_runtime.format import Region
@@ -24,16 +26,27 @@ __all__ = ["assign_storage"]
 
 
 def assign_storage(
-    graph: Graph, schedule: Schedule, clock: Clock, constants: ConstantPool
+    graph: Graph,
+    schedule: Schedule,
+    clock: Clock,
+    constants: ConstantPool,
+    aliases: Aliases,
+    callees: Mapping[Graph, Callee],
 ) -> Storage:
-    """Give every tensor a buffer, or a place in that of another, and find when buffers live."""
-    storage = Storage()
-    for nested in graph.walk():
+    """Give every tensor a buffer, or a place in that of another, and find when buffers live.
+
+    ``aliases`` are those of the whole program; ``callees`` has the graphs that this one calls, and
+    itself if it is called.
+    """
+    storage = Storage(callees=callees)
+    for nested in own_graphs(graph):
         _place_data(storage, nested, clock, constants)
-    for tensor in graph.inputs:
-        storage.allocate(tensor, graph, clock.graphs[graph].begin)
-    aliases = find_aliases(graph)
-    for row in aliases.rows:
+    for number, tensor in enumerate(graph.inputs):
+        buffer = storage.allocate(tensor, graph, clock.graphs[graph].begin)
+        if graph in callees:
+            buffer.region, buffer.parameter = Region.PARAMETER, number
+            buffer.takeable = False
+    for row in aliases.rows if graph not in callees else ():
         _place_row(storage, graph, row)
     for owner, op in execution(graph, schedule):
         if op in aliases.views:
@@ -41,9 +54,14 @@ def assign_storage(
             storage.sites.update((t, _site(storage, aliases.places[t])) for t in op.outputs)
         else:
             _place_op(storage, owner, op, clock.ops[op])
-    for nested in graph.walk():
+    for nested in own_graphs(graph):
         for tensor in nested.outputs:
             storage.read(tensor, clock.graphs[nested].end)
+    for tensor in graph.outputs if graph in callees else ():
+        storage.sites[tensor].buffer.takeable = False  # the caller's, and no part of anything
+    for tensor in aliases.remote:
+        if tensor in storage.sites and storage.sites[tensor].buffer.region is Region.ARENA:
+            storage.sites[tensor].buffer.region = Region.REMOTE
     _keep_load_results(storage, clock)
     return storage
 
@@ -80,8 +98,8 @@ def _place_data(storage: Storage, graph: Graph, clock: Clock, constants: Constan
             storage.sites[tensor] = Site(buffer)
         elif tensor.kind is TensorKind.VARIABLE:
             buffer = storage.allocate(tensor, graph, 0)
-            buffer.last, buffer.region = clock.now, Region.STATE
-            buffer.takeable = False
+            buffer.last, buffer.takeable = clock.now, False
+            buffer.region = Region.REMOTE if tensor.off_chip else Region.STATE
 
 
 def _place_op(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
@@ -93,13 +111,17 @@ def _place_op(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
             late = bool(op.subgraphs) and is_read_throughout(op, index)
             storage.read(operand, span.end if late else span.begin)
     if op.subgraphs:
-        _place_control(storage, op, span)
+        _place_control(storage, owner, op, span)
 
 
-def _place_control(storage: Storage, op: Op, span: Span) -> None:
+def _place_control(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
     """Results live from beginning to end; what the subgraphs are given lies where it comes from."""
     for output in op.outputs:
         storage.read(output, span.end)
+    callee = callee_of(op)
+    if callee is not None:
+        storage.enter(op, owner, storage.callees[callee].frame_bytes, span)
+        return
     for index in range(first_capture(op), len(op.inputs)):
         for inner in captured_as(op, index):
             storage.sites[inner] = storage.sites[op.operand(index)]
@@ -114,8 +136,14 @@ def _place_control(storage: Storage, op: Op, span: Span) -> None:
 
 
 def _keep_load_results(storage: Storage, clock: Clock) -> None:
-    """What load time computes for later runs goes to the state region, the rest to the arena."""
+    """What load time computes for later runs goes to the state region, the rest to the arena.
+
+    What it puts into streaming memory stays there.
+    """
     for buffer in storage.buffers:
-        if buffer.first <= clock.load_end < buffer.last and buffer.region is Region.ARENA:
+        if not buffer.first <= clock.load_end < buffer.last:
+            continue
+        if buffer.region is Region.ARENA:
             buffer.region = Region.STATE
+        if buffer.region in (Region.STATE, Region.REMOTE):
             buffer.last = clock.now  # every run reads it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from popc.ir import Graph, Op, Tensor
@@ -13,7 +14,9 @@ from popc.memory.lifetimes import assign_storage
 from popc.memory.offsets import Packing, pack
 from popc.memory.plan import MemoryPlan, Placement, aligned
 from popc.memory.sharing import share_buffers
-from popc.memory.storage import Buffer, Storage
+from popc.memory.storage import Buffer, Callee, Storage
+from popc.ops.aliases import Aliases, find_aliases
+from popc.ops.control import called_graphs, own_graphs
 from popc.schedule import Schedule
 from popc_runtime.format import Region
 
@@ -26,25 +29,24 @@ def plan_memory(graph: Graph, schedule: Schedule, *, inplace: bool = True) -> Me
     ``inplace=False`` keeps every result apart from all operands: nothing is overwritten by its
     successor, no Concat is joined.
     """
-    clock = read_clock(graph, schedule)
     initialised = [tensor for tensor in graph.variables if tensor.initial is not None]
     constants = ConstantPool(
         [*(tensor for part in graph.walk() for tensor in part.constants), *initialised]
     )
-    storage = assign_storage(graph, schedule, clock, constants)
-    taken: dict[Op, int] = {}
-    joined: dict[Op, frozenset[int]] = {}
-    if inplace:
-        order = list(execution(graph, schedule))
-        taken = share_buffers(order, storage, clock)
-        joined = join_concats(order, storage, clock)  # after: it must know what is overwritten
-    arena = _pack_arena(storage.roots(Region.ARENA))
-    state_bytes = _stack(storage.roots(Region.STATE))
+    planner = _Planner(schedule, constants, find_aliases(graph), inplace=inplace)
+    for callee in called_graphs(graph):
+        planner.plan_callee(callee)
+    arena, state_bytes, remote_bytes = planner.plan_top(graph)
+    found = planner.found
     return MemoryPlan(
-        placements=MappingProxyType(_read_placements(graph, storage)),
-        views=frozenset(storage.views),
-        inplace=MappingProxyType(taken),
-        joined=MappingProxyType(joined),
+        placements=MappingProxyType({t: found.placements[t] for t in _tensors_of(graph)}),
+        views=frozenset(found.views),
+        inplace=MappingProxyType(found.inplace),
+        joined=MappingProxyType(found.joined),
+        frames=MappingProxyType(found.frames),
+        frame_bytes=MappingProxyType(
+            {callee: one.frame_bytes for callee, one in planner.callees.items()}
+        ),
         initial=MappingProxyType(
             {t: Placement(Region.CONSTANT, constants.offset(t)) for t in initialised}
         ),
@@ -54,10 +56,96 @@ def plan_memory(graph: Graph, schedule: Schedule, *, inplace: bool = True) -> Me
         constant_bytes=constants.nbytes,
         peak_bytes=arena.bound,
         naive_bytes=_naive_bytes(graph, schedule),
+        remote_bytes=remote_bytes,
     )
 
 
-def _pack_arena(buffers: Sequence[Buffer]) -> Packing:
+def _tensors_of(graph: Graph) -> list[Tensor]:
+    return [tensor for part in graph.walk() for tensor in part.tensors.values()]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What has been planned so far; see `MemoryPlan`."""
+
+    placements: dict[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
+    views: set[Op] = field(default_factory=set[Op])
+    inplace: dict[Op, int] = field(default_factory=dict[Op, int])
+    joined: dict[Op, frozenset[int]] = field(default_factory=dict[Op, "frozenset[int]"])
+    frames: dict[Op, Placement] = field(default_factory=dict[Op, Placement])
+
+
+class _Planner:
+    """Plans the graphs that are called, each once and before those that call it, then the top."""
+
+    def __init__(
+        self, schedule: Schedule, constants: ConstantPool, aliases: Aliases, *, inplace: bool
+    ) -> None:
+        self._schedule = schedule
+        self._constants = constants
+        self._aliases = aliases
+        self._inplace = inplace
+        self.found = _Found()
+        self.callees: dict[Graph, Callee] = {}
+
+    def plan_callee(self, graph: Graph) -> None:
+        """Results and whatever lies in their memory go to parameters, the rest to the frame."""
+        storage = self._share(graph, {**self.callees, graph: Callee(0)})
+        count = len(graph.inputs)
+        for number, tensor in enumerate(graph.outputs, start=count):
+            buffer = storage.sites[tensor].buffer.resolve()[0]
+            assert storage.sites[tensor].fills(tensor) is buffer, f"{tensor!r} is a part"
+            buffer.region, buffer.parameter = Region.PARAMETER, number
+        frame = _pack(storage.roots(Region.ARENA))
+        self.callees[graph] = Callee(frame.height)
+        self._place(graph, storage, frame=count + len(graph.outputs))
+
+    def plan_top(self, graph: Graph) -> tuple[Packing, int, int]:
+        """How the arena is packed; the bytes that the state region and the remote one need."""
+        storage = self._share(graph, self.callees)
+        arena = _pack(storage.roots(Region.ARENA))
+        state_bytes = _stack(storage.roots(Region.STATE))
+        remote = _pack(storage.roots(Region.REMOTE))
+        self._place(graph, storage)
+        return arena, state_bytes, remote.height
+
+    def _share(self, graph: Graph, callees: Mapping[Graph, Callee]) -> Storage:
+        """Buffers and who lies in which."""
+        schedule = self._schedule
+        clock = read_clock(graph, schedule)
+        storage = assign_storage(
+            graph, schedule, clock, self._constants, self._aliases, callees
+        )
+        if self._inplace:
+            order = list(execution(graph, schedule))
+            self.found.inplace.update(share_buffers(order, storage, clock))
+            # After: it must know what is overwritten.
+            self.found.joined.update(join_concats(order, storage, clock))
+        return storage
+
+    def _place(self, graph: Graph, storage: Storage, frame: int = -1) -> None:
+        """Note where everything lies; what is in the arena, in parameter ``frame`` if given."""
+        self.found.views |= storage.views
+        for part in own_graphs(graph):
+            for tensor in part.tensors.values():
+                site = storage.sites[tensor]
+                place = _placement(site.buffer, site.offset, site.strides, frame)
+                self.found.placements[tensor] = place
+        for op, buffer in storage.frames.items():
+            self.found.frames[op] = _placement(buffer, 0, None, frame)
+
+
+def _placement(
+    buffer: Buffer, offset: int, strides: tuple[int, ...] | None, frame: int
+) -> Placement:
+    home, inside = buffer.resolve()
+    offset += inside + home.offset
+    if home.region is Region.ARENA and frame >= 0:
+        return Placement(Region.PARAMETER, offset, strides, frame)
+    return Placement(home.region, offset, strides, home.parameter)
+
+
+def _pack(buffers: Sequence[Buffer]) -> Packing:
     packing = pack(
         [buffer.first for buffer in buffers],
         [buffer.last for buffer in buffers],
@@ -75,17 +163,6 @@ def _stack(buffers: Sequence[Buffer]) -> int:
         buffer.offset = height
         height += aligned(buffer.nbytes)
     return height
-
-
-def _read_placements(graph: Graph, storage: Storage) -> dict[Tensor, Placement]:
-    placements: dict[Tensor, Placement] = {}
-    for part in graph.walk():
-        for tensor in part.tensors.values():
-            site = storage.sites[tensor]
-            buffer, offset = site.buffer.resolve()
-            offset += buffer.offset + site.offset
-            placements[tensor] = Placement(buffer.region, offset, site.strides)
-    return placements
 
 
 def _naive_bytes(graph: Graph, schedule: Schedule) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory.plan import MemoryPlan
 from popc.schedule import Schedule
+from popc_runtime.format import Region
 
-__all__ = ["Life", "Replay", "replay"]
+__all__ = ["Life", "Replay", "replay", "replay_callee"]
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Replay:
     """What `replay` finds.
 
     Attributes:
+        frames: What each call hands over to work in.
+        region: What the program works in.
         shows: Tensors that have no memory of their own, with the tensor whose memory they show.
         lives: Of every other tensor that something computes.
         reads: Of each of these, the steps in which it is read, and under which name.
@@ -37,6 +40,8 @@ class Replay:
 
     plan: MemoryPlan
     schedule: Schedule
+    frames: Mapping[Op, Tensor]
+    region: Region = Region.ARENA
     shows: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
     lives: dict[Tensor, Life] = field(default_factory=dict[Tensor, Life])
     reads: dict[Tensor, list[tuple[int, Tensor]]] = field(
@@ -86,6 +91,8 @@ class Replay:
                 self._run_if(op)
             elif op.op_type == "Loop":
                 self._run_loop(op)
+            elif op.op_type == "Call":
+                self._run_call(op)
             elif op.op_type == "CopyVarUpdate":
                 self.copied[op] = self.now
                 self.step([op.operand(1)])
@@ -101,6 +108,12 @@ class Replay:
             self.step([*branch.outputs, *op.outputs])
         self.step([*captures, *op.outputs])
 
+    def _run_call(self, op: Op) -> None:
+        """What is handed over is in use from beginning to end."""
+        frame = self.frames[op]
+        self.step(op.inputs, [*op.outputs, frame])
+        self.step([*op.inputs, *op.outputs, frame])
+
     def _run_loop(self, op: Op) -> None:
         body = op.subgraphs["body"]
         states = int(str(op.attributes["states"]))
@@ -115,9 +128,22 @@ class Replay:
         self.step([op.inputs[0], *captures, *header, *op.outputs])
 
 
-def replay(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> Replay:
+def replay_callee(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, frames: Mapping[Op, Tensor]
+) -> Replay:
+    """Run a graph that is called once; operands are there from beginning to end."""
+    program = Replay(plan, schedule, frames, Region.PARAMETER)
+    program.step([], graph.inputs)
+    program.run(schedule.orders[graph])
+    program.step([*graph.inputs, *graph.outputs])
+    return program
+
+
+def replay(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, frames: Mapping[Op, Tensor]
+) -> Replay:
     """Run load time once and the program once."""
-    program = Replay(plan, schedule)
+    program = Replay(plan, schedule, frames)
     variables = [t for t in graph.tensors.values() if t.kind is TensorKind.VARIABLE]
     program.step([], variables)
     program.run(schedule.load)

@@ -2,7 +2,8 @@
 
 Output 0 of an op takes over the buffer of an operand if all of this holds:
 
-* the op's spec lists the operand under ``inplace``, and both have the same type;
+* the op's spec lists the operand under ``inplace``, both have the same type, and the op's settings
+  do not forbid it (they also say which operand is tried first);
 * the operand is all that its buffer holds, contiguously;
 * the buffer belongs to the graph that holds the op, so it is no capture, state or loop counter; it
   is neither constant nor variable; and it lies in the region where the output would;
@@ -26,6 +27,7 @@ from popc.memory.clock import Clock
 from popc.memory.storage import Buffer, Extent, Storage
 from popc.ops import OPS
 from popc.ops.control import loop_body, loop_states
+from popc.ops.overwriting import overwritable
 from popc_runtime.format import Region
 
 __all__ = ["share_buffers"]
@@ -53,14 +55,14 @@ def share_buffers(
 
 
 def _share_operand(storage: Storage, owner: Graph, op: Op, tick: int) -> int | None:
-    spec = OPS.get(op.op_type)
-    if spec is None or not op.outputs:
+    if not op.outputs:
         return None
-    for index in spec.inplace:
+    in_step = OPS[op.op_type].inplace if op.op_type in OPS else ()
+    for index in overwritable(op):
         if op.optional(index) is None:
             continue
         buffer = _takeable(storage, owner, op, (index, op.output), tick)
-        if buffer is not None and _only_read_in_step(storage, op, spec.inplace, index):
+        if buffer is not None and _only_read_in_step(storage, op, in_step, index):
             _take(storage, buffer, op.output, tick)
             return index
     return None
@@ -77,12 +79,14 @@ def _settle(storage: Storage, op: Op, carried: dict[Buffer, Carried], tick: int)
         return None
     memory, last_read = carried[own]
     home = memory.within()
-    is_variable = home.buffer.region is Region.STATE
+    here = home.buffer.region
+    is_variable = here is Region.STATE or (here is Region.REMOTE and not home.buffer.takeable)
+    if (here is Region.REMOTE) != (own.region is Region.REMOTE):
+        return None
     whole = home.start == 0 and home.end == home.buffer.nbytes
     if home.buffer is own or last_read >= tick or not (is_variable or whole):
         return None
-    spec = OPS.get(op.op_type)
-    inplace = () if spec is None else spec.inplace
+    inplace = overwritable(op)
     there = [
         index
         for index, operand in enumerate(op.inputs)

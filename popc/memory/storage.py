@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
+from popc.memory.clock import Span
 from popc_runtime.format import Region
 
 __all__ = ["Buffer", "Extent", "Site", "Storage"]
@@ -23,6 +25,7 @@ class Buffer:
         takeable: Whether an op may overwrite it once its content is dead.
         overwritten: The last tick at which an op took it over; -1 if none did.
         home, home_offset: The buffer that has absorbed this one, and where it lies in there.
+        parameter: In a graph that is called: of which parameter it is all; -1 of none.
         offset: Where it lies in its region, once that is decided.
     """
 
@@ -33,6 +36,7 @@ class Buffer:
     region: Region = Region.ARENA
     takeable: bool = True
     overwritten: int = -1
+    parameter: int = -1
     home: Buffer | None = None
     home_offset: int = 0
     offset: int = 0
@@ -51,6 +55,7 @@ class Buffer:
         self.first = min(self.first, other.first)
         self.last = max(self.last, other.last)
         self.overwritten = max(self.overwritten, other.overwritten)
+        self.takeable = self.takeable and other.takeable
 
 
 class Extent(NamedTuple):
@@ -97,13 +102,28 @@ class Site:
         return Extent(buffer, start + sum(step for step in steps if step < 0), end)
 
 
+class Callee(NamedTuple):
+    """What calls of a graph have to know.
+
+    Attributes:
+        frame_bytes: The memory that it needs beside operands and results.
+    """
+
+    frame_bytes: int
+
+
 @dataclass(slots=True)
 class Storage:
-    """Sites of all tensors, buffers in order of creation, and the ops that are views."""
+    """Sites of all tensors, buffers in order of creation, and the ops that are views.
 
+    ``frames``: for each call, what the callee gets to work in.
+    """
+
+    callees: Mapping[Graph, Callee] = field(default_factory=dict["Graph", "Callee"])
     sites: dict[Tensor, Site] = field(default_factory=dict[Tensor, Site])
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     views: set[Op] = field(default_factory=set[Op])
+    frames: dict[Op, Buffer] = field(default_factory=dict[Op, Buffer])
 
     def allocate(self, tensor: Tensor, owner: Graph, first: int) -> Buffer:
         """Give ``tensor`` a buffer of its own from tick ``first`` on."""
@@ -111,6 +131,12 @@ class Storage:
         self.buffers.append(buffer)
         self.sites[tensor] = Site(buffer)
         return buffer
+
+    def enter(self, op: Op, owner: Graph, nbytes: int, span: Span) -> None:
+        """Give what ``op`` calls a buffer while it runs."""
+        buffer = Buffer(nbytes, owner, span.begin, span.end, takeable=False)
+        self.buffers.append(buffer)
+        self.frames[op] = buffer
 
     def read(self, tensor: Tensor, tick: int) -> None:
         """Note that ``tensor`` is read at ``tick``."""

@@ -18,6 +18,8 @@ def format_plan(plan: MemoryPlan) -> str:
         f"state {plan.state_bytes} bytes",
         f"constant {plan.constant_bytes} bytes in {len(plan.constants)} arrays",
     ]
+    if plan.remote_bytes:
+        lines.append(f"remote {plan.remote_bytes} bytes")
     lines += [
         f"  {tensor!r} {_place(placement)}{''.join(_notes(plan, tensor))}"
         for tensor, placement in plan.placements.items()

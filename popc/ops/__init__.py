@@ -28,6 +28,7 @@ from popc.ops import (
     optimizer,
     packing,
     pad,
+    placement,
     pool,
     quantize,
     random,
@@ -42,6 +43,7 @@ from popc.ops import (
     sort,
     spline,
     statistics,
+    streaming,
     text,
     variables,
 )
@@ -73,6 +75,7 @@ _FAMILIES: Final = (
     optimizer,
     packing,
     pad,
+    placement,
     pool,
     quantize,
     random,
@@ -87,6 +90,7 @@ _FAMILIES: Final = (
     sort,
     spline,
     statistics,
+    streaming,
     text,
     variables,
 )

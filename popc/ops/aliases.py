@@ -8,8 +8,8 @@ An op is a view, and needs no instruction, if all of this holds:
 * each of its outputs is C-contiguous, or everything that reads it can read strided memory.
 
 What reads a tensor can read it strided if it is an op whose spec says so, or a capture whose
-readers all can.  Outputs of the top graph, conditions, trip counts and the initial values of
-states cannot be strided, and ops without a spec are not asked.  A view op that reads a strided
+readers all can.  Outputs of the top graph, conditions, trip counts, the initial values of states and
+the operands of calls cannot be strided, and ops without a spec are not asked.  A view op that reads a strided
 tensor decides for itself whether to stay a view: then its own readers must agree; or not, and then
 its kernel reads the strided operand.
 
@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS, ViewRule
-from popc.ops.control import captured_as, first_capture
+from popc.ops.control import callee_of, captured_as, first_capture
 from popc.ops.rows import Rows, is_row_of_operands
+from popc.ops.streaming import find_remote
 from popc.ops.views import contiguous_strides, normal_strides
 
 __all__ = ["Aliases", "Place", "find_aliases"]
@@ -57,12 +58,13 @@ class Aliases:
     """The places of all tensors of a graph and of those nested in it, and the ops that are views.
 
     What a nested graph captures lies where the operand does; the states of a loop have memory of
-    their own.  ``rows``: variables that must lie one behind the other.
+    their own, and so have the inputs of a graph that is called.  ``rows``: variables that must lie one behind the other.  ``remote``: what lies in streaming memory.
     """
 
     places: dict[Tensor, Place] = field(default_factory=dict[Tensor, Place])
     views: set[Op] = field(default_factory=set[Op])
     rows: list[tuple[Tensor, ...]] = field(default_factory=list[tuple[Tensor, ...]])
+    remote: set[Tensor] = field(default_factory=set[Tensor])
 
 
 def find_aliases(graph: Graph) -> Aliases:
@@ -70,6 +72,7 @@ def find_aliases(graph: Graph) -> Aliases:
     finder = _Finder(graph)
     finder.visit(graph)
     finder.found.rows.extend(finder.rows.all)
+    finder.found.remote.update(find_remote(graph))
     return finder.found
 
 
@@ -81,6 +84,7 @@ class _Finder:
         self._nested_outputs = frozenset(t for nested in graphs[1:] for t in nested.outputs)
         self._outputs = self._nested_outputs | frozenset(graph.outputs)
         self._accepted: dict[Tensor, bool] = {}
+        self._called: set[Graph] = set()
 
     def visit(self, graph: Graph) -> None:
         """Find the places of a graph's tensors; those of captures are known."""
@@ -98,7 +102,11 @@ class _Finder:
                 places.update(zip(op.outputs, views, strict=True))
 
     def _enter(self, op: Op) -> None:
-        if not op.subgraphs:
+        callee = callee_of(op)
+        if callee is not None and callee not in self._called:
+            self._called.add(callee)
+            self.visit(callee)
+        if callee is not None or not op.subgraphs:
             return
         places = self.found.places
         for index in range(first_capture(op), len(op.inputs)):
@@ -140,6 +148,8 @@ class _Finder:
         return self._accepted[tensor]
 
     def _reads_strided(self, op: Op, tensor: Tensor) -> bool:
+        if callee_of(op) is not None:
+            return False
         if not op.subgraphs:
             spec = OPS.get(op.op_type)
             return spec is not None and spec.strided_input

@@ -61,6 +61,7 @@ def can_evaluate(op: Op) -> bool:
         and not spec.side_effect
         and not spec.collective
         and not spec.per_replica
+        and not spec.transfer
         and not op.subgraphs
         and op.op_type in KERNELS
     )

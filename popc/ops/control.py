@@ -1,6 +1,8 @@
 """The operands of control-flow ops: which are captures, states and results.
 
 * If(condition, *captures): both branches take the captures and return the results.
+* Call(*operands): the callee takes the operands and returns the results.  Several calls may have one
+  callee; it has its own memory plan, and is given memory for operands and results by the call.
 * Loop(trip count?, condition?, *states, *captures): the body takes (iteration, condition, *states,
   *captures) and returns (condition, *states, *scans); the op's outputs are the final states and
   the stacked scans.
@@ -14,12 +16,15 @@ from popc.ir import Graph, Op, Tensor
 
 __all__ = [
     "LoopState",
+    "callee_of",
+    "called_graphs",
     "captured_as",
     "first_capture",
     "is_read_throughout",
     "loop_body",
     "loop_header",
     "loop_states",
+    "own_graphs",
 ]
 
 _TRIP_COUNT = 0
@@ -32,6 +37,27 @@ class LoopState(NamedTuple):
     operand: int
     inner: Tensor
     result: Tensor
+
+
+def callee_of(op: Op) -> Graph | None:
+    """The graph that ``op`` calls if it is a call."""
+    return op.subgraphs["callee"] if op.op_type == "Call" else None
+
+
+def called_graphs(graph: Graph) -> list[Graph]:
+    """The graphs that are called anywhere in ``graph``, each before those that call it."""
+    found = {callee_of(op): None for one in graph.walk() for op in one.ops}
+    return [one for one in reversed(list(graph.walk())) if one in found]
+
+
+def own_graphs(graph: Graph) -> list[Graph]:
+    """``graph`` and the graphs nested in it otherwise than by calls, outer first."""
+    found = [graph]
+    for op in graph.ops:
+        if callee_of(op) is None:
+            for nested in op.subgraphs.values():
+                found += own_graphs(nested)
+    return found
 
 
 def loop_body(op: Op) -> Graph | None:
@@ -60,13 +86,15 @@ def first_capture(op: Op) -> int:
     Raises:
         ValueError: ``op`` is no known control-flow op.
     """
+    if op.op_type == "Call":
+        return 0
     if op.op_type == "If":
         return 1
     if op.op_type == "Loop":
         states = op.attributes["states"]
         assert isinstance(states, int), f"{op!r}: states={states!r}"
         return _FIRST_STATE + states
-    raise ValueError(f"{op!r} has subgraphs but is neither If nor Loop")
+    raise ValueError(f"{op!r} has subgraphs but is no Call, If or Loop")
 
 
 def captured_as(op: Op, index: int) -> list[Tensor]:

@@ -68,6 +68,8 @@ class _Walk:
         for op in graph.topological():
             if op.op_type == "Loop":
                 self._loop(op)
+            elif op.op_type == "Call":
+                self._call(op)
             elif op.subgraphs:
                 self._if(op)
             elif self._differs(op):
@@ -100,6 +102,17 @@ class _Walk:
             self._enter(branch.inputs, op.inputs[1:])
             self.graph(branch)
             self._enter(op.outputs, branch.outputs)
+
+    def _call(self, op: Op) -> None:
+        """Other calls of the same graph, with other operands, have no say in these results."""
+        callee = op.subgraphs["callee"]
+        inside = {tensor for one in callee.walk() for tensor in one.tensors.values()}
+        others = self.found.tensors & inside
+        self.found.tensors -= others
+        self._enter(callee.inputs, op.inputs)
+        self.graph(callee)
+        self._enter(op.outputs, callee.outputs)
+        self.found.tensors |= others
 
     def _loop(self, op: Op) -> None:
         body = op.subgraphs["body"]

@@ -31,4 +31,6 @@ def _repeats_itself(op: Op) -> bool:
     if op.subgraphs:
         return all(_repeats_itself(inner) for graph in op.subgraphs.values() for inner in graph.ops)
     spec = OPS.get(op.op_type)
-    return spec is not None and not (spec.random or spec.side_effect or spec.collective)
+    if spec is None or (spec.transfer and not op.attributes.get("at_load")):
+        return False
+    return not (spec.random or spec.side_effect or spec.collective)

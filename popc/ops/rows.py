@@ -59,7 +59,7 @@ class Rows:
         runs: list[_Run] = []
         for tensor in op.present_inputs:
             place = places[tensor]
-            if place.strides is not None or place.root.kind is not TensorKind.VARIABLE:
+            if place.strides is not None or not _may_stand_in_row(place.root):
                 return False
             if tensor.type.nbytes:
                 _append(runs, self._locate(place, tensor.type.nbytes))
@@ -76,6 +76,10 @@ class Rows:
         before = row[: row.index(place.root)]
         start = sum(variable.type.nbytes for variable in before) + place.offset
         return _Run(row, start, start + nbytes)
+
+
+def _may_stand_in_row(tensor: Tensor) -> bool:
+    return tensor.kind is TensorKind.VARIABLE and not tensor.off_chip
 
 
 def _append(runs: list[_Run], run: _Run) -> None:

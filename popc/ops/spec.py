@@ -49,6 +49,8 @@ class OpSpec:
         side_effect: Kept although nobody reads its outputs.
         collective: All replicas of a program run it together: never computed by the compiler.
         per_replica: Differs from replica to replica: never computed by the compiler.
+        transfer: Moves data between a chip and streaming memory, at the time that was chosen for
+            that: never merged, folded or hoisted.
         strided_input: The kernel is as fast, or nearly, on strided operands, so that a view op in
             front of it needs no copy.
     """
@@ -62,4 +64,5 @@ class OpSpec:
     side_effect: bool = False
     collective: bool = False
     per_replica: bool = False
+    transfer: bool = False
     strided_input: bool = True

@@ -23,7 +23,7 @@ from popc.optimizers.update import Sharing, UpdateRule, WeightUpdate
 from popc_runtime.errors import OptionError
 from popc_runtime.format import HyperParameter
 
-__all__ = ["UpdateContext", "UpdateResult", "UpdatedWeight", "add_updates"]
+__all__ = ["STATE_PREFIXES", "UpdateContext", "UpdateResult", "UpdatedWeight", "add_updates"]
 
 # PopART's reserved prefixes.
 _ACCUMULATED: Final = "Accum___"
@@ -32,6 +32,15 @@ _REDUCED: Final = "FinalReducedGradient___"
 
 # What is made of the gradients of replicas, by what is made of those of micro-batches.
 _REDUCTIONS: Final = {"mean": "mean", "sum": "add"}
+
+
+# What precedes the name of a weight in those of its states.
+STATE_PREFIXES: Final = ("Accl___", "Accl1___", "Accl2___", "Accl3___")
+
+
+def _nothing(weight: Tensor) -> frozenset[str]:
+    del weight
+    return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,7 @@ class UpdateContext:
         largest_loss_scale: What it may grow to if it adapts itself.
         replicas: How many replicas have gradients of their own.
         sharing: Which of them share the weight of a name; ``None``: all.
-        shard_from: The least number of elements of a weight whose state replicas divide among
-            them; 0: each keeps all of it.
+        divided: What replicas divide among them of a weight: "weight" itself, its "state".
         merging: Which updates are made together.
     """
 
@@ -59,7 +67,7 @@ class UpdateContext:
     largest_loss_scale: float = 2.0**15
     replicas: int = 1
     sharing: Callable[[str], Sharing] | None = None
-    shard_from: int = 0
+    divided: Callable[[Tensor], frozenset[str]] = _nothing
     merging: Merging = NOT_MERGED
 
     def shared_by(self, weight: str) -> Sharing:
@@ -161,17 +169,20 @@ class _Updates:
         return ShardedUpdate(update) if self._is_sharded(update) else update
 
     def _is_sharded(self, update: WeightUpdate) -> bool:
-        """Whether replicas divide the state among them.
+        """Whether each replica updates its part only.
 
-        Not if there is none, nor if it does not start as zeros.
+        Not if there is state that does not start as zeros, nor if neither weight nor state is
+        divided.
         """
-        least, sharing = self.context.shard_from, update.sharing
-        if not least or update.weight.type.size < least or sharing.size < self.context.replicas:
+        divided = self.context.divided(update.weight)
+        if not divided or update.sharing.size < self.context.replicas:
             return False
         if not isinstance(self.spec, SGD):
             return True
+        if not update.uses("momentum"):
+            return "weight" in divided
         combined = self.spec.accumulator_and_momentum == "combined"
-        return update.uses("momentum") and not (combined and update.uses("weight_decay"))
+        return not (combined and update.uses("weight_decay"))
 
     def run(self) -> UpdateResult:
         """Add everything; see `add_updates`."""

@@ -102,7 +102,8 @@ def _partition(spec: OptimizerSpec, update: WeightUpdate) -> Hashable:
             source = None if value.const else resolution.source(one.name, weight.name)
             values.append((value.value, value.const, source))
     types = (weight.type.dtype, update.gradient.type.dtype)
-    return (*types, weight.rows, update.sharing, update.scale, *values)
+    chip = update.settings.virtual_graph
+    return (*types, chip, weight.rows, update.sharing, update.scale, *values)
 
 
 def _groups(updates: Sequence[Update], merging: Merging, order: Sequence[Op]) -> list[Group]:

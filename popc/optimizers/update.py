@@ -14,6 +14,7 @@ from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, Variabl
 from popc.ops.build import build
 from popc.optimizers.resolve import Resolution
 from popc.optimizers.scalars import Scalar, Scalars
+from popc.placement import chip_of_variable
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
 
@@ -87,7 +88,9 @@ class WeightUpdate:
         self.variables: dict[str, Tensor] = {}
         self.counts: dict[str, Tensor] = {}
         self.parts: dict[Tensor, list[tuple[int, Tensor]]] = {}
-        self._settings = OpSettings(origin=f"Optimizer_{weight.name}")
+        self._settings = OpSettings(
+            origin=f"Optimizer_{weight.name}", virtual_graph=chip_of_variable(weight)
+        )
 
     # -- hyper-parameters ------------------------------------------------------------------------
 

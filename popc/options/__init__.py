@@ -1,8 +1,10 @@
 """The options of a compilation: one schema, resolved from every source, with origins."""
 
 from popc.options.anchors import Anchor
+from popc.options.batch_options import BatchOptions
 from popc.options.options import SCHEMA, Options, describe_options
-from popc.options.resolve import resolve_options
+from popc.options.placement_conflicts import ignored_places
+from popc.options.resolve import changed_options, resolve_options
 from popc.options.schedule_options import ScheduleOptions
 from popc.options.schema import OptionSpec
 from popc.options.sources import read_table
@@ -12,14 +14,17 @@ from popc_runtime.format import OptionValue, Origin, ReturnType
 __all__ = [
     "SCHEMA",
     "Anchor",
+    "BatchOptions",
     "OptionSpec",
     "OptionValue",
     "Options",
     "Origin",
     "ReturnType",
     "ScheduleOptions",
+    "changed_options",
     "describe_options",
     "did_you_mean",
+    "ignored_places",
     "read_table",
     "resolve_options",
 ]

@@ -7,16 +7,24 @@ selects nodes and says the same without a change of the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
+from popc.options.dialects.popart_patterns import names_meant, why_no_switch
 from popc.options.suggest import did_you_mean
 
-__all__ = ["ANNOTATIONS", "Annotation", "AnnotationValue", "Rule", "parse_rules"]
+__all__ = [
+    "ANNOTATIONS",
+    "Annotation",
+    "AnnotationValue",
+    "Rule",
+    "excluded_names",
+    "parse_rules",
+]
 
-AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...]"
+AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...] | tuple[float, ...]"
 
 _SELECTORS: Final = ("nodes", "op_type", "output")
 
@@ -27,7 +35,7 @@ class Annotation:
 
     Attributes:
         attribute: PopART's name of the node's attribute.
-        kind: "float", "int", "names", or "choice".
+        kind: "float", "floats", "int", "bool", "names", or "choice".
         choices: Of a "choice", the values of the attribute by our names.
         useless: Why it has no effect here; "" if it has one.
     """
@@ -50,13 +58,50 @@ class Annotation:
             raise ValueError(f"is {value!r}, but must be one of {', '.join(chosen)}")
         if self.kind == "names":
             return _names(value)
+        if self.kind == "floats":
+            return _floats(value)
+        if self.kind == "bool" and isinstance(value, bool | int) and value in (0, 1):
+            return int(value)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "float" and number and isfinite(float(str(value))):
             return float(str(value))
         if self.kind == "int" and isinstance(value, int) and number and value >= 0:
             return value
-        what = "a whole number" if self.kind == "int" else "a number"
+        what = {"int": "a whole number", "bool": "true or false"}.get(self.kind, "a number")
         raise ValueError(f"is {value!r}, but must be {what}")
+
+
+def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ...]:
+    """Our names for the passes and rules that ``exclude_patterns`` names, in order.
+
+    Args:
+        names: As the user writes them: ours, or PopART's.
+        passes: What leaves ops as they are; anything if this is empty.
+
+    Raises:
+        ValueError: a name is unknown, or what it names cannot leave ops as they are.
+    """
+    found: set[str] = set()
+    for name in names:
+        reason = why_no_switch(name)
+        if reason:
+            raise ValueError(f"contains {name!r}, which cannot be excluded: {reason}")
+        for meant in names_meant(name):
+            if passes and meant not in passes:
+                advice = did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
+                raise ValueError(f"contains {name!r}, which is no pass that skips ops: {advice}")
+            found.add(meant)
+    return tuple(sorted(found))
+
+
+def _floats(value: object) -> tuple[float, ...]:
+    numbers = [value] if isinstance(value, int | float) else value
+    if not isinstance(numbers, Sequence) or not all(
+        isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
+        for one in numbers
+    ):
+        raise ValueError(f"is {value!r}, but must be a list of numbers")
+    return tuple(float(one) for one in numbers)
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -66,13 +111,20 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-_ONE_DEVICE: Final = "programs run on one virtual device"
 _NO_PHASES: Final = "programs have no execution phases"
-_NO_STAGES: Final = "programs have no pipeline"
 _ONE_PLACE: Final = "tensors have one location, the memory of the device"
 _NO_TILES: Final = "kernels run on processors that have no tiles"
 _NOT_OUTLINED: Final = "subgraphs are not outlined"
-_OWN_INPLACE: Final = "memory planning decides what is computed in place"
+# What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
+_CUTS: Final = (
+    ("input_channels", "input_channels"),
+    ("reducing_dim", "reducing_dim"),
+    ("output_channels", "output_channels"),
+    ("none", "none"),
+    ("a_columns", "input_channels"),
+    ("a_rows_b_columns", "reducing_dim"),
+    ("b_rows", "output_channels"),
+)
 
 # By our names: what has an effect, and what the machinery for is missing.
 ANNOTATIONS: Final[dict[str, Annotation]] = {
@@ -89,25 +141,19 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_NO_TILES),
     "execution_context": Annotation("__execution_context", "int", useless=_NO_PHASES),
     "execution_phase": Annotation("__execution_phase", "int", useless=_NO_PHASES),
-    "inplace_op_names": Annotation("__inplace_op_names", "names", useless=_OWN_INPLACE),
-    "inplace_op_priorities": Annotation("__inplace_op_priorities", "names", useless=_OWN_INPLACE),
+    "inplace_op_names": Annotation("__inplace_op_names", "names"),
+    "inplace_op_priorities": Annotation("__inplace_op_priorities", "floats"),
     "outline": Annotation("__outline", "names", useless=_NOT_OUTLINED),
     "output_tensor_location": Annotation("__output_tensor_location", "names", useless=_ONE_PLACE),
     "output_type": Annotation(
         "__output_type", "choice", useless="results have the type that the model gives them"
     ),
-    "pipeline_stage": Annotation("__pipeline_stage", "int", useless=_NO_STAGES),
-    "serialize_matmul_factor": Annotation(
-        "__serialize_matmul_factor", "int", useless="products are not cut"
-    ),
-    "serialize_matmul_mode": Annotation(
-        "__serialize_matmul_mode", "names", useless="products are not cut"
-    ),
-    "serialize_matmul_precision": Annotation(
-        "__serialize_matmul_precision", "names", useless="products are not cut"
-    ),
+    "pipeline_stage": Annotation("__pipeline_stage", "int"),
+    "serialize_matmul_factor": Annotation("__serialize_matmul_factor", "int"),
+    "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", "bool"),
+    "serialize_matmul_mode": Annotation("__serialize_matmul_mode", "choice", _CUTS),
     "tile_set": Annotation("__tile_set", "int", useless=_NO_TILES),
-    "virtual_graph": Annotation("__ipu_number", "int", useless=_ONE_DEVICE),
+    "virtual_graph": Annotation("__ipu_number", "int"),
 }
 _NAMES: Final = {
     spelling: name
@@ -199,8 +245,5 @@ def _setting(name: str, value: Any, passes: Sequence[str]) -> AnnotationValue:
         raise ValueError(f"would have no effect: {annotation.useless}")
     parsed = annotation.parse(value)
     if name == "exclude_patterns":
-        for one in _names(parsed):
-            if one not in passes:
-                advice = did_you_mean(one, passes) or f"choose from {', '.join(passes)}"
-                raise ValueError(f"contains {one!r}, which is no pass that skips ops: {advice}")
+        return excluded_names(_names(parsed), passes)
     return parsed

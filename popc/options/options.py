@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from popc.options.anchors import Anchor
 from popc.options.annotations import Rule
+from popc.options.locations import words_of
 from popc.options.report_options import ReportOptions
 from popc.options.schema import OptionSpec, described, spec_of
 from popc.options.table import FrozenTable
@@ -324,12 +325,17 @@ def describe_options(pass_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     ]
 
 
+def _entry(value: Any) -> OptionValue:
+    """An entry of a table without our classes."""
+    if isinstance(value, FrozenTable):
+        return words_of(value)
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
 def _plain(value: Any) -> OptionValue:
     """The value without our classes."""
     if isinstance(value, FrozenTable):
-        return tuple(
-            (key, one if isinstance(one, float) else str(one)) for key, one in value.items()
-        )
+        return tuple((key, _entry(one)) for key, one in value.items())
     if isinstance(value, Anchor):
         return str(value)
     if isinstance(value, tuple) and any(isinstance(one, Rule) for one in value):

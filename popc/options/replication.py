@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import Final, TypeVar
+from typing import Final
 
 from popc.options.schedule_options import ScheduleOptions
 from popc.options.schema import described
@@ -12,8 +11,6 @@ from popc.options.table import FrozenTable
 from popc_runtime.format import MAX_REPLICAS
 
 __all__ = ["ReplicaGroups", "ReplicationOptions"]
-
-_T = TypeVar("_T")
 
 _KINDS: Final = ("all", "none", "consecutive", "orthogonal")
 _SIZED: Final = ("consecutive", "orthogonal")
@@ -130,15 +127,6 @@ class ReplicationOptions(ScheduleOptions):
             popart="replicatedCollectivesSettings.mergeReduceScatterCollectives",
         ),
     )
-    min_elements_for_replicated_tensor_sharding: int = field(
-        default=8192,
-        metadata=described(
-            "int",
-            "How many elements a weight has at least whose state shard_optimizer_state divides.",
-            low=1,
-            popart="optimizerStateTensorLocationSettings.minElementsForReplicatedTensorSharding",
-        ),
-    )
     prepare_schedule_for_merging_collectives: bool = field(
         default=False,
         metadata=described(
@@ -173,17 +161,6 @@ class ReplicationOptions(ScheduleOptions):
             choices=("replicate", "broadcast"),
         ),
     )
-    shard_optimizer_state: bool = field(
-        default=False,
-        metadata=described(
-            "bool",
-            "Divide the state of the optimizer among the replicas (replicated tensor sharding). "
-            "Each updates its part of every weight, and the parts are gathered: less memory, as "
-            "much exchange. Results stay the same but for the order in which norms of LAMB and of "
-            "clipping are added up. State that does not start as zeros stays whole.",
-            popart="optimizerStateTensorLocationSettings.location.replicatedTensorSharding",
-        ),
-    )
     variable_settings: FrozenTable[ReplicaGroups] = field(
         default=_NO_GROUPS,
         metadata=described(
@@ -198,15 +175,8 @@ class ReplicationOptions(ScheduleOptions):
 
     def stream_mode(self, name: str) -> str:
         """What replicas take from an input: "replicate" or "broadcast"."""
-        return _matching(self.replicated_stream_mode, name) or "replicate"
+        return self.replicated_stream_mode.matching(name) or "replicate"
 
     def replica_groups(self, variable: str) -> ReplicaGroups:
         """Which replicas share a variable."""
-        return _matching(self.variable_settings, variable) or ReplicaGroups()
-
-
-def _matching(table: FrozenTable[_T], name: str) -> _T | None:
-    """The entry for ``name``: its own, or that of the first pattern that fits."""
-    if name in table:
-        return table[name]
-    return next((value for key, value in table.items() if fnmatchcase(name, key)), None)
+        return self.variable_settings.matching(variable) or ReplicaGroups()

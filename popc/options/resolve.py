@@ -9,15 +9,18 @@ from typing import Any, Final
 
 from popc.options.dialects import popart
 from popc.options.options import SCHEMA, Options
+from popc.options.placement_conflicts import placement_conflicts
 from popc.options.schema import OptionSpec
+from popc.options.streaming_conflicts import streaming_conflicts
 from popc.options.sources import Setting, from_cli, from_env, from_file, from_values
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
+from popc.options.transfer_conflicts import transfer_conflicts
 from popc.options.values import parse_value
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
 
-__all__ = ["resolve_options"]
+__all__ = ["changed_options", "resolve_options"]
 
 _SPECS: Final = {spec.name: spec for spec in SCHEMA}
 _SWITCH: Final = OptionSpec("bool", "a switch of PopART")
@@ -40,7 +43,7 @@ def resolve_options(
         env: Where to look for POPC_<NAME>.
         file: A TOML or JSON file.
         values: Values by name, from Python.
-        pass_names: What ``disabled_passes`` may contain.
+        pass_names: What ``disabled_passes`` and ``pattern_switches`` may contain.
         excludable: What ``exclude_patterns`` of ``annotate`` may contain.
 
     A later source wins: defaults, ``file``, ``env``, ``values``, ``cli``.  Entries of tables are
@@ -50,11 +53,31 @@ def resolve_options(
         OptionError: lists every problem of every source.
         ResourceError: the file cannot be read.
     """
-    resolver = _Resolver({"disabled_passes": pass_names, "annotate": excludable})
+    resolver = _Resolver(
+        {
+            "annotate": excludable,
+            "disabled_passes": pass_names,
+            "pattern_switches": pass_names,
+        }
+    )
     resolver.take(from_file(file, resolver.problems))
     resolver.take(from_env(env or {}, resolver.problems))
     resolver.take(from_values(values or {}))
     resolver.take(from_cli(cli, resolver.problems))
+    return resolver.options()
+
+
+def changed_options(options: Options, values: Mapping[str, object]) -> Options:
+    """``options`` with other values, as if the command line gave them; ``None`` is the default.
+
+    Raises:
+        OptionError: a value is wrong, or they do not go together.
+    """
+    kept = {name: getattr(options, name) for name in _SPECS if values.get(name, name) is not None}
+    origins = {name: one for name, one in options.origins.items() if name in kept}
+    resolver = _Resolver({}, kept, origins)
+    given = {name: value for name, value in values.items() if value is not None}
+    resolver.take(Setting(name, value, Origin.CLI, "--set") for name, value in given.items())
     return resolver.options()
 
 
@@ -132,14 +155,29 @@ class _Resolver:
 
 
 def _with_members(settings: Iterable[Setting]) -> Iterator[Setting]:
-    """``settings``, with the members of PopART's records in place of these."""
-    for setting in settings:
+    """``settings``, with the members of PopART's records in place of these, or the other way."""
+    for setting in _with_tables(settings):
         members = popart.members_of(setting.key, setting.value)
         if members is None:
             yield setting
             continue
         nested = (replace(setting, key=key, value=value) for key, value in members.items())
         yield from _with_members(nested)
+
+
+def _with_tables(settings: Iterable[Setting]) -> Iterator[Setting]:
+    """``settings``, with entries of PopART's records that are tables here put together."""
+    tables: dict[str, Setting] = {}
+    for setting in settings:
+        entry = popart.table_entry(setting.key)
+        if entry is None:
+            yield setting
+            continue
+        record, name = entry
+        before = tables[record].value if record in tables else {}
+        assert isinstance(before, Mapping), "made below"
+        tables[record] = replace(setting, key=record, value={**before, name: setting.value})
+    yield from tables.values()
 
 
 def _name_of(key: str) -> str | None:
@@ -169,11 +207,6 @@ def _conflicts(options: Options) -> Iterator[str]:
         if problem:
             yield f"{what}: {problem}"
     auto = options.auto_recomputation
-    if auto == "pipeline":
-        yield (
-            "auto_recomputation: pipeline recomputes the stages of a pipeline, and programs have "
-            "none; standard and recompute_all need no stages"
-        )
     if auto != "none" and options.recompute:
         yield (
             f"recompute names tensors and auto_recomputation is {auto}: choose one of them "
@@ -183,6 +216,11 @@ def _conflicts(options: Options) -> Iterator[str]:
     if exceptions in options.origins and not options.enable_floating_point_checks:
         yield f"{exceptions} says what enable_floating_point_checks looks for, which is false"
     yield from _replication_conflicts(options)
+    yield from streaming_conflicts(options)
+    yield from placement_conflicts(options)
+    yield from options.batch_conflicts()
+    yield from transfer_conflicts(options)
+    yield from options.pattern_conflicts(options.disabled_passes)
 
 
 def _replication_conflicts(options: Options) -> Iterator[str]:
@@ -196,11 +234,6 @@ def _replication_conflicts(options: Options) -> Iterator[str]:
         yield (
             f"distributed_batch_norm_replica_group_size is {size}, which does not divide "
             f"replicated_graph_count, {replicas}"
-        )
-    if options.shard_optimizer_state and replicas == 1:
-        yield (
-            "shard_optimizer_state divides the state of the optimizer among replicas, but "
-            "replicated_graph_count is 1: set it, or leave shard_optimizer_state out"
         )
     merging = any(getattr(options, f"merge_{name}_collectives") for name in _MERGERS)
     if options.prepare_schedule_for_merging_collectives and not merging:

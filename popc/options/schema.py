@@ -8,6 +8,7 @@ from typing import Any, Final
 __all__ = ["OptionSpec", "described", "spec_of"]
 
 _KEY: Final = "spec"
+_TABLES: Final = ("anchors", "choices", "floats", "groups", "ints", "location", "locations", "switches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,9 @@ class OptionSpec:
         type: "bool", "int", "float", "text", "choice", "names" (a list of names), "patterns" (a
             list of names in which * stands for anything), "anchor" (a return type) or
             "anchors" (a table of return types), "choices" (a table whose entries are some of a
-            "choice"), "floats" (a table of numbers) or "groups" (a table of groups of replicas).
+            "choice"), "floats" or "ints" (a table of numbers), "groups" (a table of groups of
+            replicas), "location" (a table that says where tensors are kept), "locations" (a table
+            of such), "switches" (a table of names that are on or off), or "integers" or "numbers" (lists).
         help: What it does, one sentence first.
         choices: What "choice" and "names" allow; names of passes are known only at run time.
         synonyms: Other spellings of a "choice", and what they mean.
@@ -41,7 +44,7 @@ class OptionSpec:
     @property
     def is_table(self) -> bool:
         """Whether it has entries, each of which can be set by itself."""
-        return self.type in ("anchors", "choices", "floats", "groups")
+        return self.type in _TABLES
 
     @property
     def variable(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 __all__ = ["FrozenTable"]
@@ -32,6 +33,12 @@ class FrozenTable(Mapping[str, _T]):
 
     def __repr__(self) -> str:
         return repr(self._items)
+
+    def matching(self, name: str) -> _T | None:
+        """The entry for ``name``: its own, or that of the first key that is a pattern for it."""
+        if name in self:
+            return self[name]
+        return next((value for key, value in self.items() if fnmatchcase(name, key)), None)
 
     def updated(self, other: Mapping[str, _T]) -> FrozenTable[_T]:
         """This table with the entries of ``other`` added, or in place of its own."""

@@ -20,6 +20,15 @@ class TargetOptions:
     Of these, only ``partials_type`` changes results.
     """
 
+    allow_out_of_memory: bool = field(
+        default=False,
+        metadata=described(
+            "bool",
+            "Write the archive of a program that does not fit its target all the same. It runs "
+            "as any other, and holds the cost report. Without a choice of target, or of how much "
+            "of it is used, nothing is refused.",
+        ),
+    )
     available_memory_proportion: float = field(
         default=0.6,
         metadata=described(

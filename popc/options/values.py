@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 from popc.options.anchors import Anchor
 from popc.options.annotations import Rule, parse_rules
+from popc.options.dialects.popart_patterns import BUILT_IN, names_meant, why_no_switch
+from popc.options.locations import Settings, parse_location
 from popc.options.replication import ReplicaGroups
 from popc.options.schema import OptionSpec
 from popc.options.suggest import did_you_mean
@@ -101,11 +103,47 @@ def _parse_names(spec: OptionSpec, value: object) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"is {value!r}, but must be a list of names")
     chosen = sorted({name for name in names if name})
-    unknown = [name for name in chosen if name not in spec.choices]
-    if unknown:
-        advice = did_you_mean(unknown[0], spec.choices) or f"choose from {', '.join(spec.choices)}"
-        raise ValueError(f"contains {unknown[0]!r}, which does not exist: {advice}")
+    for name in chosen:
+        _require_known(spec, name)
     return tuple(chosen)
+
+
+def _require_known(spec: OptionSpec, name: str) -> None:
+    if name not in spec.choices:
+        advice = did_you_mean(name, spec.choices) or f"choose from {', '.join(spec.choices)}"
+        raise ValueError(f"contains {name!r}, which does not exist: {advice}")
+
+
+def _parse_switches(spec: OptionSpec, value: object) -> FrozenTable[bool]:
+    """Names of passes and rules; PopART's names of patterns stand for ours."""
+    table = _parse_table(value, "from names to on or off", partial(_parse_bool, spec))
+    switches: dict[str, bool] = {}
+    for given, wanted in table.items():
+        reason = why_no_switch(given)
+        if reason and not (wanted and given in BUILT_IN):
+            raise ValueError(f"names {given!r}, which is no switch: {reason}")
+        for name in names_meant(given):
+            if spec.choices and not reason:
+                _require_known(spec, name)
+            if switches.setdefault(name, wanted) != wanted:
+                raise ValueError(f"switches {name!r} both on and off, once as {given!r}")
+    return FrozenTable(switches)
+
+
+def _parse_integers(spec: OptionSpec, value: object) -> tuple[int, ...]:
+    return tuple(_parse_int(spec, one) for one in _items(value))
+
+
+def _parse_numbers(spec: OptionSpec, value: object) -> tuple[float, ...]:
+    return tuple(_parse_float(spec, one) for one in _items(value))
+
+
+def _items(value: object) -> list[object]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise ValueError(f"is {value!r}, but must be a list of numbers")
+    stripped = (one.strip() if isinstance(one, str) else one for one in items)
+    return [one for one in stripped if one != ""]
 
 
 def _parse_anchor(_: OptionSpec, value: object) -> Anchor:
@@ -127,6 +165,15 @@ def _parse_choices(spec: OptionSpec, value: object) -> FrozenTable[str]:
 
 def _parse_floats(spec: OptionSpec, value: object) -> FrozenTable[float]:
     return _parse_table(value, "from names to numbers", partial(_parse_float, spec))
+
+
+def _parse_ints(spec: OptionSpec, value: object) -> FrozenTable[int]:
+    table = _parse_table(value, "from names to whole numbers", partial(_parse_int, spec))
+    unknown = [name for name in table if spec.choices and name not in spec.choices]
+    if unknown:
+        advice = did_you_mean(unknown[0], spec.choices) or f"choose from {', '.join(spec.choices)}"
+        raise ValueError(f"has no entry {unknown[0]!r}: {advice}")
+    return table
 
 
 def _parse_table(value: object, what: str, parse: Callable[[object], _T]) -> FrozenTable[_T]:
@@ -154,6 +201,14 @@ def _table_of(text: str) -> dict[str, str]:
     return table
 
 
+def _parse_location(_: OptionSpec, value: object) -> Settings:
+    return parse_location(value)
+
+
+def _parse_locations(_: OptionSpec, value: object) -> FrozenTable[Settings]:
+    return _parse_table(value, "from tensors to where they are kept", parse_location)
+
+
 def _parse_rules(spec: OptionSpec, value: object) -> tuple[Rule, ...]:
     return parse_rules(value, spec.choices)
 
@@ -168,8 +223,14 @@ _PARSERS: Final[dict[str, Callable[[OptionSpec, object], Any]]] = {
     "floats": _parse_floats,
     "groups": _parse_groups,
     "int": _parse_int,
+    "ints": _parse_ints,
+    "integers": _parse_integers,
+    "location": _parse_location,
+    "locations": _parse_locations,
     "names": _parse_names,
+    "numbers": _parse_numbers,
     "rules": _parse_rules,
+    "switches": _parse_switches,
     "patterns": _parse_patterns,
     "text": _parse_text,
 }

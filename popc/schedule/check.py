@@ -125,4 +125,6 @@ def _is_volatile(op: Op) -> bool:
     if op.subgraphs:
         return any(map(_is_volatile, inner))
     spec = OPS.get(op.op_type)
-    return spec is None or spec.random or spec.side_effect or spec.collective
+    if spec is None or (spec.transfer and not op.attributes.get("at_load")):
+        return True
+    return spec.random or spec.side_effect or spec.collective

@@ -21,6 +21,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
 from popc.ops.control import loop_body, loop_header, loop_states
+from popc.ops.overwriting import overwritable
 from popc.ops.rows import is_row_of_operands
 from popc.schedule.constraints import Node, Precedence, Update, find_updates
 from popc.schedule.problem import Takeover
@@ -47,12 +48,14 @@ class Part(NamedTuple):
     Attributes:
         inputs: Graph inputs with memory of their own.
         at_load: Whether results that others need are kept for good, outside the arena.
+        called: Whether whoever calls the graph has memory for its results.
     """
 
     graph: Graph
     ops: tuple[Op, ...]
     inputs: tuple[Tensor, ...] = ()
     at_load: bool = False
+    called: bool = False
 
 
 @dataclass(slots=True)
@@ -139,10 +142,19 @@ class _Finder:
             found.makes[number] = [self._allocate(tensor) for tensor in op.outputs]
             found.rise[number] = sum(found.weights[buffer] for buffer in found.makes[number])
             if op.subgraphs:
-                found.rise[number] += inner_peak(op) - _counted_inside(op)
+                found.rise[number] += inner_peak(op) - self._counted_inside(op)
+
+    def _counted_inside(self, op: Op) -> int:
+        """What results of ``op`` and the peak of its graphs both contain, less a loop's header."""
+        body = loop_body(op)
+        if body is None:
+            return 0
+        results = [state.result for state in loop_states(op)]
+        states = [aligned(one.type.nbytes) for one in results if one not in self.aliases.remote]
+        return sum(states) - sum(aligned(tensor.type.nbytes) for tensor in loop_header(body))
 
     def _allocate(self, tensor: Tensor) -> int:
-        free = tensor in self.settled or tensor in self.kept
+        free = tensor in self.settled or tensor in self.kept or tensor in self.aliases.remote
         buffer = self.found.add_buffer(0 if free else aligned(tensor.type.nbytes))
         self.buffers[tensor] = buffer
         self.members[buffer] = [buffer]
@@ -181,12 +193,13 @@ class _Finder:
                 for index, result in pairs
                 if (buffer := self._takeable(op, index, result, ())) is not None
             ]
-        spec = OPS.get(op.op_type)
-        if spec is None or not op.outputs or op.output in self.settled:
+        if not op.outputs or op.output in self.settled:
             return []
+        wanted = overwritable(op)
+        in_step = OPS[op.op_type].inplace if wanted else ()
         found = [
-            self._takeable(op, index, op.output, spec.inplace)
-            for index in spec.inplace
+            self._takeable(op, index, op.output, in_step)
+            for index in wanted
             if op.optional(index) is not None
         ]
         buffers = list(dict.fromkeys(buffer for buffer in found if buffer is not None))
@@ -297,17 +310,10 @@ class _Finder:
             found.freed_with[member] = buffer
 
 
-def _counted_inside(op: Op) -> int:
-    """What both the results of ``op`` and the peak of its graphs contain, less a loop's header."""
-    body = loop_body(op)
-    if body is None:
-        return 0
-    states = sum(aligned(state.result.type.nbytes) for state in loop_states(op))
-    return states - sum(aligned(tensor.type.nbytes) for tensor in loop_header(body))
-
-
 def _kept_for_good(part: Part, aliases: Aliases) -> set[Tensor]:
-    """What load time computes for others lies outside the arena, whatever shows it."""
+    """What load time computes for others, and what a call returns, lies outside the arena."""
+    if part.called:
+        return {aliases.places[tensor].root for tensor in part.graph.outputs}
     if not part.at_load:
         return set()
     own = set(part.ops)
@@ -354,9 +360,9 @@ def _fits(updater: Op, updates: Sequence[Update], aliases: Aliases) -> bool:
     values = [update.copier.operand(1) for update in updates]
     copied = sum(value.type.nbytes for value in values if places[value].root is result)
     targets = {places[update.copier.operand(0)].root for update in updates}
-    spec = OPS.get(updater.op_type)
+    allowed = overwritable(updater)
     return copied == result.type.nbytes and all(
-        spec is not None and index in spec.inplace and operand.type == result.type
+        index in allowed and operand.type == result.type
         for index, operand in enumerate(updater.inputs)
         if operand is not None and places[operand].root in targets
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc.ir import Graph, Op
-from popc.ops.control import loop_body, loop_states
+from popc.ops.control import callee_of, loop_body, loop_states
 from popc.ops.load import find_load_ops
 from popc.schedule.footprint import Part
 
@@ -31,6 +31,8 @@ def find_parts(graph: Graph) -> list[Part]:
 
 
 def _nested_part(graph: Graph, holder: Op) -> Part:
+    if callee_of(holder) is graph:
+        return Part(graph, graph.ops, called=True)
     if loop_body(holder) is not graph:
         return Part(graph, graph.ops)
     return Part(graph, graph.ops, tuple(state.inner for state in loop_states(holder)))

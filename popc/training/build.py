@@ -18,6 +18,7 @@ from popc.losses import add_loss
 from popc.ops.build import build
 from popc.ops.divergence import find_divergence
 from popc.optimizers import (
+    STATE_PREFIXES,
     Merging,
     Sharing,
     UpdateContext,
@@ -26,8 +27,10 @@ from popc.optimizers import (
     optimizer_to_mapping,
 )
 from popc.options import Options, did_you_mean
+from popc.placement import mirror_backward
 from popc.training.names import training_anchors
 from popc.training.parts import added_ops_in, mark_forward
+from popc.training.preparation import Keeping, rewrite_with_loss
 from popc.training.settings import TrainingSettings
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
@@ -40,11 +43,15 @@ _LARGEST_SCALE: Final = 2.0**15  # of the loss of a sample: float16 has twice as
 
 
 def add_training(
-    model: ImportedModel, settings: TrainingSettings, options: Options
+    model: ImportedModel,
+    settings: TrainingSettings,
+    options: Options,
+    rewrite: Keeping = lambda *_: None,
 ) -> tuple[ImportedModel, TrainingSpec]:
     """Turn the graph of ``model`` into a training step.
 
-    The first output is the loss; those that the user asked for follow.
+    The first output is the loss; those that the user asked for follow.  ``rewrite`` edits the graph
+    when it has a loss and no gradients yet.
 
     Raises:
         ModelError: the loss is no scalar, no weight influences it, or an op on the way has no
@@ -58,6 +65,8 @@ def add_training(
     _require_scalar(loss)
     weights = _weights(model, settings)
     anchored = _anchored_tensors(model, options)
+    bound = _bound(model, settings, loss)
+    model, loss, anchored = rewrite_with_loss(model, loss, anchored, rewrite)
     mark_forward(graph, loss)
     with added_ops_in(graph, StepPart.BACKWARD):
         scale = loss_scale(graph, settings.optimizer)
@@ -67,10 +76,11 @@ def add_training(
             dict.fromkeys([*weights, *anchored.values()]),
             decompose_sums=options.decompose_grad_sum,
         )
+    mirror_backward(graph)
     pairs = _pairs(weights, gradients, settings.loss.name)
     with added_ops_in(graph, StepPart.UPDATE):
         context = _context(options, loss, scale)
-        context = replace(context, largest_loss_scale=_bound(model, settings, loss))
+        context = replace(context, largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
     _write_statistics(model, options)
     named = _added_outputs(graph, options, gradients, anchored)
@@ -233,9 +243,7 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
         loss_scale=scale,
         replicas=options.replicated_graph_count,
         sharing=partial(_sharing, options),
-        shard_from=options.min_elements_for_replicated_tensor_sharding
-        if options.shard_optimizer_state
-        else 0,
+        divided=partial(_divided, options),
         merging=Merging(
             options.merge_var_update,
             options.merge_var_update_mem_threshold,
@@ -243,6 +251,18 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
             loss,
         ),
     )
+
+
+def _divided(options: Options, weight: Tensor) -> frozenset[str]:
+    """Whether replicas divide a weight among them ("weight"), or its state ("state")."""
+    size = weight.type.size
+    found: set[str] = set()
+    if options.tensor_location("weight", weight.name).divides(size):
+        found.add("weight")
+    states = (f"{prefix}{weight.name}" for prefix in STATE_PREFIXES)
+    if any(options.tensor_location("optimizer_state", one).divides(size) for one in states):
+        found.add("state")
+    return frozenset(found)
 
 
 # -- outputs ---------------------------------------------------------------------------------------

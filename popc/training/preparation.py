@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from popc.frontend import ImportedModel
 from popc.ir import Graph, Tensor
 
-__all__ = ["rewrite_before_training"]
+__all__ = ["Keeping", "rewrite_before_training", "rewrite_with_loss"]
+
+# Edits a graph, but for the tensors that it is given.
+Keeping: TypeAlias = Callable[[Graph, Collection[Tensor]], object]
 
 
 def rewrite_before_training(
@@ -35,6 +39,28 @@ def rewrite_before_training(
         values=_named(names, kept),
         updates=tuple(zip(variables, kept[len(names) :], strict=True)),
     )
+
+
+def rewrite_with_loss(
+    model: ImportedModel, loss: Tensor, anchored: Mapping[str, Tensor], rewrite: Keeping
+) -> tuple[ImportedModel, Tensor, dict[str, Tensor]]:
+    """``model``, its ``loss`` and ``anchored`` after ``rewrite`` has edited the graph.
+
+    Beside the loss and the new values of running statistics, which are outputs meanwhile, it keeps
+    the tensors ``anchored``, whose gradients are asked for.
+    """
+    graph = model.graph
+    outputs = len(graph.outputs)
+    updates = [value for _, value in model.updates]
+    for tensor in (loss, *anchored.values(), *updates):
+        graph.add_output(tensor.name, tensor)
+    rewrite(graph, frozenset(anchored.values()))
+    loss, *kept = graph.outputs[outputs:]
+    del graph.outputs[outputs:], graph.output_names[outputs:]
+    variables = [variable for variable, _ in model.updates]
+    updated = zip(variables, kept[len(anchored) :], strict=True)
+    named = dict(zip(anchored, kept, strict=False))
+    return replace(model, updates=tuple(updated)), loss, named
 
 
 def _named(names: list[str], tensors: list[Tensor]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from popc.transforms.check_replicas import check_replicas
 from popc.transforms.pipeline import (
     Phase,
     build_pipeline,
+    cut_before_gradients,
     excludable_passes,
     optional_passes,
     prepare_for_training,
@@ -19,6 +20,7 @@ __all__ = [
     "RewritePass",
     "build_pipeline",
     "check_replicas",
+    "cut_before_gradients",
     "excludable_passes",
     "optional_passes",
     "prepare_for_training",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from popc.ir import Graph, Op, Tensor, TensorType
 from popc.ops import OPS
 from popc.ops.build import build
+from popc.ops.main_loops import ACCUMULATION_LOOP
 from popc.options import ReturnType
 from popc.transforms.loop_states import (
     LoopState,
@@ -52,7 +53,7 @@ def split_accumulation(graph: Graph, count: int) -> None:
     order = graph.topological()
     varying = _followers(order, _starts_varying)
     inside = _inside(order, varying)
-    body = graph.split_off("accumulationLoop")
+    body = graph.split_off(ACCUMULATION_LOOP)
     outside = [op for op in order if op not in inside]
     _Split(graph, body, outside, varying).run(count)
 

@@ -17,15 +17,19 @@ _MAX_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of a pass has changed: how often, and what it counts beside that, by name."""
+    """What a run of a pass has changed: how often, and what it counts beside that, by name.
+
+    ``notes`` are what the user should know.
+    """
 
     changes: int
     effects: Mapping[str, int] = field(default_factory=dict[str, int])
+    notes: tuple[str, ...] = ()
 
     def __add__(self, other: Outcome) -> Outcome:
         names = dict.fromkeys([*self.effects, *other.effects])
         effects = {one: self.effects.get(one, 0) + other.effects.get(one, 0) for one in names}
-        return Outcome(self.changes + other.changes, effects)
+        return Outcome(self.changes + other.changes, effects, self.notes + other.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class PassReport:
     name: str
     changes: int
     effects: Mapping[str, int] = field(default_factory=dict[str, int])
+    notes: tuple[str, ...] = ()
 
 
 class Pass(ABC):
@@ -43,12 +48,14 @@ class Pass(ABC):
     Valid graph in, valid graph out.  A subclass is a frozen dataclass whose fields are the pass's
     parameters; its docstring shows the IR before and after.  ``optional`` passes only make the
     program better, and a user may disable them; ``excludable`` ones leave an op alone if its
-    settings say so.
+    settings say so.  ``level`` is the lowest level of patterns at which the pass runs; "" if it
+    runs at all of them.
     """
 
     name: ClassVar[str]
     optional: ClassVar[bool] = True
     excludable: ClassVar[bool] = False
+    level: ClassVar[str] = ""
 
     @abstractmethod
     def run(self, graph: Graph) -> int | Outcome:
@@ -68,7 +75,7 @@ class Pass(ABC):
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
         if isinstance(outcome, int):
             outcome = Outcome(outcome)
-        return PassReport(self.name, outcome.changes, outcome.effects)
+        return PassReport(self.name, outcome.changes, outcome.effects, outcome.notes)
 
 
 class RewritePass(Pass):
@@ -78,6 +85,7 @@ class RewritePass(Pass):
     """
 
     excludable: ClassVar[bool] = True
+    level: ClassVar[str] = "default"
 
     @abstractmethod
     def rewrite(self, graph: Graph, op: Op) -> bool:
@@ -95,13 +103,13 @@ class RewritePass(Pass):
 
 
 @contextmanager
-def disguised(graph: Graph, name: str) -> Iterator[frozenset[Op]]:
-    """Let no op that excludes pass ``name`` be recognised for what it is; these ops."""
+def disguised(graph: Graph, *names: str) -> Iterator[frozenset[Op]]:
+    """Let no op that excludes one of ``names`` be recognised for what it is; these ops."""
     types = {
         op: op.op_type
         for nested in graph.walk()
         for op in nested.ops
-        if name in op.settings.exclude_patterns
+        if any(name in op.settings.exclude_patterns for name in names)
     }
     for op, op_type in types.items():
         op.op_type = f"excluded {op_type}"

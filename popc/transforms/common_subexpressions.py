@@ -74,7 +74,9 @@ def _merge_ops(graph: Graph) -> int:
 
 def _is_candidate(op: Op) -> bool:
     spec = OPS.get(op.op_type)
-    return spec is not None and not spec.random and not spec.side_effect and not op.subgraphs
+    if spec is None or spec.transfer:
+        return False
+    return not spec.random and not spec.side_effect and not op.subgraphs
 
 
 def _op_key(op: Op) -> Hashable:

@@ -31,6 +31,7 @@ class ConstantFolding(RewritePass):
     """
 
     name: ClassVar[str] = "constant_folding"
+    level: ClassVar[str] = ""
     growth_limit: int
 
     def rewrite(self, graph: Graph, op: Op) -> bool:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
+from popc.ops.control import callee_of
 from popc.transforms.base import Pass
 
 __all__ = ["HoistInvariants"]
@@ -35,7 +36,8 @@ class HoistInvariants(Pass):
         changes = 0
         for outer in reversed(list(graph.walk())):
             for op in outer.ops:
-                changes += _hoist_from(outer, op)
+                if callee_of(op) is None:  # others may call it too
+                    changes += _hoist_from(outer, op)
         return changes
 
 
@@ -57,7 +59,9 @@ def _hoist_from(outer: Graph, owner: Op) -> int:
 def _try_to_copy(outer: Graph, op: Op, twins: dict[Tensor, Tensor]) -> bool:
     """Rebuild ``op`` in ``outer`` if all it reads is constant or rebuilt there already."""
     spec = OPS.get(op.op_type)
-    if spec is None or spec.random or spec.side_effect or op.subgraphs or not op.present_inputs:
+    if spec is None or op.subgraphs or not op.present_inputs:
+        return False
+    if spec.random or spec.side_effect or spec.transfer:
         return False
     if not all(tensor.is_constant or tensor in twins for tensor in op.present_inputs):
         return False

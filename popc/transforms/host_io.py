@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
-from popc.options import Options, did_you_mean
+from popc.options import Options
 from popc.transforms.base import Pass
-from popc_runtime.errors import OptionError
+from popc.transforms.stream_names import check_stream_names
 
 __all__ = ["HostIo"]
 
@@ -36,7 +34,8 @@ class HostIo(Pass):
           return
         }
 
-    The options give the return type of each output, and what replicas take from an input, by name.
+    The options give the return type of each output, what replicas take from an input, and when
+    and how a stream is transferred, by name.
     """
 
     name: ClassVar[str] = "host_io"
@@ -45,10 +44,11 @@ class HostIo(Pass):
 
     def run(self, graph: Graph) -> int:
         """Replace inputs and outputs; the number of transfers."""
-        self._check_modes([tensor.name for tensor in graph.inputs])
+        inputs = [tensor.name for tensor in graph.inputs]
+        check_stream_names(self.options, inputs, graph.output_names)
         changes = len(graph.inputs) + len(graph.outputs)
         for tensor in tuple(graph.inputs):  # it shrinks on the way
-            settings = OpSettings(origin=tensor.name)
+            settings = self._settings(tensor.name)
             load = build(graph, "HostLoad", [], self._load_attributes(tensor), settings=settings)
             graph.replace_uses(tensor, load.output)
             name = tensor.name
@@ -60,26 +60,17 @@ class HostIo(Pass):
                 graph,
                 "HostStore",
                 [tensor],
-                {"stream": name, "return_type": anchor.type.value, "period": anchor.period},
-                settings=OpSettings(origin=name),
+                {
+                    "stream": name,
+                    "return_type": anchor.type.value,
+                    "period": anchor.period,
+                    **self._manner(name),
+                },
+                settings=self._settings(name),
             )
         graph.outputs.clear()
         graph.output_names.clear()
         return changes
-
-    def _check_modes(self, inputs: Sequence[str]) -> None:
-        patterns = self.options.replicated_stream_mode
-        unknown = [
-            f"there is no input {pattern!r}: {did_you_mean(pattern, inputs) or _listed(inputs)}"
-            for pattern in patterns
-            if not any(fnmatchcase(name, pattern) for name in inputs)
-        ]
-        if unknown:
-            raise OptionError(
-                "replicated_stream_mode is about inputs that do not exist",
-                subject="replicated_stream_mode",
-                details=tuple(unknown),
-            )
 
     def _load_attributes(self, tensor: Tensor) -> AttributeMap:
         attributes: AttributeMap = {
@@ -90,8 +81,14 @@ class HostIo(Pass):
         several = self.options.replicated_graph_count > 1
         if several and self.options.stream_mode(tensor.name) == "broadcast":
             attributes["broadcast"] = 1  # all replicas take the same sample
-        return attributes
+        return {**attributes, **self._manner(tensor.name)}
 
+    def _manner(self, stream: str) -> AttributeMap:
+        """How a stream is transferred, if it is in another way than usual."""
+        if self.options.synthetic_data_mode != "off":
+            return {"synthetic": self.options.synthetic_data_mode}
+        strategy = self.options.exchange_strategy(stream)
+        return {} if strategy == "just_in_time" else {"exchange": strategy}
 
-def _listed(inputs: Sequence[str]) -> str:
-    return f"the inputs are {', '.join(inputs)}" if inputs else "the program has none"
+    def _settings(self, stream: str) -> OpSettings:
+        return OpSettings(origin=stream, tile_set=self.options.tile_set(stream))

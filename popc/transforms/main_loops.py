@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
+from popc.ops.main_loops import STEP_LOOP
 from popc.options import ReturnType
 from popc.transforms.accumulation import split_accumulation
 from popc.transforms.base import Pass
@@ -73,7 +74,7 @@ class MainLoops(Pass):
 
 
 def _add_step_loop(graph: Graph, count: int) -> None:
-    body = graph.split_off("stepLoop")
+    body = graph.split_off(STEP_LOOP)
     iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
     body.add_input("condition", TensorType(DType.BOOL, ()))
     states: list[LoopState] = []

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, Tensor
 from popc.options import Options
 from popc.progress import Checkpoint
 from popc.transforms.base import Pass, PassReport, run_to_fixed_point
+from popc.transforms.batch_serialization import (
+    BatchSchedule,
+    BatchSerialization,
+    FillPhases,
+    SumParts,
+)
+from popc.transforms.combine_lookups import CombineLookups
+from popc.transforms.combine_products import CombineProducts
 from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc.transforms.constant_folding import ConstantFolding
 from popc.transforms.dead_code import DeadCode
@@ -21,23 +29,37 @@ from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.host_io import HostIo
+from popc.transforms.inplace_order import InplaceOrder
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.merge_collectives import MergeCollectives
 from popc.transforms.name_results import NameResults
+from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
 from popc.transforms.partials_type import PartialsType
+from popc.transforms.patterns import chosen_rules, is_on
+from popc.transforms.pipelining import Pipelining
+from popc.transforms.placement import (
+    AutomaticPlacement,
+    FinalPlacement,
+    LatePlacement,
+    Placement,
+)
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
 from popc.transforms.recompute import Orders, Recomputation, insertion_orders
 from popc.transforms.round_alike import RoundAlike
 from popc.transforms.round_results import RoundResults, rounds
+from popc.transforms.rules import RULES
+from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.simplify import Simplify
+from popc.transforms.streaming import StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 
 __all__ = [
     "Phase",
     "build_pipeline",
+    "cut_before_gradients",
     "excludable_passes",
     "optional_passes",
     "prepare_for_training",
@@ -55,18 +77,24 @@ class Phase:
     checkpoint: Checkpoint | None = None  # what the graph is called afterwards
 
 
-def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple[Phase, ...]:
+def build_pipeline(
+    options: Options, orders: Orders = insertion_orders, *, trains: bool = False
+) -> tuple[Phase, ...]:
     """All phases for ``options``, in order.  Disabled passes are left out by `transform`.
 
-    ``orders`` tells passes in which order ops are going to run.
+    ``orders`` tells passes in which order ops are going to run; ``trains`` whether a backward pass
+    is still to come.
     """
     dead_code = DeadCode()
     folding = ConstantFolding(options.fold_limit_bytes)
     merging = CommonSubexpressions()
-    simplify = Simplify()
+    simplify = Simplify(chosen_rules(options, late=False))
+    tidy = Simplify(chosen_rules(options, late=True))
     return (
         # First, so that every later pass sees plain ops with side effects and no graph outputs.
         Phase("explicit io", (HostIo(options),)),
+        # Before anything is fused: no op may do what belongs to two chips.
+        Phase("placement", (Placement(),)),
         # Before differentiation, for gradients flow through what replicas exchange.
         Phase(
             "replicas",
@@ -76,6 +104,8 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
         Phase(
             "partial sums", (PartialsType(options.partials_type_matmuls, options.partials_type),)
         ),
+        # Before anything looks for products, and before differentiation, which cuts theirs.
+        Phase("cut products", (SerializeProducts(options.enable_serialized_matmuls),)),
         Phase(
             "clean up",
             (
@@ -101,6 +131,16 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
             repeat=True,
             checkpoint=Checkpoint.FWD1,
         ),
+        # When the ops are those that gradients are taken of; gradients are placed beside them.
+        Phase("automatic placement", (AutomaticPlacement(options, trains),)),
+        # Before differentiation too: one lookup has one gradient.
+        Phase(
+            "combine lookups",
+            (
+                CombineLookups(options.combine_embedding_lookups),
+                *((folding,) if options.combine_embedding_lookups else ()),  # lists of rows
+            ),
+        ),
         Phase(
             "fold into weights",
             (
@@ -115,12 +155,31 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
             (
                 # After everything that looks for separate activations and additions.
                 FuseEpilogues(),
-                simplify,
+                tidy,
                 merging,
                 dead_code,
             ),
             repeat=True,
             checkpoint=Checkpoint.PRE_ALIAS,
+        ),
+        # When products have their biases and activations.
+        Phase(
+            "combine products",
+            (
+                CombineProducts(options.combine_matmuls),
+                *((folding, dead_code) if options.combine_matmuls else ()),  # weights
+            ),
+        ),
+        Phase(
+            "parts of batches",
+            (
+                # Behind the fusions: what is repeated are the fused ops.  Before the main loops,
+                # for inputs and weights are at one level.
+                BatchSerialization(options),
+                FillPhases(),
+                SumParts(),
+                dead_code,  # slices of what only ops that stay whole need
+            ),
         ),
         Phase(
             "loops",
@@ -135,13 +194,32 @@ def build_pipeline(options: Options, orders: Orders = insertion_orders) -> tuple
                 # has been hoisted out of them is kept anyway.
                 Recomputation(options.auto_recomputation, orders, _rounds_at_random(options)),
                 dead_code,  # what hoisting leaves behind, and what only repetitions need now
+                FinalPlacement(),  # sums and states, which loops have added
+                # When it is settled which results are repeated: others are kept for later stages.
+                Pipelining(options.enable_pipelining, options.pipeline_schedule),
+                # When it is settled which results the backward pass reads.
+                StreamingMemory(options),
+                dead_code,  # wholes of which only parts are kept
+                # Nothing is repeated any more that would have to read what other tiles hold.
+                IoTileCopies(options.num_io_tiles),
+                OverlapIo(),  # carries what the copies read or make
+                GroupHostSync(options.group_host_sync),
                 _merge_collectives(options, orders),  # when the order of all else is settled
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
+                # When all ops are there; what comes behind must not disturb the order.
+                BatchSchedule(options.batch_serialization_batch_schedule, orders),
             ),
             checkpoint=Checkpoint.MAIN_LOOPS,
         ),
         # When no op is computed, merged or replaced any more.
         Phase("exceptions and rounding", tuple(_floating_point_passes(options))),
+        # When all ops are there.
+        Phase("late placement", (LatePlacement(),)),
+        # When all ops are there: it compares those that read a tensor.
+        Phase(
+            "in place",
+            (InplaceOrder(options.enable_inplace, options.enable_inplace_ambiguity_checking),),
+        ),
     )
 
 
@@ -175,20 +253,34 @@ def build_training_preparation(options: Options) -> tuple[Phase, ...]:
     Gradients of recognised ops (attention, normalisation, activations) are one op each; those of
     the formulas that they stand for are many.
     """
-    wanted = ("replicas", "clean up", "recognise")
-    return tuple(phase for phase in build_pipeline(options) if phase.name in wanted)
+    wanted = (
+        "placement",
+        "replicas",
+        "cut products",
+        "clean up",
+        "recognise",
+        "automatic placement",
+        "combine lookups",
+    )
+    phases = build_pipeline(options, trains=True)
+    return tuple(phase for phase in phases if phase.name in wanted)
 
 
 def optional_passes() -> tuple[str, ...]:
-    """Names of the passes that a user may disable, sorted."""
+    """Names of the passes and local rules that a user may disable, sorted."""
     passes = [one for phase in build_pipeline(Options()) for one in phase.passes]
-    return tuple(sorted({one.name for one in passes if one.optional}))
+    return tuple(sorted({one.name for one in passes if one.optional} | _rule_names()))
 
 
 def excludable_passes() -> tuple[str, ...]:
-    """Names of the passes that leave ops as they are if these say so, sorted."""
+    """Names of the passes and rules that leave ops as they are if these say so, sorted."""
     passes = [one for phase in build_pipeline(Options()) for one in phase.passes]
-    return tuple(sorted({one.name for one in passes if one.optional and one.excludable}))
+    excludable = {one.name for one in passes if one.optional and one.excludable}
+    return tuple(sorted(excludable | _rule_names()))
+
+
+def _rule_names() -> set[str]:
+    return {rule.name for rule in RULES}
 
 
 def transform(
@@ -209,17 +301,31 @@ def prepare_for_training(graph: Graph, options: Options) -> list[PassReport]:
     return _run(build_training_preparation(options), graph, options)
 
 
+def cut_before_gradients(
+    graph: Graph, options: Options, barriers: Collection[Tensor]
+) -> list[PassReport]:
+    """Cut the batch of a graph that ends with the loss, if that is wanted before differentiation.
+
+    ``barriers`` are tensors that must stay, since their gradients are asked for.
+    """
+    if options.batch_serialization_transform_context != "fwd":
+        return []
+    passes = (BatchSerialization(options, barriers), DeadCode())
+    return _run((Phase("parts of batches", passes),), graph, options)
+
+
 def _run(
     phases: Sequence[Phase],
     graph: Graph,
     options: Options,
     on_checkpoint: Callable[[Checkpoint], None] | None = None,
 ) -> list[PassReport]:
-    disabled = set(options.disabled_passes)
     check = options.verify_ir
     reports: list[PassReport] = []
     for phase in phases:
-        passes = [one for one in phase.passes if not (one.optional and one.name in disabled)]
+        passes = [
+            one for one in phase.passes if not one.optional or is_on(one.name, one.level, options)
+        ]
         if phase.repeat:
             reports.extend(run_to_fixed_point(passes, graph, check=check))
         else:

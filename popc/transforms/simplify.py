@@ -1,15 +1,15 @@
-"""Remove ops that change nothing, and join those that follow each other."""
+"""Apply the local rules: remove ops that change nothing, and join those that follow each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar
 
-from popc.ir import Graph, Op, Tensor
-from popc.ops.build import build
-from popc.transforms.base import RewritePass
-from popc.transforms.match import is_scalar, produced_by
+from popc.ir import Graph, Op
+from popc.transforms.base import RewritePass, disguised
+from popc.transforms.rules import RULES, LocalRule
 
 __all__ = ["Simplify"]
 
@@ -28,104 +28,54 @@ class Simplify(RewritePass):
     """
 
     name: ClassVar[str] = "simplify"
+    level: ClassVar[str] = ""  # its rules have levels of their own
+    rules: tuple[LocalRule, ...] = RULES
+
+    def run(self, graph: Graph) -> int:
+        """Try every rule on every op, but none on ops that exclude it, or as their neighbours."""
+        excluded = {
+            name
+            for nested in graph.walk()
+            for op in nested.ops
+            for name in op.settings.exclude_patterns
+        }
+        common = [rule for rule in self.rules if rule.name not in excluded]
+        special = [rule for rule in self.rules if rule.name in excluded]
+        return sum(_apply(graph, rules, names) for names, rules in self._sweeps(common, special))
+
+    def _sweeps(
+        self, common: Sequence[LocalRule], special: Sequence[LocalRule]
+    ) -> Iterator[tuple[tuple[str, ...], Sequence[LocalRule]]]:
+        """Rules that run together, with the names by which an op excludes them."""
+        yield (self.name,), common
+        for rule in special:
+            yield (self.name, rule.name), (rule,)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
-        """Try the rule of the op's type."""
-        rule = _RULES.get(op.op_type)
-        replacement = rule(graph, op) if rule else None
-        if replacement is None or replacement.type != op.output.type:
-            return False
-        graph.replace_op(op, [replacement])
-        return True
+        """Try the rules of the op's type."""
+        return _rewrite(graph, op, self.rules)
 
 
-def _same_type(graph: Graph, op: Op) -> Tensor | None:
-    """The op is the identity if its type says that nothing changes."""
-    del graph
-    return op.operand(0) if op.operand(0).type == op.output.type else None
+def _apply(graph: Graph, rules: Sequence[LocalRule], names: Sequence[str]) -> int:
+    """One sweep; the number of changes."""
+    of_type: dict[str, list[LocalRule]] = defaultdict(list)
+    for rule in rules:
+        for op_type in rule.rewrites:
+            of_type[op_type].append(rule)
+    changes = 0
+    with disguised(graph, *names):
+        for nested in reversed(list(graph.walk())):
+            for op in nested.topological():
+                if op.op_type in of_type and op in nested:
+                    changes += _rewrite(nested, op, of_type[op.op_type])
+    return changes
 
 
-def _reshape(graph: Graph, op: Op) -> Tensor | None:
-    source = op.operand(0)
-    if source.type == op.output.type:
-        return source
-    inner = produced_by(source, "Reshape")
-    if inner is None:
-        return None
-    return _rebuild(graph, op, inner, "Reshape", {"shape": op.output.type.shape})
-
-
-def _transpose(graph: Graph, op: Op) -> Tensor | None:
-    perm = _ints(op, "perm")
-    if perm == tuple(range(len(perm))):
-        return op.operand(0)
-    inner = produced_by(op.operand(0), "Transpose")
-    if inner is not None:
-        joined = tuple(_ints(inner, "perm")[axis] for axis in perm)
-        return _rebuild(graph, op, inner, "Transpose", {"perm": joined})
-    moved = [axis for axis in perm if op.operand(0).type.shape[axis] != 1]
-    if moved == sorted(moved):  # only axes of size 1 change places: no element moves
-        return _rebuild(graph, op, op, "Reshape", {"shape": op.output.type.shape})
-    return None
-
-
-def _rebuild(
-    graph: Graph, op: Op, inner: Op, op_type: str, attributes: dict[str, tuple[int, ...]]
-) -> Tensor:
-    """``op_type`` over the operand of ``inner``, in place of ``op``."""
-    return build(graph, op_type, [inner.operand(0)], {**attributes}, settings=op.settings).output
-
-
-def _slice(graph: Graph, op: Op) -> Tensor | None:
-    del graph
-    whole = op.operand(0).type == op.output.type
-    return op.operand(0) if whole and all(step == 1 for step in _ints(op, "steps")) else None
-
-
-def _concat(graph: Graph, op: Op) -> Tensor | None:
-    """Operands without elements do not count."""
-    full = [tensor for tensor in op.present_inputs if tensor.type.size]
-    if len(full) == 1:
-        return full[0]
-    if len(full) < len(op.inputs) and full:
-        return build(graph, "Concat", full, dict(op.attributes), settings=op.settings).output
-    return None
-
-
-def _neutral(value: float, sides: tuple[int, ...]) -> _Rule:
-    """A binary op with its neutral element on one of ``sides``."""
-
-    def rule(graph: Graph, op: Op) -> Tensor | None:
-        del graph
-        for side in sides:
-            if is_scalar(op.operand(side), value):
-                return op.operand(1 - side)
-        return None
-
-    return rule
-
-
-def _ints(op: Op, name: str) -> tuple[int, ...]:
-    value = op.attributes[name]
-    assert isinstance(value, tuple), f"{name} of {op!r} is a list"
-    return tuple(int(item) for item in value)
-
-
-_Rule: TypeAlias = Callable[[Graph, Op], "Tensor | None"]
-# Detach matters to gradients only, and those are in the graph by now.
-# x + 0 is not an identity: it turns -0 into +0, but then so do the kernels of other runtimes.
-_RULES: Final[dict[str, _Rule]] = {
-    "Add": _neutral(0, (0, 1)),
-    "Cast": _same_type,
-    "Concat": _concat,
-    "Copy": _same_type,
-    "Detach": _same_type,
-    "Div": _neutral(1, (1,)),
-    "Expand": _same_type,
-    "Mul": _neutral(1, (0, 1)),
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Sub": _neutral(0, (1,)),
-    "Tile": _same_type,
-    "Transpose": _transpose,
-}
+def _rewrite(graph: Graph, op: Op, rules: Sequence[LocalRule]) -> bool:
+    for rule in rules:
+        rewrite = rule.rewrites.get(op.op_type)
+        replacement = rewrite(graph, op) if rewrite else None
+        if replacement is not None and replacement.type == op.output.type:
+            graph.replace_op(op, [replacement])
+            return True
+    return False

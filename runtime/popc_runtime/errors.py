@@ -7,6 +7,7 @@
     │   ├── UnsupportedOpError       operators that popc does not know
     │   └── DataDependentShapeError  shapes that only run-time values could tell
     ├── DoesNotFitError              the program needs more than the target has
+    ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
     │   ├── CorruptArchiveError      damaged, truncated or hostile content
     │   └── IncompatibleArchiveError written for another format version
@@ -24,10 +25,12 @@ the model and option branches.  ``exit_code`` is what the command line returns f
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 __all__ = [
     "ArchiveError",
+    "BudgetError",
     "CheckpointError",
     "CorruptArchiveError",
     "DataDependentShapeError",
@@ -119,11 +122,41 @@ class DataDependentShapeError(ModelError):
     code = "model.data-dependent-shape"
 
 
-class DoesNotFitError(PopcError):
+class _ReportedError(PopcError):
+    """An error about what a program takes.
+
+    Attributes:
+        report: What it takes, and what is known beyond the other attributes, as plain data.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        subject: str = "",
+        hint: str = "",
+        details: tuple[str, ...] = (),
+        report: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, subject=subject, hint=hint, details=details)
+        self.report = dict(report or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"report": self.report})
+
+
+class DoesNotFitError(_ReportedError):
     """The program needs more memory or tiles than the target has."""
 
     code = "does-not-fit"
     exit_code = 4
+
+
+class BudgetError(_ReportedError):
+    """The program costs more than its user allows: done, and the answer is no."""
+
+    code = "budget"
+    exit_code = 1
 
 
 class ArchiveError(PopcError):

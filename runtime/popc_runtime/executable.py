@@ -25,6 +25,7 @@ from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.session import Session
 from popc_runtime.state import DeviceState
 from popc_runtime.streams import check_sample
+from popc_runtime.synthetic import SyntheticInput
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -74,9 +75,15 @@ class Executable:
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self._streams = {stream.name: stream for stream in manifest.streams}
-        self._feeds = {spec.name: SwitchedInput() for spec in self.inputs}
+        self._synthetic = {
+            stream.name: SyntheticInput(stream, seed)
+            for stream in manifest.streams
+            if stream.synthetic
+        }
+        given = (spec.name for spec in self.inputs if spec.name not in self._synthetic)
+        self._feeds = {name: SwitchedInput() for name in given}
         self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
-        ports = Ports(self._feeds, self._results)
+        ports = Ports({**self._feeds, **self._synthetic}, self._results)
         checks = _chosen_checks(manifest, given=floating_point_checks)
         self._engine = _make_engine(
             manifest, image, constants, ports, seed=seed, threads=threads, checks=checks
@@ -189,6 +196,8 @@ class Executable:
         """Restart the device's random numbers; equal seeds give equal results."""
         with self._lock:
             self._engine.random.seed(seed)
+            for made_up in self._synthetic.values():
+                made_up.seed(seed)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -236,7 +245,7 @@ class Executable:
         """The samples of each input, in order; reports every problem at once."""
         problems: list[InputMismatchError] = []
         known = {spec.name for spec in self.inputs}
-        missing = [name for name in known if name not in given]
+        missing = [name for name in known if name not in given and name not in self._synthetic]
         unknown = [name for name in given if name not in known]
         if missing or unknown:
             problems.append(self._wrong_names(missing, unknown))

@@ -65,7 +65,8 @@ def load(
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
     """What decoding has checked for one replica holds for all."""
-    if replicas * max(image.arena_bytes, image.state_bytes) > limits.memory_bytes:
+    largest = max(image.arena_bytes, image.state_bytes, image.remote_bytes)
+    if replicas * largest > limits.memory_bytes:
         raise CorruptArchiveError(
             f"{replicas} replicas need more memory than the limit of {limits.memory_bytes:,} bytes",
             hint="raise the limit `memory_bytes` if you trust the archive",

@@ -13,6 +13,7 @@ from popc_runtime.streams import (
     SinkLike,
     Source,
     SourceLike,
+    is_at_hand,
     make_sink,
     make_source,
     prefetch,
@@ -73,7 +74,7 @@ class Session:
         name: str,
         end: SourceLike | SinkLike,
         *,
-        depth: int = 0,
+        depth: int | None = None,
         repeat: bool = False,
         timeout: float | None = None,
     ) -> Self:
@@ -83,7 +84,9 @@ class Session:
             name: The stream.
             end: See `popc_runtime.streams.make_source` and `make_sink`.
             depth: For a source: how many samples a background thread reads ahead; 0 reads each
-                sample when the program asks for it.
+                sample when the program asks for it.  Default: what the archive was compiled for
+                (0 if nothing was said) for iterables and callables, and 0 for arrays, lists, files
+                and queues.
             repeat: For an array or file source: start over when it ends.
             timeout: For a queue: seconds to wait for a sample or for room; ``None`` waits for ever.
 
@@ -94,8 +97,12 @@ class Session:
         if name in self._sources or name in self._sinks:
             raise UsageError(f"stream {name!r} is connected already")
         if name in self._inputs:
-            source = make_source(self._executable.stream(name), end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
-            self._sources[name] = prefetch(source, depth)
+            stream = self._executable.stream(name)
+            source = make_source(stream, end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
+            if depth is None:
+                depth = 0 if is_at_hand(end) else stream.depth
+            # Synthetic data takes the place of the source, which is never asked.
+            self._sources[name] = prefetch(source, 0 if stream.synthetic else depth)
         elif name in self._outputs:
             self._sinks[name] = make_sink(self._executable.stream(name), end, timeout=timeout)  # type: ignore[arg-type]
         else:
@@ -112,6 +119,7 @@ class Session:
         """
         self._check_open()
         missing = [name for name in self._inputs if name not in self._sources]
+        missing = [name for name in missing if not self._executable.stream(name).synthetic]
         if missing:
             raise StreamError(
                 f"input streams are not connected: {', '.join(missing)}",

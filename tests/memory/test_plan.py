@@ -193,8 +193,8 @@ def test_the_trip_count_lives_until_the_loop_ends() -> None:
 def test_an_op_with_other_subgraphs_is_refused() -> None:
     small = SmallGraph()
     nested = SmallGraph("nested")
-    small.graph.add_op("Call", [], [], subgraphs={"callee": nested.graph})
-    with pytest.raises(ValueError, match="neither If nor Loop"):
+    small.graph.add_op("Scan", [], [], subgraphs={"callee": nested.graph})
+    with pytest.raises(ValueError, match="no Call, If or Loop"):
         plan_as_written(small.graph)
 
 

@@ -7,9 +7,11 @@ from typing import Final
 
 from popc.options.options import SCHEMA
 
-__all__ = ["OPTIONS", "SWITCHES", "members_of", "why_unsupported"]
+__all__ = ["OPTIONS", "SWITCHES", "members_of", "table_entry", "why_unsupported"]
 
 OPTIONS: Final = {spec.popart: spec.name for spec in SCHEMA if spec.popart}
+
+_TABLES: Final = frozenset(spec.popart for spec in SCHEMA if spec.is_table and spec.popart)
 
 # Switches that PopART has beside a number: off, the number must be 1.
 SWITCHES: Final = {
@@ -20,7 +22,7 @@ SWITCHES: Final = {
 # Known names get a better answer than "did you mean".  Grouped by what they would need.
 _UNSUPPORTED: Final = {
     "training has no such setting here": """
-        accumulateOuterFragmentSettings accumulatorTensorLocationSettings autodiffSettings
+        autodiffSettings
         automaticLossScalingSettings
         createImplicitPipeliningFwdOnlyProgram delayVarUpdates
         disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
@@ -28,16 +30,13 @@ _UNSUPPORTED: Final = {
     "all replicas run in one process": """
         enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
     "programs run on one virtual device": """
-        batchSerializationSettings enablePipelining executionPhaseSettings
-        stashAllTensorsInferencePipeline virtualGraphMode virtualGraphSplitRatios""",
-    "tensors have one location, the memory of the device": """
-        activationTensorLocationSettings tensorLocationSettingsOverride
-        weightTensorLocationSettings""",
-    "host transfers have no buffers on the device": """
-        bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
-        enableEfficientOverlapIOTopoCons enableMergeExchange enablePrefetchDatastreams
-        groupHostSync prefetchBufferingDepthMap rearrangeAnchorsOnHost
-        rearrangeStreamsOnHost syntheticDataMode""",
+        executionPhaseSettings""",
+    "it is the old name of defaultBufferingDepth": "defaultPrefetchBufferingDepth",
+    "it is the old name of bufferingDepthMap": "prefetchBufferingDepthMap",
+    "samples have one order of elements, on the host and on the device": """
+        rearrangeAnchorsOnHost rearrangeStreamsOnHost""",
+    "overlapped transfers are always ordered with few constraints": """
+        enableEfficientOverlapIOTopoCons""",
     "host transfers, loops and recomputation are always explicit": """
         enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
         useLoopCandidateCreator""",
@@ -47,7 +46,7 @@ _UNSUPPORTED: Final = {
     "schedules do not come from Poprithms": """
         serializedPoprithmsAnnealGraphsDir serializedPoprithmsShiftGraphsDir""",
     "kernels have one form, which is stable and exact": """
-        enableFullyConnectedPass enableNonStableSoftmax enableSerializedMatmuls
+        enableFullyConnectedPass enableNonStableSoftmax
         enableStableNorm groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange""",
     "random numbers are seeded when the archive is loaded": """
         _enableRngStateManagement enableLoadAndOffloadRNGState""",
@@ -56,13 +55,13 @@ _UNSUPPORTED: Final = {
     "there is no Poplar underneath": """
         customCodeletCompileFlags customCodelets engineOptions
         experimentalSettings exportPoplarComputationGraph exportPoplarVertexGraph
-        gclOptions hardwareInstrumentations instrumentWithHardwareCycleCounter lstmOptions
+        gclOptions lstmOptions
         matmulOptions opxAliasChecking opxModifyChecking reportOptions separateCallOpPdfs""",
     "64-bit integers stay what they are": """
         enableSupportedDataTypeCasting""",
     "popc has its own passes, checks, listings and progress": """
         compilationProgressLogger compilationProgressTotal developerSettings dotChecks
-        dotOpNames enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
+        dotOpNames enableConstantFoldingOfMultipleConsumers
         finalDotOp firstDotOp logDir strictOpVersions""",
 }
 
@@ -88,6 +87,17 @@ def members_of(key: str, value: object) -> dict[str, object] | None:
     if not any(name.startswith(f"{key}.") for name in OPTIONS):
         return None
     return {f"{key}.{name}": one for name, one in value.items()}
+
+
+def table_entry(key: str) -> tuple[str, str] | None:
+    """The record and the entry that a key such as ``xSettings.location.storage`` stands for.
+
+    That is for records that are tables here; ``None`` for other keys.
+    """
+    record, _, rest = key.partition(".")
+    if not rest or key in OPTIONS or record not in _TABLES:
+        return None
+    return record, rest.removeprefix("location.")
 
 
 def why_unsupported(key: str) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from popc_runtime.device.blas import single_threaded_blas
 from popc_runtime.device.checks import with_checks
+from popc_runtime.device.linking import write_out
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import DeviceError, IncompatibleArchiveError, PopcError
@@ -115,6 +116,7 @@ class Engine:
                 f"{', '.join(missing)}",
                 hint="install the popc-runtime that the archive was compiled with, or a newer one",
             )
+        image = write_out(image)
         self._replica = replica or 0
         self.random = random or RandomState(seed)
         self._alike = alike or self.random

@@ -1,4 +1,4 @@
-"""The memory of one loaded program: three regions and the slots that look into them."""
+"""The memory of one loaded program: its regions and the slots that look into them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Memory:
             Region.ARENA: aligned_empty(image.arena_bytes),
             Region.CONSTANT: constants,
             Region.STATE: aligned_empty(image.state_bytes),
+            Region.REMOTE: aligned_empty(image.remote_bytes),
         }
         self._slots = image.slots
         self._views: dict[int, Array] = {}
@@ -35,14 +36,16 @@ class Memory:
         """The array that holds a variable.
 
         Raises:
-            CorruptArchiveError: it does not lie in the state region.
+            CorruptArchiveError: it does not lie in the region that it should.
         """
-        if spec.offset + spec.nbytes > self._regions[Region.STATE].nbytes:
+        region = Region.REMOTE if spec.off_chip else Region.STATE
+        if spec.offset + spec.nbytes > self._regions[region].nbytes:
             raise CorruptArchiveError(
-                f"the archive is damaged: variable {spec.name!r} lies outside of the state region",
+                f"the archive is damaged: variable {spec.name!r} lies outside of the "
+                f"{region.name.lower()} region",
                 hint="copy it again, or compile the model again",
             )
-        return self._make_view(Slot(Region.STATE, spec.offset, spec.dtype, spec.shape))
+        return self._make_view(Slot(region, spec.offset, spec.dtype, spec.shape))
 
     def view(self, index: int) -> Array:
         """The array that slot ``index`` stands for."""

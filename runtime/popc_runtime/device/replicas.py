@@ -28,6 +28,7 @@ from popc_runtime.device.engine import (
     tell_iteration,
     walker,
 )
+from popc_runtime.device.linking import write_out
 from popc_runtime.device.ports import InputPort, Ports
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import (
@@ -138,6 +139,7 @@ class ReplicatedEngine:
         checks: Collection[FloatCheck] = (),
         identical_seeds: bool = False,
     ) -> None:
+        image = write_out(image)
         self._image = image
         self._ports = ports
         self._threads = threads

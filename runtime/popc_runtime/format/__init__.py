@@ -23,6 +23,7 @@ from popc_runtime.format.manifest import (
     SequenceSpec,
     StreamDirection,
     StreamSpec,
+    SyntheticData,
     TensorSpec,
 )
 from popc_runtime.format.program import (
@@ -49,8 +50,8 @@ from popc_runtime.format.variables import (
 )
 
 if TYPE_CHECKING:
-    from popc_runtime.format.encode import encode_program
-    from popc_runtime.format.writer import Blob, Piece, write_archive
+    from popc_runtime.format.encode import encode_program, oldest_reader
+    from popc_runtime.format.writer import Blob, KnownSizes, Piece, measure_archive, write_archive
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -75,6 +76,7 @@ __all__ = [
     "IfBlock",
     "Instruction",
     "Item",
+    "KnownSizes",
     "Limits",
     "Manifest",
     "OptionSetting",
@@ -89,6 +91,7 @@ __all__ = [
     "Slot",
     "StreamDirection",
     "StreamSpec",
+    "SyntheticData",
     "TensorSpec",
     "TrainingSpec",
     "VariableRole",
@@ -99,6 +102,8 @@ __all__ = [
     "format_attribute",
     "format_program",
     "instructions_of",
+    "measure_archive",
+    "oldest_reader",
     "probe",
     "validate_image",
     "write_archive",
@@ -107,8 +112,11 @@ __all__ = [
 # Only the compiler writes archives: what loads them need not wait for this.
 _LAZY: Final = {
     "Blob": "popc_runtime.format.writer",
+    "KnownSizes": "popc_runtime.format.writer",
     "Piece": "popc_runtime.format.writer",
     "encode_program": "popc_runtime.format.encode",
+    "measure_archive": "popc_runtime.format.writer",
+    "oldest_reader": "popc_runtime.format.encode",
     "write_archive": "popc_runtime.format.writer",
 }
 

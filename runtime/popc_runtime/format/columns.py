@@ -12,7 +12,7 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 
-__all__ = ["DTYPES", "PROGRAM_COLUMNS", "AttributeKind", "ItemKind"]
+__all__ = ["DTYPES", "LATER_COLUMNS", "PROGRAM_COLUMNS", "AttributeKind", "ItemKind"]
 
 # Element types by number; a new one goes to the end.
 DTYPES: Final = tuple(DType)
@@ -36,6 +36,16 @@ PROGRAM_COLUMNS: Final = (
     *("if_condition_slot", "if_then_items", "if_else_items", "if_name"),
     "call_program",
     *("program_name", "program_items"),
+)
+
+# Columns that later minor versions of the format have added: left out where they are empty, so that
+# programs without what they are for are still read by older readers.
+LATER_COLUMNS: Final = (
+    # one entry per slot in a parameter
+    "slot_parameter",
+    # one entry per argument of each call, by the number of slots and of labels of each; either all
+    # calls have entries, or none
+    *("call_arguments", "call_argument", "call_labels", "call_label", "call_name"),
 )
 
 

@@ -9,7 +9,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from popc_runtime.format.columns import DTYPES, PROGRAM_COLUMNS, AttributeKind, ItemKind
+from popc_runtime.format.columns import (
+    DTYPES,
+    LATER_COLUMNS,
+    PROGRAM_COLUMNS,
+    AttributeKind,
+    ItemKind,
+)
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_RANK, Limits
 from popc_runtime.format.packing import Columns, Fields, corrupt, unpack
 from popc_runtime.format.program import (
@@ -29,6 +35,8 @@ from popc_runtime.format.validate import validate_image
 
 __all__ = ["decode_program"]
 
+_SIZED: Final = (Region.ARENA, Region.CONSTANT, Region.STATE, Region.REMOTE)
+_ALWAYS_SIZED: Final = 3  # streaming memory is left out where there is none
 _WIDE: Final = re.compile(r"-?[1-9][0-9]{0,39}")
 _Number = TypeVar("_Number", bound=IntEnum)
 _T = TypeVar("_T")
@@ -45,7 +53,7 @@ def decode_program(data: bytes, limits: Limits = DEFAULT_LIMITS) -> ProgramImage
     """
     fields = unpack(data, "the program", limits)
     memory = fields.integers("memory", high=limits.memory_bytes)
-    if len(memory) != len(Region):
+    if not _ALWAYS_SIZED <= len(memory) <= len(_SIZED):
         raise corrupt(f"its program has {len(memory)} memory regions")
     image = _Decoder(fields, limits).image(memory)
     try:
@@ -59,7 +67,8 @@ class _Decoder:
     """Reads the columns from the front; the tables first, then what refers to them."""
 
     def __init__(self, fields: Fields, limits: Limits) -> None:
-        self._columns = Columns(fields, PROGRAM_COLUMNS, "the program")
+        self._columns = Columns(fields, PROGRAM_COLUMNS, "the program", LATER_COLUMNS)
+        self._has_arguments = self._columns.left("call_arguments") > 0
         self._depth = limits.depth
         self._strings = _read_strings(
             fields.data("text"), self._columns.rest("string_bytes"), limits
@@ -85,8 +94,7 @@ class _Decoder:
         self._columns.finish()
         if next(self._instructions, None) is not None:
             raise corrupt("its program has instructions that no block contains")
-        arena, constant, state = memory
-        return ProgramImage(slots, programs, arena, constant, state)
+        return ProgramImage(slots, programs, *memory)
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -128,12 +136,14 @@ class _Decoder:
     def _slot(self, region: int, dtype: int, offset: int, rank: int, strided: int) -> Slot:
         if not 0 <= rank <= MAX_RANK:
             raise corrupt(f"a slot of its program has {rank} dimensions")
+        where = _member(Region, region)
         return Slot(
-            region=_member(Region, region),
+            region=where,
             offset=offset,
             dtype=_pick(DTYPES, dtype, "element type"),
             shape=tuple(self._columns.take("slot_dimension", rank)),
             strides=tuple(self._columns.take("slot_stride", rank)) if strided else None,
+            parameter=self._columns.one("slot_parameter") if where is Region.PARAMETER else -1,
         )
 
     def _instruction(
@@ -163,7 +173,7 @@ class _Decoder:
             return self._repeat(depth - 1)
         if kind is ItemKind.IF:
             return self._if(depth - 1)
-        return CallBlock(self._string(self._columns.one("call_program")))
+        return self._call()
 
     def _next_instruction(self) -> Instruction:
         instruction = next(self._instructions, None)
@@ -180,6 +190,18 @@ class _Decoder:
             counter_slot=columns.one("repeat_counter_slot"),
             name=self._string(columns.one("repeat_name")),
             body=self._block(columns.one("repeat_items"), depth),
+        )
+
+    def _call(self) -> CallBlock:
+        columns = self._columns
+        program = self._string(columns.one("call_program"))
+        if not self._has_arguments:
+            return CallBlock(program)
+        return CallBlock(
+            program,
+            tuple(columns.take("call_argument", columns.one("call_arguments"))),
+            tuple(map(self._string, columns.take("call_label", columns.one("call_labels")))),
+            self._string(columns.one("call_name")),
         )
 
     def _if(self, depth: int) -> IfBlock:

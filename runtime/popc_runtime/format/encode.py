@@ -7,7 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.format.columns import DTYPES, PROGRAM_COLUMNS, AttributeKind, ItemKind
+from popc_runtime.format.columns import (
+    DTYPES,
+    LATER_COLUMNS,
+    PROGRAM_COLUMNS,
+    AttributeKind,
+    ItemKind,
+)
 from popc_runtime.format.packing import Packable, pack, pack_column
 from popc_runtime.format.program import (
     Attribute,
@@ -18,12 +24,13 @@ from popc_runtime.format.program import (
     Instruction,
     Item,
     ProgramImage,
+    Region,
     RepeatBlock,
     Slot,
 )
 from popc_runtime.format.validate import validate_image
 
-__all__ = ["encode_program"]
+__all__ = ["encode_program", "oldest_reader"]
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _DTYPE_NUMBERS: Final = {dtype: number for number, dtype in enumerate(DTYPES)}
@@ -39,20 +46,46 @@ def encode_program(image: ProgramImage) -> bytes:
     encoder = _Encoder()
     for slot in image.slots:
         encoder.slot(slot)
+    if any(map(_has_arguments, image.programs.values())):
+        encoder.expect_arguments()
     for name in sorted(image.programs):
         encoder.program(name, image.programs[name])
     return pack({**encoder.fields(), "memory": _memory(image)})
 
 
+def oldest_reader(image: ProgramImage) -> int:
+    """The first minor version of the format whose readers understand all of ``image``."""
+    later = (Region.PARAMETER, Region.REMOTE)
+    return int(image.remote_bytes > 0 or any(slot.region in later for slot in image.slots))
+
+
 def _memory(image: ProgramImage) -> Packable:
-    return [image.arena_bytes, image.constant_bytes, image.state_bytes]
+    sizes: list[Packable] = [image.arena_bytes, image.constant_bytes, image.state_bytes]
+    return [*sizes, image.remote_bytes] if image.remote_bytes else sizes
+
+
+def _has_arguments(block: Block) -> bool:
+    """Whether a call in ``block`` hands anything over."""
+    for item in block:
+        if isinstance(item, CallBlock):
+            if item != CallBlock(item.program):
+                return True
+        elif isinstance(item, RepeatBlock):
+            if _has_arguments(item.body):
+                return True
+        elif isinstance(item, IfBlock) and _has_arguments((*item.then_body, *item.else_body)):
+            return True
+    return False
 
 
 class _Encoder:
     """Fills the columns; gives equal strings, attribute values and attribute sets one number."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[int]] = {name: [] for name in PROGRAM_COLUMNS}
+        self._columns: dict[str, list[int]] = {
+            name: [] for name in (*PROGRAM_COLUMNS, *LATER_COLUMNS)
+        }
+        self._has_arguments = False
         self._strings: dict[str, int] = {}
         self._values: dict[object, int] = {}
         self._sets: dict[tuple[tuple[int, int], ...], int] = {}
@@ -62,7 +95,11 @@ class _Encoder:
         texts = [text.encode() for text in self._strings]
         self._columns["string_bytes"] = [len(text) for text in texts]
         return {
-            **{name: pack_column(values) for name, values in self._columns.items()},
+            **{
+                name: pack_column(values)
+                for name, values in self._columns.items()
+                if values or name in PROGRAM_COLUMNS
+            },
             "text": b"".join(texts),
         }
 
@@ -75,6 +112,12 @@ class _Encoder:
         self._add("slot_strided", slot.strides is not None)
         self._columns["slot_dimension"].extend(slot.shape)
         self._columns["slot_stride"].extend(slot.strides or ())
+        if slot.region is Region.PARAMETER:
+            self._add("slot_parameter", slot.parameter)
+
+    def expect_arguments(self) -> None:
+        """From now on, note what calls hand over."""
+        self._has_arguments = True
 
     def program(self, name: str, block: Block) -> None:
         """One program."""
@@ -128,6 +171,12 @@ class _Encoder:
 
     def _call(self, item: CallBlock) -> None:
         self._add("call_program", self._string(item.program))
+        if self._has_arguments:
+            self._add("call_arguments", len(item.arguments))
+            self._columns["call_argument"].extend(item.arguments)
+            self._add("call_labels", len(item.labels))
+            self._columns["call_label"].extend(map(self._string, item.labels))
+            self._add("call_name", self._string(item.name))
 
     def _add(self, column: str, value: int) -> None:
         self._columns[column].append(int(value))

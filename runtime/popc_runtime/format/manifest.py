@@ -12,7 +12,12 @@ from typing import Final, TypeAlias
 
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.codec import Codec
-from popc_runtime.format.columns import PROGRAM_COLUMNS, AttributeKind, ItemKind
+from popc_runtime.format.columns import (
+    LATER_COLUMNS,
+    PROGRAM_COLUMNS,
+    AttributeKind,
+    ItemKind,
+)
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_REPLICAS
@@ -47,6 +52,7 @@ __all__ = [
     "SequenceSpec",
     "StreamDirection",
     "StreamSpec",
+    "SyntheticData",
     "TensorSpec",
 ]
 
@@ -73,6 +79,14 @@ class ReturnType(StrEnum):
     FINAL = "final"  # that of the last batch: shape
     SUM = "sum"  # the elementwise sum over the step: shape
     EVERY_N = "every_n"  # that of every n-th batch: [batches_per_step / n, *shape]
+
+
+class SyntheticData(StrEnum):
+    """How data is made up; integers and truth values are always zeros."""
+
+    ZEROS = "zeros"
+    RANDOM_NORMAL = "random_normal"  # mean 0, deviation 1
+    RANDOM_UNIFORM = "random_uniform"  # from 0 to 1
 
 
 class FloatCheck(StrEnum):
@@ -108,7 +122,9 @@ class StreamSpec:
 
     ``shape`` is that of one sample.  ``samples_per_step`` is how many samples one step moves; 0
     means a single one that has no step dimension on the host (final values and sums).
-    ``return_type`` is ``None`` for inputs.
+    ``return_type`` is ``None`` for inputs.  ``depth`` is how many samples of an input sessions
+    read ahead unless they are told otherwise.  ``synthetic`` says how data of an input is made
+    up that need not be given; ``None`` for all that transfer.
     """
 
     name: str
@@ -117,6 +133,8 @@ class StreamSpec:
     shape: tuple[int, ...]
     samples_per_step: int
     return_type: ReturnType | None = None
+    depth: int = 0
+    synthetic: SyntheticData | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +315,7 @@ def _read_tensor(source: Fields) -> TensorSpec:
 
 
 def _read_stream(source: Fields) -> StreamSpec:
-    returned = source.any("return_type")
+    returned, made_up = source.any("return_type"), source.any("synthetic")
     return StreamSpec(
         name=source.text("name"),
         direction=source.choice("direction", StreamDirection),
@@ -305,6 +323,9 @@ def _read_stream(source: Fields) -> StreamSpec:
         shape=read_shape(source),
         samples_per_step=source.integer("samples_per_step", high=MAX_DIMENSION),
         return_type=None if returned is None else source.choice("return_type", ReturnType),
+        # Archives of format 1.0 have neither.
+        depth=0 if source.any("depth") is None else source.integer("depth", high=MAX_DIMENSION),
+        synthetic=None if made_up is None else source.choice("synthetic", SyntheticData),
     )
 
 
@@ -330,9 +351,9 @@ SCHEMA_HASH: Final[str] = definition_hash(
         *(BlobInfo, BlobKind, Codec),
         *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting),
         *(VariableSpec, TrainingSpec, HyperParameter),
-        *(DType, FloatCheck, Origin, ReturnType, StreamDirection, VariableRole),
+        *(DType, FloatCheck, Origin, ReturnType, StreamDirection, SyntheticData, VariableRole),
         *(ProgramImage, Slot, Region, Instruction, RepeatBlock, IfBlock, CallBlock),
         *(AttributeKind, ItemKind),
     ),
-    PROGRAM_COLUMNS,
+    (*PROGRAM_COLUMNS, *LATER_COLUMNS),
 )

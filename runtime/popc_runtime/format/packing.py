@@ -225,9 +225,13 @@ class Columns:
         CorruptArchiveError: a column has fewer or more numbers than are needed.
     """
 
-    def __init__(self, fields: Fields, names: Sequence[str], what: str) -> None:
+    def __init__(
+        self, fields: Fields, names: Sequence[str], what: str, optional: Sequence[str] = ()
+    ) -> None:
         self._columns = {name: fields.column(name) for name in names}
-        self._positions = dict.fromkeys(names, 0)
+        for name in optional:  # nothing where it is missing
+            self._columns[name] = [] if fields.any(name) is None else fields.column(name)
+        self._positions = dict.fromkeys(self._columns, 0)
         self._what = what
 
     def take(self, name: str, count: int) -> list[int]:

@@ -38,13 +38,17 @@ class Region(IntEnum):
     ARENA = 0  # scratch of one run: activations
     CONSTANT = 1  # the weights blob of the archive: read-only
     STATE = 2  # lives from load to unload: values computed at load time, variables
+    PARAMETER = 3  # memory that the call of a program hands over
+    REMOTE = 4  # streaming memory: lives from load to unload
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A typed, possibly strided view into a region.
 
-    ``offset`` is in bytes.  ``strides`` are in bytes too; ``None`` means C-contiguous.
+    ``offset`` is in bytes.  ``strides`` are in bytes too; ``None`` means C-contiguous.  What lies
+    in a parameter is counted from the first byte of what the caller hands over as parameter number
+    ``parameter``; elsewhere that is -1.
     """
 
     region: Region
@@ -52,6 +56,7 @@ class Slot:
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
+    parameter: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,17 @@ class IfBlock:
 
 @dataclass(frozen=True, slots=True)
 class CallBlock:
-    """Run another program of the image."""
+    """Run another program of the image.
+
+    ``arguments`` are slots, one per parameter of the program (-1: none): contiguous memory that its
+    slots in this parameter show parts of.  ``labels`` take the place of {0}, {1}, ... in the names
+    of its instructions.
+    """
 
     program: str
+    arguments: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    name: str = ""
 
 
 Item: TypeAlias = "Instruction | RepeatBlock | IfBlock | CallBlock"
@@ -112,3 +125,4 @@ class ProgramImage:
     arena_bytes: int
     constant_bytes: int
     state_bytes: int
+    remote_bytes: int = 0

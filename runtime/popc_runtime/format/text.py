@@ -38,7 +38,7 @@ def format_program(image: ProgramImage) -> str:
     lines = [
         (
             f"arena {image.arena_bytes:,} bytes, constants {image.constant_bytes:,} bytes, "
-            f"state {image.state_bytes:,} bytes, {len(image.slots):,} slots"
+            f"state {image.state_bytes:,} bytes, {_remote(image)}{len(image.slots):,} slots"
         )
     ]
     for name, block in image.programs.items():
@@ -48,12 +48,16 @@ def format_program(image: ProgramImage) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _remote(image: ProgramImage) -> str:
+    return f"remote {image.remote_bytes:,} bytes, " if image.remote_bytes else ""
+
+
 def _block_lines(image: ProgramImage, block: Block, indent: str) -> Iterator[str]:
     for item in block:
         if isinstance(item, Instruction):
             yield indent + _instruction(image, item)
         elif isinstance(item, CallBlock):
-            yield f"{indent}call {item.program}"
+            yield indent + _call(image, item)
         elif isinstance(item, RepeatBlock):
             yield f"{indent}repeat {_repeat_terms(image, item)} {{  # {item.name}"
             yield from _block_lines(image, item.body, indent + "  ")
@@ -89,13 +93,22 @@ def _instruction(image: ProgramImage, item: Instruction) -> str:
     return f"{results}{arrow}{item.opcode}({operands}){attributes}  # {item.name}"
 
 
+def _call(image: ProgramImage, item: CallBlock) -> str:
+    arguments = ", ".join(_slot(image, index) for index in item.arguments)
+    labels = "".join(f" {label!r}" for label in item.labels)
+    handed_over = f"({arguments}){labels}  # {item.name}" if item.arguments else ""
+    return f"call {item.program}{handed_over}"
+
+
 def _slot(image: ProgramImage, index: int) -> str:
     if index < 0:
         return "-"
     slot: Slot = image.slots[index]
     strides = "" if slot.strides is None else f" strides {list(slot.strides)}"
     shape = ",".join(map(str, slot.shape))
-    return f"{slot.region.name.lower()}[{slot.offset}]:{slot.dtype}[{shape}]{strides}"
+    number = f" {slot.parameter}" if slot.parameter >= 0 else ""
+    where = f"{slot.region.name.lower()}{number}"
+    return f"{where}[{slot.offset}]:{slot.dtype}[{shape}]{strides}"
 
 
 def format_attribute(value: object) -> str:

@@ -2,14 +2,14 @@
 
 An engine may rely on this: every slot lies within its region, every operand names a slot, nothing
 writes to constants, the scalars that steer blocks are scalars, calls lead to programs and never in
-a circle.  Whether an opcode exists, and whether operands suit it, is for the engine to find out.
+a circle, and hand over as much memory as these use.  Whether an opcode exists, and whether operands suit it, is for the engine to find out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import Final, TypeAlias
+from math import lcm, prod
+from typing import Final, NamedTuple, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
@@ -33,8 +33,14 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
     Raises:
         ValueError: and what is wrong, as a clause.
     """
-    sizes = (image.arena_bytes, image.constant_bytes, image.state_bytes)
-    for region, size in zip(Region, sizes, strict=True):
+    sizes = {
+        Region.ARENA: image.arena_bytes,
+        Region.CONSTANT: image.constant_bytes,
+        Region.STATE: image.state_bytes,
+        Region.REMOTE: image.remote_bytes,
+        Region.PARAMETER: limits.memory_bytes,  # what it really is depends on the call
+    }
+    for region, size in sizes.items():
         if not 0 <= size <= limits.memory_bytes:
             raise ValueError(f"region {region.name} has {size:,} bytes")
     for number, slot in enumerate(image.slots):
@@ -49,6 +55,8 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
     problem = _shape_problem(slot)
     if problem:
         return problem
+    if (slot.region is Region.PARAMETER) != (slot.parameter >= 0):
+        return f"lies in region {slot.region.name} as parameter {slot.parameter}"
     itemsize = slot.dtype.itemsize
     steps = (slot.offset, *(slot.strides or ()))
     if itemsize > 1 and any(step % itemsize for step in steps):
@@ -89,6 +97,19 @@ _Extent: TypeAlias = tuple[int, int]
 _RUNNING: Final = (-1, -1)
 
 
+class _Need(NamedTuple):
+    """How a program uses a parameter: up to which byte, aligned to what, and whether it writes."""
+
+    reach: int = 0
+    alignment: int = 1
+    written: bool = False
+
+    def joined(self, other: _Need) -> _Need:
+        """What fulfils both."""
+        alignment = lcm(self.alignment, other.alignment)
+        return _Need(max(self.reach, other.reach), alignment, self.written or other.written)
+
+
 class _Programs:
     """Walks all programs, each once; where it is called, its extent is added."""
 
@@ -100,18 +121,26 @@ class _Programs:
             number for number, slot in enumerate(image.slots) if slot.region is Region.CONSTANT
         }
         self._extents: dict[str, _Extent] = {}
+        self._needs: dict[str, dict[int, _Need]] = {}
+        self._current: dict[int, _Need] = {}  # needs of the program that is being walked
+        self._called: set[str] = set()
 
     def check(self) -> None:
         """All programs."""
         for name in self._image.programs:
             self._program(name, 0)
+        for name, needs in self._needs.items():
+            if needs and name not in self._called:
+                raise ValueError(f"program {name!r:.80} has parameters, but nothing calls it")
 
     def _program(self, name: str, level: int) -> _Extent:
         if name not in self._image.programs:
             raise ValueError(f"program {name!r:.80} is called but does not exist")
         if name not in self._extents:
             self._extents[name] = _RUNNING
+            outer, self._current = self._current, {}
             self._extents[name] = self._block(self._image.programs[name], level)
+            self._needs[name], self._current = self._current, outer
         extent = self._extents[name]
         if extent == _RUNNING:
             raise ValueError(f"program {name!r:.80} calls itself")
@@ -138,7 +167,9 @@ class _Programs:
 
     def _nested(self, item: RepeatBlock | IfBlock | CallBlock, level: int) -> _Extent:
         if isinstance(item, CallBlock):
-            return self._program(item.program, level)
+            extent = self._program(item.program, level)
+            self._call(item)
+            return extent
         if isinstance(item, RepeatBlock):
             self._repeat(item)
             return self._block(item.body, level)
@@ -147,6 +178,40 @@ class _Programs:
         else_items, else_depth = self._block(item.else_body, level)
         return then_items + else_items, max(then_depth, else_depth)
 
+    def _call(self, item: CallBlock) -> None:
+        self._called.add(item.program)
+        name = item.program
+        if item.arguments and not -1 <= min(item.arguments) <= max(item.arguments) < (
+            self._slot_count
+        ):
+            raise ValueError(f"a call of {name!r:.80} refers to a slot that does not exist")
+        for number, need in self._needs[name].items():
+            if number >= len(item.arguments) or item.arguments[number] < 0:
+                raise ValueError(f"program {name!r:.80} is called without its parameter {number}")
+            self._argument(self._image.slots[item.arguments[number]], need, f"{name!r:.80}")
+
+    def _argument(self, slot: Slot, need: _Need, name: str) -> None:
+        size = prod(slot.shape) * slot.dtype.itemsize
+        if slot.strides is not None or size < need.reach or slot.offset % need.alignment:
+            raise ValueError(f"a call of {name} hands over memory that does not fit")
+        if need.written and slot.region is Region.CONSTANT:
+            raise ValueError(f"a call of {name} hands over a constant that is written to")
+        if slot.region is Region.PARAMETER:
+            outer = need._replace(reach=slot.offset + need.reach)
+            self._use_parameter(slot.parameter, outer)
+
+    def _use(self, number: int, *, written: bool = False) -> None:
+        """Note what a slot needs of a parameter, if it lies in one."""
+        slot = self._image.slots[number] if number >= 0 else None
+        if slot is not None and slot.region is Region.PARAMETER:
+            itemsize = slot.dtype.itemsize
+            self._use_parameter(
+                slot.parameter, _Need(_reach(slot, itemsize)[1], itemsize, written)
+            )
+
+    def _use_parameter(self, number: int, need: _Need) -> None:
+        self._current[number] = self._current.get(number, _Need()).joined(need)
+
     def _instruction(self, item: Instruction) -> None:
         if not item.opcode:
             raise ValueError(f"instruction {item.name!r:.80} has no opcode")
@@ -154,6 +219,10 @@ class _Programs:
         self._operands(item.outputs, item)
         if not self._constants.isdisjoint(item.outputs):
             raise ValueError(f"{item.opcode} {item.name!r:.80} writes to a constant")
+        for number in item.inputs:
+            self._use(number)
+        for number in item.outputs:
+            self._use(number, written=True)
 
     def _operands(self, operands: Sequence[int], item: Instruction) -> None:
         if operands and not (min(operands) >= -1 and max(operands) < self._slot_count):
@@ -172,6 +241,7 @@ class _Programs:
             self._scalar(block.counter_slot, DType.INT64, block.name)
             if block.counter_slot in self._constants:
                 raise ValueError(f"loop {block.name!r:.80} counts in a constant")
+            self._use(block.counter_slot, written=True)
 
     def _scalar(self, number: int, dtype: DType, name: str) -> None:
         if not 0 <= number < self._slot_count:
@@ -179,3 +249,4 @@ class _Programs:
         slot = self._image.slots[number]
         if slot.dtype is not dtype or prod(slot.shape) != 1:
             raise ValueError(f"block {name!r:.80} is steered by a slot that is no {dtype} scalar")
+        self._use(number)

@@ -32,6 +32,8 @@ class VariableRole(StrEnum):
 class VariableSpec:
     """A tensor that lives on the device from run to run, contiguous in the state region.
 
+    What is kept ``off_chip`` lies in streaming memory instead.
+
     ``offset`` is in bytes.  ``rows`` is empty if all replicas hold the same values.  Otherwise the
     host's array has one more dimension, the first, and ``rows`` says which row each replica holds.
     If ``whole`` is not empty, rows are parts of a flat array, padded at the end, that the host sees
@@ -45,6 +47,7 @@ class VariableSpec:
     offset: int
     rows: tuple[int, ...] = ()
     whole: tuple[int, ...] = ()
+    off_chip: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -108,6 +111,7 @@ def read_variable(source: Fields) -> VariableSpec:
         offset=source.integer("offset", high=MAX_DIMENSION),
         rows=source.integers("rows", high=MAX_REPLICAS - 1),
         whole=source.integers("whole", high=MAX_DIMENSION),
+        off_chip=source.any("off_chip") is not None and source.flag("off_chip"),
     )
 
 

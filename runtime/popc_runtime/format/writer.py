@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 import numpy as np
 import zstandard
@@ -37,9 +37,11 @@ from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Packable, pack, unpack
 
-__all__ = ["Blob", "Piece", "write_archive"]
+__all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 
 _Encoded: TypeAlias = "tuple[ChunkPlan, Sequence[bytes | memoryview]]"
+# Compressed sizes of what has been compressed before, by the hash of the content and how.
+KnownSizes: TypeAlias = "MutableMapping[tuple[bytes, int, Compression], tuple[int, ...]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Blob:
     """What to write: ``size`` bytes, zero except for the pieces.
 
     The pieces are in order and do not overlap.  They are read chunk by chunk, so that weights are
-    never copied as a whole.
+    never copied as a whole.  ``oldest_reader`` is the first minor version of the format whose
+    readers understand the content.
     """
 
     name: str
@@ -64,12 +67,21 @@ class Blob:
     size: int
     pieces: tuple[Piece, ...]
     required: bool = True
+    oldest_reader: int = 0
 
     @classmethod
-    def of_bytes(cls, name: str, kind: BlobKind, data: bytes, *, required: bool = True) -> Blob:
+    def of_bytes(
+        cls,
+        name: str,
+        kind: BlobKind,
+        data: bytes,
+        *,
+        required: bool = True,
+        oldest_reader: int = 0,
+    ) -> Blob:
         """A compressed blob of ``data``."""
         piece = Piece(0, np.frombuffer(data, np.uint8))
-        return cls(name, kind, Codec.ZSTD, len(data), (piece,), required)
+        return cls(name, kind, Codec.ZSTD, len(data), (piece,), required, oldest_reader)
 
 
 def write_archive(
@@ -103,6 +115,20 @@ def write_archive(
         _Writer(file, compression, threads or default_threads()).write(manifest, blobs)
         file.flush()
         os.fsync(file.fileno())
+
+
+def measure_archive(
+    manifest: Manifest, blobs: Sequence[Blob], compression: Compression, known: KnownSizes
+) -> int:
+    """The size of the file that `write_archive` would write; nothing is written.
+
+    ``known`` saves compressing equal weights of other archives once more; it is added to.
+    """
+    manifest = replace(manifest, format_version=FORMAT_VERSION, schema_hash=SCHEMA_HASH)
+    _check(manifest, blobs)
+    scale = _Scale()
+    _Measurer(scale, compression, known).write(manifest, blobs)
+    return scale.bytes
 
 
 def _check(manifest: Manifest, blobs: Sequence[Blob]) -> None:
@@ -154,6 +180,7 @@ class _Writer:
             manifest_stored_bytes=len(stored),
             manifest_raw_bytes=len(raw),
             built_by=f"popc {manifest.compiler_version}",
+            oldest_reader=max((blob.oldest_reader for blob in blobs), default=0),
         ).pack()
         self._file.write(stored + hashlib.sha256(header + stored).digest())
         self._file.seek(0)
@@ -187,6 +214,54 @@ class _Writer:
         encode = partial(_encode, codec=blob.codec, compression=self._compression)
         threads = self._threads if blob.size > CHUNK_BYTES else 1
         yield from ordered_map(encode, _gathered(blob, inspect), threads)
+
+
+class _Scale:
+    """Stands for a file, and counts what is written."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._at = 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+    def write(self, data: Sized) -> None:
+        self._at += len(data)
+        self.bytes = max(self.bytes, self._at)
+
+    def writelines(self, lines: Iterable[Sized]) -> None:
+        for line in lines:
+            self.write(line)
+
+
+class _Measurer(_Writer):
+    """A writer to whom compressed data is nothing but a size."""
+
+    def __init__(self, scale: _Scale, compression: Compression, known: KnownSizes) -> None:
+        super().__init__(cast("BinaryIO", scale), compression, default_threads())
+        self._known = known
+
+    def _encoded(self, blob: Blob, inspect: Callable[[memoryview], None]) -> Iterator[_Encoded]:
+        encode = partial(self._sizes, codec=blob.codec)
+        threads = self._threads if blob.size > CHUNK_BYTES else 1
+        for plan, sizes in ordered_map(encode, _gathered(blob, inspect), threads):
+            yield plan, cast("Sequence[bytes]", [range(size) for size in sizes])
+
+    def _sizes(
+        self, item: tuple[ChunkPlan, Array], *, codec: Codec
+    ) -> tuple[ChunkPlan, tuple[int, ...]]:
+        plan, raw = item
+        if codec is Codec.RAW:
+            return plan, (raw.nbytes,)
+        key = (hashlib.sha256(raw.data).digest(), plan.itemsize, self._compression)
+        if key not in self._known:
+            frames = encode_chunk(raw, plan.itemsize, self._compression)
+            self._known[key] = tuple(len(frame) for frame in frames)
+        return plan, self._known[key]
 
 
 def _encode(item: tuple[ChunkPlan, Array], *, codec: Codec, compression: Compression) -> _Encoded:

@@ -157,6 +157,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "host": ("IoTileCopy",),
     "image": ("GridSample",),
     "image_grad": (
         "GridSampleGrad",
@@ -241,6 +242,12 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pad": ("Pad",),
     "pad_grad": ("PadGrad",),
+    "placement": (
+        "Boundary",
+        "IpuCopy",
+        "Restore",
+        "Stash",
+    ),
     "pool": (
         "AveragePool",
         "LpPool",
@@ -330,6 +337,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "BinCount",
         "Bucketize",
         "ReduceMedian",
+    ),
+    "streaming": (
+        "RemoteLoad",
+        "RemoteStore",
     ),
     "text": ("TfIdfVectorizer",),
 }

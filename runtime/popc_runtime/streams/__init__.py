@@ -1,8 +1,9 @@
 """What a host can connect to the streams of a program."""
 
+from popc_runtime.streams.prefetch import prefetch
 from popc_runtime.streams.samples import StreamType, check_sample
 from popc_runtime.streams.sinks import Sink, SinkLike, make_sink
-from popc_runtime.streams.sources import Source, SourceLike, make_source, prefetch
+from popc_runtime.streams.sources import Source, SourceLike, is_at_hand, make_source
 
 __all__ = [
     "Sink",
@@ -11,6 +12,7 @@ __all__ = [
     "SourceLike",
     "StreamType",
     "check_sample",
+    "is_at_hand",
     "make_sink",
     "make_source",
     "prefetch",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,7 +17,7 @@ from popc_runtime.streams.samples import StreamType, check_sample, timed_out
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Source", "SourceLike", "make_source", "prefetch"]
+__all__ = ["Source", "SourceLike", "is_at_hand", "make_source"]
 
 SourceLike: TypeAlias = (
     "npt.ArrayLike | Iterable[npt.ArrayLike] | Callable[[int], npt.ArrayLike]"
@@ -69,6 +68,48 @@ class _IteratorSource:
             close()
 
 
+class _CallSource:
+    """Samples from a function of their number.
+
+    If it has a parameter ``prefetch``, it is told whether it is asked ahead of the program, and may
+    return ``None`` then: it has nothing yet, and is asked again when the program waits for it.
+    """
+
+    def __init__(self, stream: StreamType, function: Callable[..., Any]) -> None:
+        self._stream = stream
+        self._function = function
+        self._is_told = _has_parameter(function, "prefetch")
+        self._count = 0
+
+    def next(self) -> Array:
+        value = self._call(prefetch=False)
+        if value is None:
+            raise StreamUnderrunError(
+                f"stream {self._stream.name!r} has no sample {self._count}: its source returned "
+                "None",
+                subject=self._stream.name,
+                hint="only a source that is asked ahead of the program may have nothing to return",
+            )
+        return self._checked(value)
+
+    def ahead(self) -> Array | None:
+        """The next sample, unless there is none yet."""
+        value = self._call(prefetch=True)
+        return None if value is None and self._is_told else self._checked(value)
+
+    def _call(self, *, prefetch: bool) -> Any:
+        if self._is_told:
+            return self._function(self._count, prefetch=prefetch)
+        return self._function(self._count)
+
+    def _checked(self, value: Any) -> Array:
+        self._count += 1
+        return check_sample(value, self._stream, self._stream.shape)
+
+    def close(self) -> None:
+        """The function belongs to the caller."""
+
+
 class _QueueSource:
     """Samples that other threads put into a queue."""
 
@@ -90,46 +131,10 @@ class _QueueSource:
         """The queue belongs to the caller."""
 
 
-class _PrefetchSource:
-    """Takes samples from another source in a thread, up to ``depth`` ahead of the program."""
-
-    def __init__(self, source: Source, depth: int) -> None:
-        self._source = source
-        self._ready: queue.Queue[Array | BaseException] = queue.Queue(maxsize=depth)
-        self._stopped = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._fill, daemon=True, name="popc-prefetch")
-        self._thread.start()
-
-    def _fill(self) -> None:
-        while not self._stopped.is_set():
-            item: Array | BaseException
-            try:
-                item = self._source.next()
-            except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-                item = error
-            while not self._stopped.is_set():
-                try:
-                    self._ready.put(item, timeout=0.05)
-                    break
-                except queue.Full:
-                    continue
-            if isinstance(item, BaseException):
-                return
-
-    def next(self) -> Array:
-        if self._failure is not None:
-            raise self._failure
-        item = self._ready.get()
-        if isinstance(item, BaseException):
-            self._failure = item
-            raise item
-        return item
-
-    def close(self) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=1)
-        self._source.close()
+def is_at_hand(source: object) -> bool:
+    """Whether reading samples ahead gains nothing: they lie in memory, a file or a queue."""
+    kinds = (queue.Queue, str, os.PathLike, np.ndarray, list, tuple)
+    return isinstance(source, kinds) or hasattr(source, "__array__")
 
 
 def make_source(
@@ -138,8 +143,8 @@ def make_source(
     """A `Source` for whatever the caller has.
 
     An array (or the path of a .npy file, which is memory-mapped) holds the samples along its first
-    axis; an iterable yields them; a callable gets the number of the sample and returns it; from a
-    queue they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat``
+    axis; an iterable yields them; a callable gets the number of the sample and returns it (one that
+    has a parameter ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat``
     starts an array or a file over when it ends.
 
     Raises:
@@ -155,7 +160,7 @@ def make_source(
         return _IteratorSource(stream, _rows(stream, np.asarray(source), repeat=repeat))
     _refuse_repeat(stream, repeat=repeat)
     if callable(source):
-        return _IteratorSource(stream, _calls(source))
+        return _CallSource(stream, source)
     if isinstance(source, Iterable):
         return _IteratorSource(stream, iter(source))
     raise UsageError(
@@ -164,9 +169,13 @@ def make_source(
     )
 
 
-def prefetch(source: Source, depth: int) -> Source:
-    """``source``, read by a thread up to ``depth`` samples ahead; depth 0 reads on demand."""
-    return _PrefetchSource(source, depth) if depth > 0 else source
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    from inspect import signature  # slow to import, and only needed here
+
+    try:
+        return name in signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return False
 
 
 def _refuse_repeat(stream: StreamType, *, repeat: bool) -> None:
@@ -192,10 +201,3 @@ def _rows(stream: StreamType, array: Array, *, repeat: bool) -> Iterator[npt.Arr
             yield from array
 
     return rows()
-
-
-def _calls(function: Callable[[int], npt.ArrayLike]) -> Iterator[npt.ArrayLike]:
-    number = 0
-    while True:
-        yield function(number)
-        number += 1

@@ -1,0 +1,36 @@
+"""Why a program does not fit its target, and what would make it fit."""
+
+from popc.advice.diagnosis import ChipState, Diagnosis, Holder, Share, diagnose
+from popc.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, explain_question
+from popc.advice.pool import Pool, available_cores, open_pool
+from popc.advice.question import Change, Question, ask
+from popc.advice.search import Advice, Finding, Ladder, find_fixes
+from popc.advice.trial import Outcome, Trial, Workshop, outcome_of
+from popc.advice.wins import Win
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Advice",
+    "Change",
+    "ChipState",
+    "Diagnosis",
+    "Explanation",
+    "Finding",
+    "Holder",
+    "Ladder",
+    "Outcome",
+    "Pool",
+    "Question",
+    "Share",
+    "Trial",
+    "Win",
+    "Workshop",
+    "ask",
+    "available_cores",
+    "diagnose",
+    "explain_model",
+    "explain_question",
+    "find_fixes",
+    "open_pool",
+    "outcome_of",
+]

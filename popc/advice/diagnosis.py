@@ -1,0 +1,223 @@
+"""Where a program needs how much memory, and where its time goes: a `CostReport` in short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from popc.cost import CostReport, LiveTensor, MemoryReport, OpCost, Phase
+
+__all__ = ["ChipState", "Diagnosis", "Holder", "Share", "diagnose"]
+
+_HOLDERS = 10
+_OPS = 8
+_PHASES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A tensor that is in memory at the peak.
+
+    Attributes:
+        name, type, kind: See `popc.cost.LiveTensor`.
+        node: The ONNX node that computes it, or that reads it.
+        on_tile: Bytes on the busiest tile.
+        bytes: On all tiles.
+        until: The step after which it is not needed any more; "" if it stays.
+    """
+
+    name: str
+    type: str
+    kind: str
+    node: str
+    on_tile: int
+    bytes: int
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole: cycles of an op, or bytes of a phase."""
+
+    name: str
+    amount: int
+    op_type: str = ""
+    node: str = ""
+    plan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChipState:
+    """The memory of one chip where most of it is needed.
+
+    Attributes:
+        ipu: Its number.
+        limit: Bytes of a tile.
+        peak: Bytes that the busiest tile needs.
+        tile: The busiest tile.
+        tiles, tiles_over: How many there are, and how many need more than they have.
+        step, steps: The number of the step, and how many there are.
+        steps_over: Steps during which some tile needs more than it has.
+        op, op_type, node: The op of the step, and the ONNX node that it comes from.
+        plan: How the op is planned, if it is a product.
+        categories: Bytes of the busiest tile by what they hold.
+        holders: The tensors that take most of it.
+        others: Bytes of it in tensors that are not listed.
+        temporary: What the op needs while it runs, by phase.
+    """
+
+    ipu: int
+    limit: int
+    peak: int
+    tile: int
+    tiles: int
+    tiles_over: int
+    step: int
+    steps: int
+    steps_over: int
+    op: str
+    op_type: str
+    node: str
+    plan: str
+    categories: dict[str, int]
+    holders: tuple[Holder, ...]
+    others: int
+    temporary: tuple[Share, ...]
+
+    @property
+    def excess(self) -> int:
+        """Bytes that the busiest tile lacks; negative if it has some left."""
+        return self.peak - self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A program in short.
+
+    Attributes:
+        target: Its name.
+        clock_hz: Of its tiles.
+        cycles: Of a run, by what they are spent on.
+        samples: That a run processes.
+        chips: All of them, the fullest one first.
+        slowest: The ops that take most of the time.
+        kinds: Cycles by ONNX-like type of op, most first.
+    """
+
+    target: str
+    clock_hz: int
+    cycles: dict[str, int]
+    samples: int
+    chips: tuple[ChipState, ...]
+    slowest: tuple[Share, ...]
+    kinds: tuple[Share, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether all chips have enough memory."""
+        return all(chip.excess <= 0 for chip in self.chips)
+
+    @property
+    def total_cycles(self) -> int:
+        """Of a run."""
+        return sum(self.cycles.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "target": self.target,
+            "fits": self.fits,
+            "cycles": {"total": self.total_cycles, **self.cycles},
+            "seconds": self.total_cycles / self.clock_hz,
+            "samples": self.samples,
+            "ipus": [_plain(chip) for chip in self.chips],
+            "slowest_ops": [_plain(one) for one in self.slowest],
+            "cycles_by_op_type": {one.name: one.amount for one in self.kinds},
+        }
+
+
+def diagnose(report: CostReport) -> Diagnosis:
+    """What a reader should know of a report."""
+    ops = {op.name: op for op in reversed(report.ops)}
+    chips = [_state(number, chip, ops) for number, chip in enumerate(report.memory)]
+    ranked = sorted(report.ops, key=lambda op: (-op.cycles.total, op.name))
+    kinds: Counter[str] = Counter()
+    for op in report.ops:
+        kinds[op.op_type] += op.cycles.total
+    cycles = report.cycles
+    return Diagnosis(
+        target=report.target.name,
+        clock_hz=report.target.tile.clock_hz,
+        cycles={one.name: getattr(cycles, one.name) for one in fields(cycles)},
+        samples=report.samples,
+        chips=tuple(sorted(chips, key=lambda chip: (-chip.excess, chip.ipu))),
+        slowest=tuple(_slow(op) for op in ranked[:_OPS] if op.cycles.total),
+        kinds=tuple(Share(name, count) for name, count in kinds.most_common(_OPS) if count),
+    )
+
+
+def _slow(op: OpCost) -> Share:
+    return Share(op.name, op.cycles.total, op.op_type, op.origin, op.plans[0] if op.plans else "")
+
+
+def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState:
+    step = chip.steps[chip.peak_step] if chip.steps else None
+    name = step.name if step is not None else ""
+    op = ops.get(name)
+    there = sorted(chip.tensors, key=lambda one: (-one.on_busiest, -one.bytes, one.name))
+    holders = tuple(_holder(one, chip) for one in there[:_HOLDERS] if one.on_busiest)
+    held = chip.busiest.variables + chip.busiest.activations
+    return ChipState(
+        ipu=number,
+        limit=chip.limit,
+        peak=chip.peak_bytes,
+        tile=step.tile if step is not None else 0,
+        tiles=len(chip.peak),
+        tiles_over=chip.tiles_over,
+        step=max(chip.peak_step, 0),
+        steps=len(chip.steps),
+        steps_over=sum(one.busiest > chip.limit for one in chip.steps),
+        op=name,
+        op_type=op.op_type if op is not None else "",
+        node=op.origin if op is not None else "",
+        plan=op.plans[0] if op is not None and op.plans else "",
+        categories=chip.busiest.to_dict(),
+        holders=holders,
+        others=max(held - sum(one.on_tile for one in holders), 0),
+        temporary=_temporaries(op.phases if op is not None else ()),
+    )
+
+
+def _holder(tensor: LiveTensor, chip: MemoryReport) -> Holder:
+    stays = tensor.kind != "activation" or tensor.last >= len(chip.steps) - 1
+    until = "" if stays else chip.steps[tensor.last].name
+    return Holder(
+        tensor.name,
+        tensor.type,
+        tensor.kind,
+        tensor.origin,
+        tensor.on_busiest,
+        tensor.bytes,
+        until,
+    )
+
+
+def _temporaries(phases: Sequence[Phase]) -> tuple[Share, ...]:
+    """The phases that need most; of equal ones, the first."""
+    largest = sorted(phases, key=lambda phase: -phase.temporary)[:_PHASES]
+    return tuple(Share(one.name, one.temporary) for one in largest if one.temporary)
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record as plain data, without what is empty."""
+    found: dict[str, Any] = {}
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if isinstance(value, tuple):
+            value = [_plain(item) for item in value]
+        if value not in ("", [], {}):
+            found[one.name] = value
+    return found

@@ -1,0 +1,19 @@
+"""Gradients of copies between sets of tiles: they go back the way that values came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from popc.autodiff.backward import Backward, GradientRule
+from popc.ir import Tensor
+
+__all__ = ["GRADIENTS"]
+
+
+def _back(b: Backward) -> Sequence[Tensor | None]:
+    way = {"source": b.attributes["destination"], "destination": b.attributes["source"]}
+    return [b.emit("IoTileCopy", [b.grad()], way)]
+
+
+GRADIENTS: Final[dict[str, GradientRule]] = {"IoTileCopy": _back}

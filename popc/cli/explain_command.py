@@ -1,0 +1,91 @@
+"""popc explain."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from popc.cli.command_line import compile_line
+from popc.cli.console import Console
+from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.report import Report
+
+__all__ = ["command"]
+
+_DOES_NOT_FIT = 4
+
+
+@click.command("explain")
+@click.argument(
+    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+)
+@model_options
+@click.option(
+    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
+)
+@click.option(
+    "--train",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Explain a training step: a TOML or JSON file names loss and optimizer.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(0),
+    default=150,
+    show_default=True,
+    metavar="N",
+    help="How many other programs are planned, about; 0 to give no advice.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="In how many processes; 0 for as many as there are cores, if that is worth it.",
+)
+@click.pass_obj
+def command(
+    console: Console,
+    *,
+    model: Path,
+    settings: ModelSettings,
+    target: str | None,
+    train: Path | None,
+    budget: int,
+    jobs: int,
+) -> Report:
+    """Say why MODEL does or does not fit a target, and what would help.
+
+    MODEL is an ONNX file, or an archive that holds a cost report.  Advice is tested: whatever is
+    proposed was planned again.  The exit code is 4 if the program does not fit.
+
+    \b
+    popc explain model.onnx --dim batch=64
+    popc explain model.onnx --dim batch=16 --train train.toml --target ipu1
+    popc explain model.popx
+    """
+    from popc.advice import ask, explain_question
+    from popc.cli.fit_text import explanation_lines, headline
+    from popc.estimation import check_target
+
+    if target is not None:
+        settings = settings.with_settings(f"target={target}")
+    keywords = settings.keywords()
+    check_target(keywords["options"])
+    explanation = explain_question(
+        ask(sys.stdin.buffer.read() if str(model) == "-" else model, train=train, **keywords),
+        budget=budget,
+        jobs=jobs,
+        on_progress=console.on_progress(),
+        on_finding=console.on_count("advice"),
+    )
+    lines = explanation_lines(
+        explanation, lambda change: compile_line(model, settings, train, change)
+    )
+    first = headline(explanation.diagnosis)
+    text = "\n".join([first[0].upper() + first[1:], "", *lines])
+    return Report("explain", explanation.to_dict(), text, 0 if explanation.fits else _DOES_NOT_FIT)

@@ -1,0 +1,235 @@
+"""Explanations of what fits and what does not, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from popc.cli.report import format_bytes, format_table
+
+if TYPE_CHECKING:
+    from popc.advice import (
+        Advice,
+        Change,
+        ChipState,
+        Diagnosis,
+        Explanation,
+        Finding,
+        Holder,
+        Outcome,
+        Share,
+        Win,
+    )
+
+__all__ = ["explanation_lines", "headline"]
+
+# How a change is made on the command line.
+LineOf: TypeAlias = "Callable[[Change], str]"
+
+_SHOWN: Final = 8
+_CHIPS: Final = 4
+_WIDE: Final = 72
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """Whether the program fits, in a sentence."""
+    worst = diagnosis.chips[0]
+    where = f"tile {worst.tile}" + (f" of IPU {worst.ipu}" if len(diagnosis.chips) > 1 else "")
+    need = f"{where} needs {worst.peak:,} bytes of {worst.limit:,}"
+    if diagnosis.fits:
+        left = -worst.excess / worst.limit
+        return f"the program fits {diagnosis.target}: {need} ({left:.0%} left)"
+    over = worst.excess / worst.limit
+    return f"the program does not fit {diagnosis.target}: {need} ({over:.0%} too many)"
+
+
+def explanation_lines(explanation: Explanation, line_of: LineOf) -> list[str]:
+    """Everything but the headline."""
+    diagnosis = explanation.diagnosis
+    lines = list(_time(diagnosis)) if explanation.fits else []
+    shown = [chip for chip in diagnosis.chips if explanation.fits or chip.excess > 0]
+    for chip in shown[:_CHIPS]:
+        lines += ["", *_chip(chip, several=len(diagnosis.chips) > 1)]
+    if len(shown) > _CHIPS:
+        others = ", ".join(f"IPU {chip.ipu} ({chip.peak:,})" for chip in shown[_CHIPS:])
+        lines += ["", f"Others: {others}"]
+    if explanation.advice is not None:
+        lines += ["", *_advice(explanation.advice, line_of)]
+    elif explanation.fits and explanation.question is not None:
+        lines += ["", *_wins(explanation.wins, line_of)]
+    return lines if lines[:1] != [""] else lines[1:]
+
+
+def _chip(chip: ChipState, *, several: bool) -> Iterator[str]:
+    """When, and what is on the busiest tile then."""
+    where = f"IPU {chip.ipu}, tile {chip.tile}" if several else f"Tile {chip.tile}"
+    over = (
+        f"{chip.tiles_over:,} of {chip.tiles:,} tiles are over"
+        if chip.excess > 0
+        else "the fullest of all"
+    )
+    yield f"{where}: {chip.peak:,} of {chip.limit:,} bytes; {over}"
+    if chip.op:
+        yield f"  at step {chip.step + 1:,} of {chip.steps:,}: {_op(chip)}{_also(chip)}"
+    if chip.plan:
+        yield f"  planned as {chip.plan}"
+    yield ""
+    rows = [
+        [f"  {name.replace('_', ' ')}", f"{bytes_:,}", f"{bytes_ / chip.peak:.0%}"]
+        for name, bytes_ in sorted(chip.categories.items(), key=lambda item: -item[1])
+        if bytes_
+    ]
+    yield from format_table([["What is there", "bytes", ""], *rows], right=(1, 2)).split("\n")
+    if chip.temporary:
+        yield ""
+        yield from _temporary(chip)
+    if chip.holders:
+        yield ""
+        yield from _holders(chip)
+
+
+def _also(chip: ChipState) -> str:
+    more = chip.steps_over - 1
+    if more < 1:
+        return ""
+    return f"; {more:,} more {'step is' if more == 1 else 'steps are'} over"
+
+
+def _op(chip: ChipState) -> str:
+    node = f", of node {chip.node}" if chip.node and chip.node != chip.op else ""
+    return f"{chip.op_type} {chip.op}{node}".strip()
+
+
+def _temporary(chip: ChipState) -> Iterator[str]:
+    names = [one.name.replace("operand", "receive operand") for one in chip.temporary]
+    rows = [
+        [f"  {name}", f"{one.amount:,}"]
+        for name, one in zip(names, chip.temporary, strict=True)
+    ]
+    head = [f"What {chip.op_type} takes for itself, one after the other", "bytes"]
+    yield from format_table([head, *rows], right=(1,)).split("\n")
+
+
+def _holders(chip: ChipState) -> Iterator[str]:
+    rows = [_holder(one) for one in chip.holders[:_SHOWN]]
+    rest = chip.others + sum(one.on_tile for one in chip.holders[_SHOWN:])
+    if rest:
+        rows.append(["  others", "", f"{rest:,}", "", ""])
+    head = ["The largest tensors there", "", "bytes", "in all", ""]
+    yield from format_table([head, *rows], right=(2, 3)).split("\n")
+
+
+def _holder(one: Holder) -> list[str]:
+    made = "read by" if one.kind in ("constant", "variable") else "of"
+    node = f"{made} {one.node}" if one.node and one.node != one.name else ""
+    until = f"until {one.until}" if one.until else one.kind
+    notes = ", ".join(part for part in (node, until) if part)
+    return [f"  {one.name}", one.type, f"{one.on_tile:,}", format_bytes(one.bytes), notes]
+
+
+def _time(diagnosis: Diagnosis) -> Iterator[str]:
+    """What takes the time."""
+    total = diagnosis.total_cycles
+    seconds = total / diagnosis.clock_hz
+    rate = f", {diagnosis.samples / seconds:,.1f} samples/s" if seconds else ""
+    yield f"A run takes {total:,} cycles ({seconds * 1e3:,.3f} ms{rate}):"
+    yield "  " + ", ".join(
+        f"{name} {count / total:.0%}"
+        for name, count in sorted(diagnosis.cycles.items(), key=lambda item: -item[1])
+        if count
+    )
+    yield ""
+    rows = [_slow(one, total) for one in diagnosis.slowest]
+    head = ["What takes the time", "", "cycles", "", ""]
+    yield from format_table([head, *rows], right=(2, 3)).split("\n")
+
+
+def _slow(one: Share, total: int) -> list[str]:
+    of = f"of {one.node}" if one.node and one.node != one.name else ""
+    return [f"  {one.name}", one.op_type, f"{one.amount:,}", f"{one.amount / total:.0%}", of]
+
+
+def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
+    """What makes it fit, then what does not."""
+    plans = f"{advice.planned:,} other programs were planned"
+    if advice.fixes:
+        yield f"What makes it fit ({plans}; time is that of a sample):"
+        for number, one in enumerate(advice.fixes[:_SHOWN], start=1):
+            yield from _fix(number, one, advice.base)
+        assert advice.fixes[0].trial is not None
+        yield ""
+        yield "The first one as a whole:"
+        yield f"  {line_of(advice.fixes[0].trial.change)}"
+    else:
+        yield f"Nothing that was tried makes it fit ({plans})."
+    rest = [one for one in advice.insufficient if one.trial is not None]
+    if rest:
+        yield ""
+        yield "Not enough:"
+        rows = [_insufficient(one, advice.base) for one in rest[:_SHOWN]]
+        yield from format_table(rows).split("\n")
+    yield from _refused(advice)
+
+
+def _fix(number: int, one: Finding, base: Outcome) -> Iterator[str]:
+    assert one.trial is not None
+    outcome = one.trial.outcome
+    left = f"{-outcome.excess:,} bytes left"
+    yield f"  {number}. {_slower(outcome, base)}  {' and '.join(one.names)}; {left}"
+    yield f"     {_arguments(one.trial.change)}"
+    yield from (f"     but {note}" for note in one.notes)
+
+
+def _slower(outcome: Outcome, base: Outcome) -> str:
+    before = base.seconds_per_sample
+    change = outcome.seconds_per_sample / before - 1 if before else 0.0
+    return f"{100 * change:+.1f} % time"
+
+
+def _arguments(change: Change) -> str:
+    parts = list(change.arguments())
+    pairs = [f"{parts[index]} {parts[index + 1]}" for index in range(0, len(parts), 2)]
+    left_out = [f"without {name}" for name, value in change.options.items() if value is None]
+    return "  ".join([*pairs, *left_out])
+
+
+def _insufficient(one: Finding, base: Outcome) -> list[str]:
+    assert one.trial is not None
+    outcome = one.trial.outcome
+    saved = base.excess - outcome.excess
+    name = f"  {' and '.join(one.names)}"
+    if saved <= 0:
+        return [name, "saves nothing", ""]
+    effect = f"saves {saved:,}, {outcome.excess:,} bytes too many"
+    return [name, effect, _arguments(one.trial.change)]
+
+
+def _refused(advice: Advice) -> Iterator[str]:
+    refused = [one for one in advice.insufficient if one.trial is None]
+    if refused:
+        yield ""
+        yield "Not possible here:"
+    for one in refused:
+        reason = one.refused if len(one.refused) <= _WIDE else one.refused[: _WIDE - 3] + "..."
+        yield f"  {' and '.join(one.names)}: {reason}"
+    if advice.left:
+        yield ""
+        yield f"Not tried (--budget): {', '.join(advice.left)}"
+
+
+def _wins(wins: Sequence[Win], line_of: LineOf) -> Iterator[str]:
+    """What pays."""
+    if not wins:
+        yield "Nothing that was tried is faster, or smaller at little cost."
+        return
+    yield "What would pay (each was planned again, and fits):"
+    for win in wins[:_SHOWN]:
+        outcome = win.trial.outcome
+        bytes_ = outcome.peak_bytes - win.base.peak_bytes
+        yield f"  {_slower(outcome, win.base)}, {bytes_:+,} bytes  {win.name}"
+        yield f"     {_arguments(win.trial.change)}"
+        if win.note:
+            yield f"     but {win.note}"
+    yield ""
+    yield "The first one as a whole:"
+    yield f"  {line_of(wins[0].trial.change)}"

@@ -1,0 +1,58 @@
+"""Programs that verbs compare and report on: archives, or models that are compiled for it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from popc.cli.console import Console
+from popc.cli.model_options import ModelSettings
+from popc_runtime.errors import UsageError
+
+if TYPE_CHECKING:
+    from popc.reporting import Profile
+
+__all__ = ["load_profiles"]
+
+
+def load_profiles(
+    files: tuple[Path, ...], settings: ModelSettings, train: Path | None, console: Console
+) -> list[Profile]:
+    """The profile of each file.
+
+    Raises:
+        UsageError: options for models are given, but all files are archives.
+        PopcError: an archive is damaged, or a model cannot be compiled.
+    """
+    from popc.reporting import is_archive
+
+    archived = [is_archive(file) for file in files]
+    if all(archived) and (train is not None or _any_set(settings)):
+        raise UsageError(
+            "options of the compiler are for models; an archive is compiled already",
+            hint="give the model instead, or leave them out",
+        )
+    return [
+        _load(file, settings, train, console, archived=one)
+        for file, one in zip(files, archived, strict=True)
+    ]
+
+
+def _any_set(settings: ModelSettings) -> bool:
+    return any(getattr(settings, one.name) for one in fields(settings))
+
+
+def _load(
+    file: Path, settings: ModelSettings, train: Path | None, console: Console, *, archived: bool
+) -> Profile:
+    from popc.reporting import profile_of, read_profile
+
+    if archived:
+        return read_profile(file)
+    import popc
+
+    keywords = settings.keywords()
+    keywords["options"] = replace(keywords["options"], cost_report=True)
+    archive = popc.compile(file, train=train, on_progress=console.on_progress(), **keywords)
+    return profile_of(archive, file.name)

@@ -1,0 +1,117 @@
+"""Reports that were stored as JSON, as `CostReport` again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from math import isfinite
+from types import UnionType
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+from popc.cost.report import CostReport
+from popc_runtime.errors import CorruptArchiveError
+
+__all__ = ["decode_report"]
+
+_T = TypeVar("_T")
+
+# Fields that the JSON has under another name.
+_NAMES: Final = {"assumed": "assumed_loops", "limit": "limit_bytes"}
+
+
+def decode_report(data: bytes) -> CostReport:
+    """What `CostReport.to_dict(full=True)` wrote.  ``data`` may come from anybody.
+
+    Raises:
+        CorruptArchiveError: this is no such report.
+    """
+    try:
+        return _record(CostReport, _with_peaks(json.loads(data)), "the report")
+    except (ValueError, RecursionError) as error:
+        raise CorruptArchiveError(
+            f"the archive holds a cost report that cannot be read: {error}",
+            hint="compile the model again with cost_report = true",
+        ) from error
+
+
+def _with_peaks(table: Any) -> Any:
+    """The JSON names the step of the peak; its number is that of the first highest one."""
+    for chip in table.get("memory", ()) if isinstance(table, dict) else ():
+        steps = chip.get("steps") if isinstance(chip, dict) else None
+        if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+            raise ValueError("steps are missing")
+        heights = [_value(int, one.get("busiest"), "busiest of a step") for one in steps]
+        chip["peak_step"] = heights.index(max(heights)) if heights else -1
+    return table
+
+
+def _record(kind: type[_T], table: object, what: str) -> _T:
+    """A dataclass from a table; what it does not know is left alone."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{what} is no table")
+    hints = get_type_hints(kind)
+    known: Sequence[Field[Any]] = fields(kind)  # type: ignore[arg-type]  # a dataclass
+    values: dict[str, Any] = {}
+    for one in known:
+        key = _NAMES.get(one.name, one.name)
+        if key in table:
+            values[one.name] = _value(hints[one.name], table[key], f"{key} of {what}")
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{what} has no {key}")
+    return kind(**values)
+
+
+def _value(kind: Any, value: object, what: str) -> Any:
+    origin = get_origin(kind)
+    if origin is tuple:
+        return _tuple(get_args(kind), value, what)
+    if origin is UnionType:
+        return _either(get_args(kind), value, what)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _table(get_args(kind)[1], value, what)
+    if is_dataclass(kind):
+        assert isinstance(kind, type)
+        return _record(kind, value, what)
+    if issubclass(kind, Enum):
+        return kind(value)
+    return _plain(kind, value, what)
+
+
+def _tuple(kinds: tuple[Any, ...], value: object, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is no list")
+    if kinds[-1:] != (...,):
+        if len(value) != len(kinds):
+            raise ValueError(f"{what} has {len(value)} parts, not {len(kinds)}")
+        return tuple(_value(kind, one, what) for kind, one in zip(kinds, value, strict=True))
+    if kinds[0] in {int, str}:  # lists of all tiles are long
+        if not all(type(one) is kinds[0] for one in value):
+            raise ValueError(f"{what} holds something else than {kinds[0].__name__}")
+        return tuple(value)
+    return tuple(_value(kinds[0], one, what) for one in value)
+
+
+def _table(kind: Any, value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no table")
+    return {str(key): _value(kind, one, what) for key, one in value.items()}
+
+
+def _either(kinds: tuple[Any, ...], value: object, what: str) -> Any:
+    """Something or ``None``."""
+    if value is None and type(None) in kinds:
+        return None
+    return _value(next(kind for kind in kinds if kind is not type(None)), value, what)
+
+
+def _plain(kind: type, value: object, what: str) -> object:
+    if kind is float and type(value) in {int, float}:
+        assert isinstance(value, int | float)
+        if not isfinite(value):
+            raise ValueError(f"{what} is {value}")
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{what} is no {kind.__name__}")
+    return value

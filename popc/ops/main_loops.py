@@ -1,0 +1,46 @@
+"""The loops around a program: over the batches of a step, and over micro-batches."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from popc.ir import Graph, Op
+
+__all__ = ["ACCUMULATION_LOOP", "STEP_LOOP", "MainLoop", "main_loops"]
+
+STEP_LOOP: Final = "stepLoop"
+ACCUMULATION_LOOP: Final = "accumulationLoop"
+
+
+class MainLoop(NamedTuple):
+    """A main loop and the graph that it stands in."""
+
+    outer: Graph
+    op: Op
+
+    @property
+    def body(self) -> Graph:
+        """What runs in every iteration."""
+        return self.op.subgraphs["body"]
+
+    @property
+    def count(self) -> int:
+        """The number of iterations."""
+        return int(str(self.op.attributes["trip_count"]))
+
+
+def main_loops(graph: Graph) -> list[MainLoop]:
+    """The main loops of a program, the outermost first."""
+    found: list[MainLoop] = []
+    while True:
+        loops = (MainLoop(graph, op) for op in graph.ops if _is_main(op))
+        loop = next(loops, None)
+        if loop is None:
+            return found
+        found.append(loop)
+        graph = loop.body
+
+
+def _is_main(op: Op) -> bool:
+    names = (STEP_LOOP, ACCUMULATION_LOOP)
+    return op.op_type == "Loop" and op.subgraphs["body"].name == op.settings.origin in names

@@ -1,0 +1,76 @@
+"""Transfers between a chip and streaming memory, and what lies there.
+
+A value in streaming memory is a tensor like any other, but only a ``RemoteLoad`` reads it.  It lies
+there if a ``RemoteStore`` makes it, if it is a variable that is kept there, or if it is another name
+of such a value: a capture, or the state of a loop that begins as one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ir import Graph, Tensor, TensorType
+from popc.ops.spec import OperandTypes, OpSpec
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Attributes
+
+__all__ = ["LOAD", "OPS", "STORE", "find_remote", "passes_on"]
+
+LOAD: Final = "RemoteLoad"
+STORE: Final = "RemoteStore"
+
+
+def _moved(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """Each operand, elsewhere.  Several operands move in one exchange."""
+    del attributes
+    types = tuple(one for one in inputs if one is not None)
+    if not types or len(types) < len(inputs):
+        raise ModelError("a transfer moves one tensor or more, and none that is absent")
+    return types
+
+
+OPS: Final[dict[str, OpSpec]] = {
+    LOAD: OpSpec(_moved, transfer=True),
+    # With ``at_load`` it happens once, when the program is loaded.
+    STORE: OpSpec(_moved, transfer=True),
+}
+
+
+def find_remote(graph: Graph) -> frozenset[Tensor]:
+    """The tensors of ``graph``, and of those nested in it, that lie in streaming memory."""
+    found: set[Tensor] = set()
+    if any(t.off_chip for t in graph.variables) or any(
+        op.op_type == STORE for part in graph.walk() for op in part.ops
+    ):
+        _visit(graph, found)
+    return frozenset(found)
+
+
+def _visit(graph: Graph, found: set[Tensor]) -> None:
+    found.update(tensor for tensor in graph.tensors.values() if tensor.off_chip)
+    for op in graph.topological():
+        if op.op_type == STORE:
+            found.update(op.outputs)
+        for subgraph in op.subgraphs.values():
+            for outer, inner in passes_on(op.inputs, subgraph.inputs):
+                if outer in found:
+                    found.add(inner)
+            _visit(subgraph, found)
+        if op.op_type == "Loop":
+            states = int(str(op.attributes["states"]))
+            body = op.subgraphs["body"]
+            pairs = zip(body.inputs[2 : 2 + states], op.outputs[:states], strict=True)
+            found.update(result for state, result in pairs if state in found)
+        elif op.subgraphs:
+            results = [branch.outputs for branch in op.subgraphs.values()]
+            for index, output in enumerate(op.outputs):
+                if all(outputs[index] in found for outputs in results):
+                    found.add(output)
+
+
+def passes_on(
+    operands: list[Tensor | None], inputs: list[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """Operands of an op with subgraphs, and what they are called inside: the last are the last."""
+    pairs = zip(reversed(operands), reversed(inputs), strict=False)
+    return [(outer, inner) for outer, inner in pairs if outer is not None]

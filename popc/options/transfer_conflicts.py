@@ -1,0 +1,68 @@
+"""Options about transfers that are fine by themselves but not together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from popc.options.options import Options
+from popc_runtime.format import Origin
+
+__all__ = ["transfer_conflicts"]
+
+
+def transfer_conflicts(options: Options) -> Iterator[str]:
+    """What cannot be, each with the options involved and what to do."""
+    yield from _overlap_conflicts(options)
+    yield from _depth_conflicts(options)
+    instrumented = options.instrument_with_hardware_cycle_counter
+    if "hardware_instrumentations" in options.origins and not instrumented:
+        yield (
+            "hardware_instrumentations says what instrument_with_hardware_cycle_counter counts, "
+            "which is false"
+        )
+    if not options.enable_prefetch_datastreams and options.synthetic_data_mode != "off":
+        yield (
+            "enable_prefetch_datastreams is false, but with synthetic_data_mode = "
+            f"{options.synthetic_data_mode} nothing is loaded: leave one of them out"
+        )
+
+
+def _overlap_conflicts(options: Options) -> Iterator[str]:
+    overlapped = [
+        f"exchange_strategies of {name!r} is {strategy}"
+        for name, strategy in options.exchange_strategies.items()
+        if strategy != "just_in_time"
+    ]
+    on_io = [
+        f"tile_sets of {name!r} is io" for name, set_ in options.tile_sets.items() if set_ == "io"
+    ]
+    mode = options.synthetic_data_mode
+    loops = options.batches_per_step * options.accumulation_factor
+    for what in (*overlapped, *on_io):
+        if options.num_io_tiles == 0:
+            yield f"{what}, but num_io_tiles is 0: set aside 32 tiles or more, an even number"
+        if mode != "off":
+            yield f"{what}, but with synthetic_data_mode = {mode} nothing is transferred"
+    for what in overlapped:
+        if loops == 1:
+            yield (
+                f"{what}, but batches_per_step and accumulation_factor are 1, so that there is no "
+                "loop in which transfers could overlap with computing: set one of them"
+            )
+    for name, strategy in options.exchange_strategies.items():
+        if strategy != "just_in_time" and options.tile_sets.matching(name) == "compute":
+            yield (
+                f"exchange_strategies of {name!r} is {strategy}, but tile_sets says compute: only "
+                "what io tiles transfer can overlap with computing"
+            )
+
+
+def _depth_conflicts(options: Options) -> Iterator[str]:
+    if options.enable_prefetch_datastreams:
+        return
+    for name in ("default_buffering_depth", "buffering_depth_map"):
+        if options.origin(name) is not Origin.DEFAULT and getattr(options, name):
+            yield (
+                f"{name} says how far samples are read ahead, but enable_prefetch_datastreams is "
+                "false: leave one of them out"
+            )

@@ -1,0 +1,74 @@
+"""From annotations, or from the model as a whole, to a place for every op."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from popc.ir import Graph, StepPart
+from popc.options import Options
+from popc.placement.check import check_places, check_stages
+from popc.placement.copies import insert_copies
+from popc.placement.filling import fill_places, is_placed
+from popc.placement.splitting import split_automatically
+from popc.placement.stages import infer_stages
+
+__all__ = ["follow_annotations", "place", "start_placement"]
+
+
+def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
+    """Check what an imported model is annotated with, and drop what has no effect.
+
+    Raises:
+        OptionError: lists everything that is wrong.
+    """
+    keeps_chips = options.virtual_graph_mode in ("manual", "execution_phases")
+    for one in graph.walk():
+        for op in one.ops:
+            settings = op.settings
+            chip = settings.virtual_graph if keeps_chips else None
+            stage = settings.pipeline_stage if options.enable_pipelining else None
+            if (chip, stage) != (settings.virtual_graph, settings.pipeline_stage):
+                op.settings = replace(settings, virtual_graph=chip, pipeline_stage=stage)
+    if options.virtual_graph_mode != "off":
+        check_places(graph, options, trains=trains)
+    if options.virtual_graph_mode == "manual":
+        fill_places(graph)
+        if options.enable_pipelining:
+            infer_stages(graph)
+            fill_places(graph)
+        check_stages(graph, options, trains=trains)
+
+
+def follow_annotations(graph: Graph) -> int:
+    """Place what has been added to a graph that is placed; how many copies that took."""
+    if not is_placed(graph):
+        return 0
+    fill_places(graph)
+    return insert_copies(graph, boundaries=True)
+
+
+def place(graph: Graph, options: Options, *, trains: bool) -> int:
+    """Place the ops of a graph that is not placed yet; how many copies between chips that took.
+
+    Raises:
+        OptionError: the graph cannot be divided as the options say.
+    """
+    if options.virtual_graph_mode != "auto" or is_placed(graph) or _is_trained(graph):
+        return 0
+    split_automatically(
+        graph,
+        options.num_ipus,
+        options.virtual_graph_split_ratios,
+        accumulates=options.accumulation_factor > 1,
+        trains=trains,
+    )
+    fill_places(graph)
+    if options.enable_pipelining:
+        infer_stages(graph)
+        fill_places(graph)
+        check_stages(graph, options, trains=trains)
+    return insert_copies(graph, boundaries=True)
+
+
+def _is_trained(graph: Graph) -> bool:
+    return any(op.settings.part is not StepPart.FORWARD for op in graph.ops)

@@ -1,0 +1,97 @@
+"""All that is known about a compiled program: its manifest, its instructions, what it costs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from popc.archive import Archive
+from popc.cost import CostReport, decode_report
+from popc_runtime.errors import UsageError
+from popc_runtime.format import (
+    ArchiveFile,
+    BlobInfo,
+    BlobKind,
+    Manifest,
+    decode_program,
+    instructions_of,
+)
+
+__all__ = ["Profile", "is_archive", "profile_of", "read_profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A compiled program, seen from outside.
+
+    Attributes:
+        name: Of the file.
+        bytes: Of the archive.
+        manifest: What the archive says about itself.
+        blobs: What it consists of, by name.
+        instructions: How many there are of each opcode.
+        costs: ``None`` if the archive was compiled without ``cost_report``.
+    """
+
+    name: str
+    bytes: int
+    manifest: Manifest
+    blobs: Mapping[str, BlobInfo]
+    instructions: Mapping[str, int]
+    costs: CostReport | None
+
+    def known_costs(self) -> CostReport:
+        """What the program costs.
+
+        Raises:
+            UsageError: the archive does not know.
+        """
+        if self.costs is None:
+            raise UsageError(
+                f"{self.name} has no cost report: it was compiled without one",
+                subject=self.name,
+                hint="compile it again with --set cost_report=true, or give the model itself",
+            )
+        return self.costs
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive rather than a model.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    from popc_runtime.format import MAGIC
+
+    with path.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def read_profile(path: Path, name: str = "") -> Profile:
+    """The profile of an archive in a file.
+
+    Raises:
+        ArchiveError: the file is no archive, or is damaged.
+    """
+    with ArchiveFile.open(path) as archive:
+        image = decode_program(archive.read("program"))
+        report = next((one for one in archive.blobs.values() if one.kind == BlobKind.REPORT), None)
+        return Profile(
+            name=name or path.name,
+            bytes=path.stat().st_size,
+            manifest=archive.manifest,
+            blobs=dict(archive.blobs),
+            instructions=Counter(
+                one.opcode for block in image.programs.values() for one in instructions_of(block)
+            ),
+            costs=decode_report(bytes(archive.read(report.name))) if report else None,
+        )
+
+
+def profile_of(archive: Archive, name: str) -> Profile:
+    """The profile of an archive that is not in a file yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        return read_profile(archive.save(Path(folder) / "program.popx"), name)

@@ -1,0 +1,77 @@
+"""Transfers of the next part of a batch while the current one is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from popc.ir import Graph, Op
+from popc.transforms.batch_serialization.levels import Position, edges_before
+
+__all__ = ["Overlap"]
+
+_LOAD, _COPY_IN, _COMPUTE, _COPY_OUT, _STORE = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Where transfers of parts stand.
+
+    Within a part what is loaded, and copied to the tiles that compute, comes as early as it can,
+    what is copied from there and stored as late as it can.  The last copy to the compute tiles of
+    a part comes before the first copy from there of the part before; with ``kind``
+    "overlap_on_compute" the last load of a part also comes before anything of the part before is
+    computed.
+    """
+
+    kind: str
+
+    def rank(self, op: Op) -> int:
+        """Ops of a part with lower ranks come first where they can."""
+        if op.op_type == "IoTileCopy":
+            return _COPY_IN if op.attributes.get("destination") == "compute" else _COPY_OUT
+        return _TRANSFERS.get(op.op_type, _COMPUTE)
+
+    def is_transfer(self, op: Op) -> bool:
+        """Whether ``op`` may leave its part."""
+        return self.rank(op) != _COMPUTE
+
+    def require(self, graph: Graph, chains: Mapping[Position, Sequence[Op]]) -> None:
+        """Let the transfers of each part run ahead of the part before."""
+        for position, ops in chains.items():
+            following = chains.get(Position(position.level, position.phase + 1), ())
+            self._ahead(graph, _last(following, self, _COPY_IN), _first(ops, self, _COPY_OUT))
+            if self.kind == "overlap_on_compute":
+                self._ahead(graph, _last(following, self, _LOAD), _first(ops, self, _COMPUTE))
+
+    @staticmethod
+    def _ahead(graph: Graph, first: Op | None, second: Op | None) -> None:
+        """Let ``first`` run before ``second``, unless it needs it."""
+        if first is not None and second is not None and not _needs(graph, first, second):
+            graph.ordering.require(first, second, tied=True)
+
+
+_TRANSFERS: Final = {"RemoteLoad": _LOAD, "RemoteStore": _STORE}
+
+
+def _first(ops: Sequence[Op], overlap: Overlap, rank: int) -> Op | None:
+    return next((op for op in ops if overlap.rank(op) == rank), None)
+
+
+def _last(ops: Sequence[Op], overlap: Overlap, rank: int) -> Op | None:
+    return _first(tuple(reversed(ops)), overlap, rank)
+
+
+def _needs(graph: Graph, op: Op, other: Op) -> bool:
+    """Whether ``op`` has to wait for ``other``."""
+    before = edges_before(graph)
+    seen, pending = {op}, [op]
+    while pending:
+        for one in before[pending.pop()]:
+            if one is other:
+                return True
+            if one not in seen:
+                seen.add(one)
+                pending.append(one)
+    return False

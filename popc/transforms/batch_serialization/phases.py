@@ -1,0 +1,61 @@
+"""Find the part of a batch to which ops belong that were added without knowing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op
+from popc.transforms.base import Pass
+
+__all__ = ["FillPhases"]
+
+_MIXED: Final = -1  # in place of a phase: more than one
+
+
+@dataclass(frozen=True)
+class FillPhases(Pass):
+    """What stands between ops of one part of a batch, and reads no other part, belongs to it.
+
+    Differentiation adds such ops: sums of the gradients of one tensor.
+
+    Before::
+
+        %a = ReluGrad(...)           batch_phase 1
+        %s = Sum(%a, %b)
+        %c = MatMul(%s, %w)          batch_phase 1
+
+    After::
+
+        %s = Sum(%a, %b)             batch_phase 1
+    """
+
+    name: ClassVar[str] = "fill_phases"
+    optional: ClassVar[bool] = False
+
+    def run(self, graph: Graph) -> int:
+        """Give ops their phases; how many."""
+        return sum(_fill(one) for one in graph.walk())
+
+
+def _fill(graph: Graph) -> int:
+    order = graph.topological()
+    if all(op.settings.batch_phase is None for op in order):
+        return 0
+    read: dict[Op, int | None] = {}  # the only part that an op reads, or belongs to
+    for op in order:
+        producers = [one.producer for one in op.present_inputs if one.producer is not None]
+        found = {read[one] for one in producers if read[one] is not None}
+        own = op.settings.batch_phase
+        only = next(iter(found), None) if len(found) < 2 else _MIXED
+        read[op] = only if own is None else own
+    count = 0
+    for op in reversed(order):
+        phase = read[op]
+        if op.settings.batch_phase is not None or phase in (None, _MIXED):
+            continue
+        users = [user for tensor in op.outputs for user in tensor.uses]
+        if any(user.settings.batch_phase == phase for user in users):
+            op.settings = replace(op.settings, batch_phase=phase)
+            count += 1
+    return count

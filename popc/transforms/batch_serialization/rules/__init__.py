@@ -1,0 +1,53 @@
+"""How each op is cut along the batch; an op that is in no table stays whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.ops import OPS
+from popc.transforms.batch_serialization.cut import Case, Cut, Rule
+from popc.transforms.batch_serialization.rules import (
+    elementwise,
+    indexing,
+    losses,
+    movement,
+    norms,
+    products,
+    reductions,
+    sequences,
+    windows,
+)
+
+__all__ = ["RULES", "cut_op"]
+
+_FAMILIES: Final = (
+    elementwise,
+    indexing,
+    losses,
+    movement,
+    norms,
+    products,
+    reductions,
+    sequences,
+    windows,
+)
+
+RULES: Final[dict[str, Rule]] = {
+    name: rule for family in _FAMILIES for name, rule in family.RULES.items()
+}
+
+
+def cut_op(case: Case) -> Cut | str:
+    """How ``case.op`` is cut, or why it stays whole."""
+    op = case.op
+    spec = OPS.get(op.op_type)
+    if op.subgraphs:
+        return "it holds a graph of its own"
+    if spec is not None and spec.random:
+        return "parts would draw other random numbers"
+    if spec is not None and (spec.side_effect or spec.collective or spec.per_replica):
+        return "it acts on the whole"
+    if spec is not None and spec.elementwise:
+        return elementwise.elementwise(case)
+    rule = RULES.get(op.op_type)
+    return rule(case) if rule is not None else "nothing is known about its batch"

@@ -1,0 +1,130 @@
+"""The order in which the parts of a batch run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op
+from popc.transforms.base import Pass
+from popc.transforms.batch_serialization.isomorphism import Likeness, follow
+from popc.transforms.batch_serialization.levels import Position, edges_before, find_positions
+from popc.transforms.batch_serialization.overlap import Overlap
+from popc.transforms.recompute import Orders, insertion_orders
+
+__all__ = ["PARTITION", "BatchSchedule"]
+
+PARTITION: Final = "parts of the batch"
+
+
+@dataclass(frozen=True)
+class BatchSchedule(Pass):
+    """Part after part; then the order is settled, so that nothing disturbs it.
+
+    Before, two ops of each of two parts may run in any order.  After::
+
+        %a1 = Relu(%x1)                                             batch_phase 0
+        %b1 = MatMul(%a1, @w)                                       batch_phase 0
+        %a2 = Relu(%x2)                                             batch_phase 1
+        %b2 = MatMul(%a2, @w)                                       batch_phase 1
+
+    Bins keep parts apart.  All parts follow the order that the scheduler finds for the first, but
+    with ``kind`` "scheduler" each has its own.  With ``kind`` "overlap_on_io" and
+    "overlap_on_compute" transfers stand in no bin: see `Overlap`.
+
+    Attributes:
+        kind: As the option ``batch_serialization_batch_schedule``.
+        orders: Tells in which order ops are going to run.
+    """
+
+    name: ClassVar[str] = "batch_schedule"
+    optional: ClassVar[bool] = False
+    kind: str = "isomorphic"
+    orders: Orders = insertion_orders
+
+    def run(self, graph: Graph) -> int:
+        """Order the graphs with parts; the number of ops that belong to parts."""
+        graphs = [one for one in graph.walk() if _has_parts(one)]
+        if not graphs:
+            return 0
+        count = sum(self._sort_into_bins(one) for one in graphs)
+        if self.kind != "scheduler":
+            orders = self.orders(graph)
+            for one in graphs:
+                self._let_parts_follow(one, orders[one])
+        orders = self.orders(graph)
+        for one in graphs:
+            for first, second in pairwise(orders[one]):
+                one.ordering.require(first, second)
+        return count
+
+    def _overlap(self) -> Overlap | None:
+        return Overlap(self.kind) if self.kind.startswith("overlap") else None
+
+    def _sort_into_bins(self, graph: Graph) -> int:
+        overlap = self._overlap()
+        positions = find_positions(edges_before(graph))
+        numbers = {place: number for number, place in enumerate(sorted(set(positions.values())))}
+        for op, position in positions.items():
+            if overlap is None or not overlap.is_transfer(op):
+                own = (PARTITION, numbers[position])
+                op.settings = replace(op.settings, bins=(*op.settings.bins, own))
+        return len(positions)
+
+    def _let_parts_follow(self, graph: Graph, order: Sequence[Op]) -> None:
+        overlap = self._overlap()
+        before = edges_before(graph)
+        for op, others in _same_stream(order):
+            before[op].update(dict.fromkeys(others))
+        chains = _chains(order, before, overlap)
+        for chain in chains.values():
+            for first, second in pairwise(chain):
+                graph.ordering.require(first, second)
+        if overlap is not None:
+            overlap.require(graph, chains)
+
+
+def _has_parts(graph: Graph) -> bool:
+    return any(op.settings.batch_phase is not None for op in graph.ops)
+
+
+def _same_stream(order: Sequence[Op]) -> list[tuple[Op, list[Op]]]:
+    """Transfers by the same stream stay in order."""
+    latest: dict[object, Op] = {}
+    found: list[tuple[Op, list[Op]]] = []
+    for op in order:
+        stream = op.attributes.get("stream")
+        if stream is not None:
+            found.append((op, [latest[stream]] if stream in latest else []))
+            latest[stream] = op
+    return found
+
+
+def _chains(
+    order: Sequence[Op], before: Mapping[Op, Mapping[Op, None]], overlap: Overlap | None
+) -> dict[Position, list[Op]]:
+    """The ops of each part in each pass over the parts, in the order of the part before."""
+    running = frozenset(order)  # without what runs at load time
+    before = {op: dict.fromkeys(one for one in before[op] if one in running) for op in order}
+    positions = find_positions(before)
+    groups: dict[Position, list[Op]] = defaultdict(list)
+    for op in order:
+        if op in positions:
+            groups[positions[op]].append(op)
+    likeness = Likeness(order)
+    chains: dict[Position, list[Op]] = {}
+    for position in sorted(groups):
+        ops = groups[position]
+        keys = likeness.keys(ops)
+        model = chains.get(Position(position.level, position.phase - 1), ops)
+        places = {key: float(number) for number, key in enumerate(likeness.keys(model).values())}
+        chains[position] = follow(
+            ops,
+            before,
+            lambda op, keys=keys, places=places: places.get(keys[op]),
+            lambda op: 0 if overlap is None else overlap.rank(op),
+        )
+    return chains

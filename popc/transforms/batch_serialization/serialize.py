@@ -1,0 +1,90 @@
+"""Cut the batch into parts that go through the network one after another."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op, StepPart, Tensor
+from popc.options import Options
+from popc.transforms.base import Outcome, Pass
+from popc.transforms.batch_serialization.analysis import Crossing, analyse
+from popc.transforms.batch_serialization.batch import find_batch
+from popc.transforms.batch_serialization.loop import make_loops
+from popc.transforms.batch_serialization.regions import find_regions
+from popc.transforms.batch_serialization.unroll import unroll
+
+__all__ = ["BatchSerialization"]
+
+_MOST_NAMES: Final = 4
+
+
+@dataclass(frozen=True)
+class BatchSerialization(Pass):
+    """Ops that treat samples independently are computed for one part of the batch after another.
+
+    Ops that mix samples stay whole: the parts of their operands are put together first.  `unroll`
+    and `make_loops` show what the graph looks like before and after.  Results are the same bit for
+    bit where nothing is summed over the batch; elsewhere (losses, gradients of weights) parts are
+    summed first, and then their sums.
+
+    Attributes:
+        options: How many parts, and how they are computed.
+        barriers: Tensors that are put together although only parts of them are read.
+    """
+
+    name: ClassVar[str] = "batch_serialization"
+    excludable: ClassVar[bool] = True
+    options: Options
+    barriers: Collection[Tensor] = ()
+
+    def run(self, graph: Graph) -> int | Outcome:
+        """Cut what can be cut; how many ops."""
+        options = self.options
+        if not options.cuts_batch or (self._comes_before_gradients() and _trains(graph)):
+            return 0
+        parts = options.batch_serialization_factor
+        analysis = analyse(
+            graph,
+            find_batch(graph, options),
+            parts,
+            Crossing.of(options),
+            barriers=self.barriers,
+            excluded=[op for op in graph.ops if self.name in op.settings.exclude_patterns],
+        )
+        regions = find_regions(graph, analysis)
+        method = options.batch_serialization_method
+        if method == "loop":
+            make_loops(graph, analysis, regions)
+        else:
+            unroll(graph, analysis, regions, dynamic=method == "unroll_dynamic")
+        effects = {"cut": len(analysis.cuts), "whole": len(analysis.whole), "regions": len(regions)}
+        note = _note(len(analysis.cuts), parts, analysis.whole)
+        return Outcome(len(analysis.cuts), effects, (note,) if note else ())
+
+    def _comes_before_gradients(self) -> bool:
+        return self.options.batch_serialization_transform_context == "fwd"
+
+
+def _trains(graph: Graph) -> bool:
+    return any(op.settings.part is StepPart.BACKWARD for op in graph.ops)
+
+
+def _note(cut: int, parts: int, whole: Mapping[Op, str]) -> str:
+    """What the user should know about ops with a batch that stay whole; "" if there are none."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for op, reason in whole.items():
+        if op.outputs:
+            reasons[f"{op.op_type}, {reason}"].append(op.settings.origin or op.output.name)
+    if not reasons:
+        return ""
+    listed = "; ".join(f"{_named(names)} ({reason})" for reason, names in reasons.items())
+    return f"batch_serialization_factor: {cut} ops are cut into {parts} parts, but not {listed}"
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(dict.fromkeys(names[:_MOST_NAMES]))
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

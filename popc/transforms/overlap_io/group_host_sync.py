@@ -1,0 +1,70 @@
+"""All loads first, all stores last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op
+from popc.transforms.base import Pass
+
+__all__ = ["GroupHostSync"]
+
+_PARTITION: Final = "host sync"
+_LOADS, _COMPUTES, _STORES = range(3)
+
+
+@dataclass(frozen=True)
+class GroupHostSync(Pass):
+    """In every graph that loads or stores, loads run before and stores behind everything else.
+
+    The order is said by bins; see `OpSettings.bins`.  Transfers that overlap with computing have a
+    place of their own.
+    """
+
+    name: ClassVar[str] = "group_host_sync"
+    optional: ClassVar[bool] = False
+    wanted: bool
+
+    def run(self, graph: Graph) -> int:
+        """Sort ops into bins; how many transfers there are."""
+        if not self.wanted:
+            return 0
+        return sum(_group(nested) for nested in graph.walk())
+
+
+def _group(graph: Graph) -> int:
+    bins = {op: _bin_of(op) for op in graph.ops}
+    transfers = sum(number != _COMPUTES for number in bins.values())
+    if transfers:
+        for op, number in bins.items():
+            if number != _COMPUTES or not _is_overlapped(op):
+                own = (*op.settings.bins, (_PARTITION, number))
+                op.settings = replace(op.settings, bins=own)
+    return transfers
+
+
+def _bin_of(op: Op) -> int:
+    if _is_overlapped(op):
+        return _COMPUTES
+    if op.op_type == "HostLoad":
+        return _LOADS
+    stores = op.op_type == "HostStore" or (not op.outputs and _holds(op, _is_store))
+    return _STORES if stores else _COMPUTES
+
+
+def _is_store(op: Op) -> bool:
+    return op.op_type == "HostStore"
+
+
+def _is_overlapped(op: Op) -> bool:
+    return bool(op.subgraphs) and op.op_type == "If" and _holds(op, _overlaps)
+
+
+def _overlaps(op: Op) -> bool:
+    return bool(op.attributes.get("overlapped"))
+
+
+def _holds(op: Op, wanted: Callable[[Op], bool]) -> bool:
+    return any(wanted(one) for nested in op.subgraphs.values() for one in nested.ops)

@@ -1,0 +1,228 @@
+"""Transfers of a loop body move to the iteration before or behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
+from popc.ops.build import build
+from popc.ops.main_loops import MainLoop
+from popc.transforms.loop_states import scalar_constant, zeros
+from popc_runtime.format import DType
+
+__all__ = ["Rotation"]
+
+_ORIGIN: Final = OpSettings(origin="overlapIo")
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """A state of every loop of a chain.
+
+    Attributes:
+        places: Where the bodies give it back, by loop, the outermost first.
+        formal: What the innermost body sees.
+        results: The results of the loops.
+    """
+
+    places: tuple[int, ...]
+    formal: Tensor
+    results: tuple[Tensor, ...]
+
+
+@dataclass(slots=True)
+class Rotation:
+    """Moves transfers of the innermost of some nested loops.
+
+    Attributes:
+        loops: The loops that samples pass through, the outermost first.
+        transfers: The ops of the innermost body that make transfers now.
+        others: What decides there whether they do.
+    """
+
+    loops: tuple[MainLoop, ...]
+    transfers: list[Op] = field(default_factory=list[Op])
+    others: list[Op] = field(default_factory=list[Op])
+
+    def run(self, loads: Sequence[Op], stores: Sequence[Op]) -> int:
+        """Move ``loads`` to the iteration before, ``stores`` to the one behind; how many."""
+        if loads:
+            self._load_ahead(loads)
+        plain = [op for op in stores if op.op_type == "HostStore"]
+        if plain:
+            self._store_behind(plain)
+        for op in stores:
+            if op.op_type == "If":
+                self._store_due(op)
+        return len(loads) + len(stores)
+
+    @property
+    def _body(self) -> Graph:
+        return self.loops[-1].body
+
+    @property
+    def _count(self) -> int:
+        """Iterations of all loops together."""
+        total = 1
+        for loop in self.loops:
+            total *= loop.count
+        return total
+
+    def _load_ahead(self, loads: Sequence[Op]) -> None:
+        carried: list[_Carried] = []
+        for op in loads:
+            name = op.output.name
+            first = build(
+                self.loops[0].outer,
+                "HostLoad",
+                [],
+                _plain(op),
+                output_names=[f"{name}_first"],
+                settings=op.settings,
+            ).output
+            state = self._open(first, name)
+            self._body.replace_uses(op.output, state.formal)
+            self._body.remove_op(op)
+            self._body.rename(state.formal, name)
+            carried.append(state)
+        loaded, kept = Graph("load"), Graph("keep")
+        for op, state in zip(loads, carried, strict=True):
+            attributes = {**_plain(op), "overlapped": 1}
+            loaded.add_input(state.formal.name, state.formal.type)
+            sample = build(loaded, "HostLoad", [], attributes, settings=op.settings).output
+            loaded.add_output(state.formal.name, sample)
+            kept.add_output(
+                state.formal.name, kept.add_input(state.formal.name, state.formal.type)
+            )
+        choice = self._choose(self._flag(last=True), carried, loaded, kept)
+        for state, value in zip(carried, choice.outputs, strict=True):
+            self._close(state, value)
+
+    def _store_behind(self, stores: Sequence[Op]) -> None:
+        values = [op.operand(0) for op in stores]
+        outermost = self.loops[0].outer
+        carried = [
+            self._open(zeros(outermost, value.type), f"{value.name}_before") for value in values
+        ]
+        self._choose(self._flag(last=False), carried, _storing(stores, carried), _idle(carried))
+        for op, state, value in zip(stores, carried, values, strict=True):
+            self._body.remove_op(op)
+            self._finish(op, self._close(state, value))
+
+    def _store_due(self, op: Op) -> None:
+        """Of a store that is made now and then, what was due is stored an iteration later.
+
+        The last iteration ends a period, so that its value is always due behind the loop.
+        """
+        (store,) = op.subgraphs["then_branch"].ops
+        due, value = op.operand(0), op.operand(1)
+        outermost = self.loops[0].outer
+        was_due = self._open(scalar_constant(outermost, 0, DType.BOOL), "due_before")
+        state = self._open(zeros(outermost, value.type), f"{value.name}_before")
+        period = int(str(store.attributes["period"]))
+        taken = (self._count // period - 1, self._count)
+        branches = _storing([store], [state]), _idle([state])
+        self._choose(was_due.formal, [state], *branches, taken=taken)
+        self._body.remove_op(op)
+        self._close(was_due, due)
+        self._finish(store, self._close(state, value))
+
+    def _finish(self, store: Op, value: Tensor) -> None:
+        """Store what the last iteration has computed."""
+        build(
+            self.loops[0].outer, "HostStore", [value], _plain(store), settings=store.settings
+        )
+
+    def _choose(
+        self,
+        condition: Tensor,
+        carried: Sequence[_Carried],
+        then_branch: Graph,
+        else_branch: Graph,
+        taken: tuple[int, int] | None = None,
+    ) -> Op:
+        formals = [state.formal for state in carried]
+        if condition.producer is not None:
+            self.others.append(condition.producer)
+        op = self._body.add_op(
+            "If",
+            [condition, *formals],
+            [tensor.type for tensor in then_branch.outputs],
+            {"taken": taken or (self._count - 1, self._count)},
+            output_names=[f"{formal.name}_next" for formal in formals],
+            settings=_ORIGIN,
+            subgraphs={"then_branch": then_branch, "else_branch": else_branch},
+        )
+        self.transfers.append(op)
+        return op
+
+    # -- whether there is something to transfer ------------------------------------------------------
+
+    def _flag(self, *, last: bool) -> Tensor:
+        """True in all iterations but the last one, or the first one, of all loops together."""
+        outer: Tensor | None = None
+        for loop in self.loops:
+            body = loop.body
+            bound = loop.count - 1 if last else 0
+            number = scalar_constant(body, bound, DType.INT64)
+            op_type = "Less" if last else "Greater"
+            own = build(body, op_type, [body.inputs[0], number], settings=_ORIGIN).output
+            if outer is not None:
+                loop.op.append_input(outer)
+                inner = body.add_input("otherwise", TensorType(DType.BOOL, ()))
+                if loop is self.loops[-1] and own.producer is not None:
+                    self.others.append(own.producer)
+                own = build(body, "Or", [own, inner], settings=_ORIGIN).output
+            outer = own
+        assert outer is not None, "there is a loop"
+        return outer
+
+    # -- states of loops -----------------------------------------------------------------------------
+
+    def _open(self, initial: Tensor, name: str) -> _Carried:
+        """Add a state to every loop; its new value follows."""
+        places: list[int] = []
+        results: list[Tensor] = []
+        for loop in self.loops:
+            states = int(str(loop.op.attributes["states"]))
+            loop.op.attributes = {**loop.op.attributes, "states": states + 1}
+            loop.outer.insert_input(loop.op, 2 + states, initial)
+            formal = loop.body.add_input(name, initial.type)
+            loop.body.inputs.insert(2 + states, loop.body.inputs.pop())
+            results.append(loop.outer.insert_output(loop.op, states, f"{name}_last", initial.type))
+            places.append(1 + states)
+            initial = formal
+        return _Carried(tuple(places), initial, tuple(results))
+
+    def _close(self, state: _Carried, value: Tensor) -> Tensor:
+        """Let ``value`` be what the bodies give back; what the outermost loop gives in the end."""
+        for loop, place, result in reversed(
+            list(zip(self.loops, state.places, state.results, strict=True))
+        ):
+            loop.body.outputs.insert(place, value)
+            loop.body.output_names.insert(place, value.name)
+            value = result
+        return value
+
+
+def _plain(op: Op) -> AttributeMap:
+    """The attributes of a transfer without the wish that it overlaps."""
+    return {name: value for name, value in op.attributes.items() if name != "exchange"}
+
+
+def _storing(stores: Sequence[Op], carried: Sequence[_Carried]) -> Graph:
+    graph = Graph("store")
+    for op, state in zip(stores, carried, strict=True):
+        value = graph.add_input(state.formal.name, state.formal.type)
+        attributes = {**_plain(op), "overlapped": 1}
+        build(graph, "HostStore", [value], attributes, settings=replace(op.settings))
+    return graph
+
+
+def _idle(carried: Sequence[_Carried]) -> Graph:
+    graph = Graph("skip")
+    for state in carried:
+        graph.add_input(state.formal.name, state.formal.type)
+    return graph

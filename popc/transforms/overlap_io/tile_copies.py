@@ -1,0 +1,113 @@
+"""Copies between the tiles that transfer and those that compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops.build import build
+from popc.transforms.base import Pass
+from popc_runtime.errors import OptionError
+
+__all__ = ["IoTileCopies"]
+
+
+@dataclass(frozen=True)
+class IoTileCopies(Pass):
+    """What is computed on one set of tiles is copied, once, before another set reads it.
+
+    Before::
+
+        %x = HostLoad() stream='x'  [tile_set=io]
+        %y = Relu(%x)
+
+    After::
+
+        %x = HostLoad() stream='x'  [tile_set=io]
+        %x_compute = IoTileCopy(%x) destination='compute' source='io'
+        %y = Relu(%x_compute)
+
+    Constants are where they are needed; variables, and what graphs are given and give back, lie on
+    the tiles that compute.
+    """
+
+    name: ClassVar[str] = "io_tile_copies"
+    optional: ClassVar[bool] = False
+    num_io_tiles: int
+
+    def run(self, graph: Graph) -> int:
+        """Insert copies; how many."""
+        graphs = list(graph.walk())
+        self._require_tiles([op for nested in graphs for op in nested.ops if _is_on_io(op)])
+        return sum(_copy_between_sets(nested) for nested in graphs)
+
+    def _require_tiles(self, ops: list[Op]) -> None:
+        if ops and not self.num_io_tiles:
+            names = dict.fromkeys(op.settings.origin for op in ops)
+            raise OptionError(
+                f"{', '.join(names)}: placed on io tiles, but num_io_tiles is 0",
+                subject="num_io_tiles",
+                hint="set num_io_tiles to 32 or more, an even number, or leave out tile_set",
+            )
+
+    def problems(self, graph: Graph) -> list[str]:
+        """Operands on other tiles than the op that reads them."""
+        return [
+            f"{op!r} reads {tensor!r}, which lies on other tiles"
+            for nested in graph.walk()
+            for op in nested.ops
+            for tensor in op.present_inputs
+            if op.op_type != "IoTileCopy"
+            and not tensor.is_constant
+            and _set_of(tensor) != _wanted_by(op)
+        ]
+
+
+def _is_on_io(op: Op) -> bool:
+    return op.settings.tile_set == "io" and not op.subgraphs
+
+
+def _wanted_by(op: Op) -> str:
+    return "compute" if op.subgraphs else op.settings.tile_set
+
+
+def _set_of(tensor: Tensor) -> str:
+    op = tensor.producer
+    if op is None:
+        return "compute"
+    return str(op.attributes["destination"]) if op.op_type == "IoTileCopy" else _wanted_by(op)
+
+
+def _copy_between_sets(graph: Graph) -> int:
+    copies: dict[tuple[Tensor, str], Tensor] = {}
+    for op in graph.topological():
+        for index, tensor in enumerate(op.inputs):
+            if tensor is None or tensor.is_constant or _set_of(tensor) == _wanted_by(op):
+                continue
+            key = (tensor, _wanted_by(op))
+            if key not in copies:
+                copies[key] = _copied(graph, *key, op)
+            graph.set_input(op, index, copies[key])
+    for index, tensor in enumerate(graph.outputs):
+        if not tensor.is_constant and _set_of(tensor) != "compute":
+            key = (tensor, "compute")
+            if key not in copies:
+                copies[key] = _copied(graph, *key, None)
+            graph.outputs[index] = copies[key]
+    return len(copies)
+
+
+def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -> Tensor:
+    """``tensor`` on other tiles; the copy belongs to the part of the step that makes it."""
+    source = tensor.producer or reader
+    assert source is not None, tensor
+    settings = replace(source.settings, tile_set="io", bins=(), origin=tensor.name)
+    return build(
+        graph,
+        "IoTileCopy",
+        [tensor],
+        {"source": _set_of(tensor), "destination": destination},
+        output_names=[f"{tensor.name}_{destination}"],
+        settings=settings,
+    ).output

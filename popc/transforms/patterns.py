@@ -1,0 +1,33 @@
+"""Which passes and local rules are on: the level of patterns, and the user's switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from popc.options import Options
+from popc.transforms.rules import RULES, LocalRule
+
+__all__ = ["ALWAYS", "chosen_rules", "is_on"]
+
+ALWAYS: Final = ""  # the level of what is no pattern: switches decide alone
+_LEVELS: Final = (ALWAYS, "no_patterns", "minimal", "default", "all")
+
+
+def is_on(name: str, level: str, options: Options) -> bool:
+    """Whether what is called ``name``, and belongs to ``level`` and those above it, is wanted."""
+    if name in options.disabled_passes:
+        return False
+    at_level = level == ALWAYS or _LEVELS.index(level) <= _LEVELS.index(options.patterns)
+    return options.pattern_switches.get(name, at_level)
+
+
+def chosen_rules(
+    options: Options, *, late: bool, rules: Iterable[LocalRule] = RULES
+) -> tuple[LocalRule, ...]:
+    """The local rules that are on; with ``late``, also those that must wait for other passes."""
+    return tuple(
+        rule
+        for rule in rules
+        if (late or not rule.late) and is_on(rule.name, rule.level, options)
+    )

@@ -1,0 +1,94 @@
+"""The body of a loop over micro-batches, taken apart into the stages of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops.control import first_capture, loop_header, loop_states
+from popc.placement import Timing, stage_chips, time_stages
+
+__all__ = ["Stage", "StagedLoop", "split_into_stages"]
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage.
+
+    Attributes:
+        number: Its number.
+        ops: What it computes, producers first.
+        copies: The copies to other chips of what it computes, which run after it.
+    """
+
+    number: int
+    ops: list[Op] = field(default_factory=list["Op"])
+    copies: list[Op] = field(default_factory=list["Op"])
+
+
+@dataclass(slots=True)
+class StagedLoop:
+    """A loop whose body consists of stages.
+
+    Attributes:
+        outer: The graph that holds the loop.
+        loop: The loop.
+        body: Its body.
+        count: How many micro-batches there are.
+        timing: When each stage runs.
+        stages: By number.
+        made_in: The stage that computes each tensor of the body.
+    """
+
+    outer: Graph
+    loop: Op
+    body: Graph
+    count: int
+    timing: Timing
+    stages: dict[int, Stage]
+    made_in: dict[Tensor, int]
+
+    @property
+    def iteration(self) -> Tensor:
+        """The number of the micro-batch, as the body sees it."""
+        return loop_header(self.body)[0]
+
+    def states(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Of each state: its initial value, what the body sees, what the body hands on."""
+        for index, state in enumerate(loop_states(self.loop), start=1):
+            yield self.loop.operand(state.operand), state.inner, self.body.outputs[index]
+
+    def captures(self) -> dict[Tensor, Tensor]:
+        """What the body's captures are called outside."""
+        first = first_capture(self.loop)
+        return {
+            formal: self.loop.operand(index)
+            for index, formal in enumerate(self.body.inputs)
+            if index >= first
+        }
+
+    def readers(self, tensor: Tensor) -> list[int]:
+        """The stages that read ``tensor``, in order; copies belong to the stage before them."""
+        found = {op.settings.pipeline_stage for op in tensor.uses if op.op_type != "IpuCopy"}
+        made = self.made_in.get(tensor)
+        if made is not None and any(op.op_type == "IpuCopy" for op in tensor.uses):
+            found.add(made)
+        return sorted(stage for stage in found if stage is not None)
+
+
+def split_into_stages(outer: Graph, loop: Op, schedule: str, last_forward: int) -> StagedLoop:
+    """Take the body of ``loop`` apart."""
+    body = loop.subgraphs["body"]
+    timing = time_stages(stage_chips(body.ops), schedule, last_forward)
+    stages = {number: Stage(number) for number in timing.in_order()}
+    made_in: dict[Tensor, int] = {}
+    for op in body.topological():
+        number = op.settings.pipeline_stage
+        assert number is not None, f"{op!r} is in no stage"
+        made_in.update(dict.fromkeys(op.outputs, number))
+        stage = stages[number]
+        (stage.copies if op.op_type == "IpuCopy" else stage.ops).append(op)
+    count = loop.attributes["trip_count"]
+    assert isinstance(count, int), f"{loop!r} does not say how often it runs"
+    return StagedLoop(outer, loop, body, count, timing, stages, made_in)

@@ -1,0 +1,276 @@
+"""Turn the loop over micro-batches into a pipeline of stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op, Recompute, Tensor, TensorType
+from popc.ops import OPS
+from popc.ops.build import build
+from popc.ops.control import first_capture
+from popc.placement import is_main_loop, last_stage, main_graphs
+from popc.transforms.base import Outcome, Pass
+from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
+from popc.transforms.pipelining.emission import BINS, CycleWriter, Kept
+from popc.transforms.pipelining.keeping import find_keeping
+from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
+from popc_runtime.format import DType
+
+__all__ = ["Pipelining"]
+
+_NAME: Final = "pipeline"
+
+
+@dataclass(frozen=True)
+class Pipelining(Pass):
+    """Stages work at the same time, each on another micro-batch.
+
+    Before, with stage 0 on chip 0 and stage 1 on chip 1::
+
+        Loop() states=0 trip_count=4
+          body = graph stepLoop(%iteration, %condition) {
+            %x = HostLoad() stream='x'           stage 0
+            %y = Relu(%x)                        stage 0
+            %y_c1 = IpuCopy(%y)                  stage 0
+            HostStore(%y_c1) stream='y'          stage 1
+            return True
+          }
+
+    After::
+
+        %x, %y, %y_c1 = ...                      fill: stage 0 of micro-batch 0
+        %z = Loop(-, -, %y_c1) states=1 trip_count=3
+          body = graph pipeline(%iteration, %condition, %last) {
+            %x, %y = ...                         stage 0
+            HostStore(%last) stream='y'          stage 1, of the micro-batch before
+            %y_c1 = IpuCopy(%y)
+            return True, %y_c1
+          }
+        HostStore(%z) stream='y'                 flush: stage 1 of micro-batch 3
+
+    What a stage hands to the next one is a state of the loop; what is needed later is stashed in a
+    row of values.  Every stage sees the micro-batches in order, so that results are the same bit
+    for bit; only random numbers are drawn in the order of cycles, if several stages draw some.
+
+    Attributes:
+        enabled: Whether to do anything.
+        schedule: How stages take turns: see `time_stages`.
+    """
+
+    name: ClassVar[str] = "pipelining"
+    optional: ClassVar[bool] = False
+    enabled: bool = False
+    schedule: str = "grouped"
+
+    def run(self, graph: Graph) -> Outcome:
+        """Pipeline the innermost loop around the program."""
+        if not self.enabled:
+            return Outcome(0)
+        found = _innermost(graph)
+        if found is None:
+            return Outcome(0)
+        outer, loop = found
+        body = loop.subgraphs["body"]
+        _hoist_copies(outer, loop)
+        _place_repetitions(body)
+        _repeat_views(body)
+        staged = split_into_stages(outer, loop, self.schedule, last_stage(body.ops))
+        return _Pipeline(staged).run()
+
+
+def _innermost(graph: Graph) -> tuple[Graph, Op] | None:
+    holder = main_graphs(graph)[-1]
+    for outer in main_graphs(graph):
+        for op in outer.ops:
+            if is_main_loop(op) and op.subgraphs["body"] is holder:
+                return outer, op
+    return None
+
+
+def _hoist_copies(outer: Graph, loop: Op) -> None:
+    """Copy what does not change from micro-batch to micro-batch once, before the loop."""
+    body = loop.subgraphs["body"]
+    first = first_capture(loop)
+    for op in [op for op in body.ops if op.op_type == "IpuCopy"]:
+        if op.operand(0) not in body.inputs[first:]:
+            continue
+        captured = loop.operand(body.inputs.index(op.operand(0)))
+        copy = build(
+            outer,
+            "IpuCopy",
+            [captured],
+            dict(op.attributes),
+            output_names=[op.output.name],
+            settings=replace(op.settings, pipeline_stage=None),
+        )
+        formal = body.add_input(op.output.name, op.output.type)
+        loop.append_input(copy.output)
+        body.replace_op(op, [formal])
+
+
+def _place_repetitions(body: Graph) -> None:
+    """What the backward pass computes once more is computed in the stage that needs it first."""
+    for op in reversed(body.topological()):
+        if op.settings.recompute is Recompute.RECOMPUTED:
+            users = [user.settings.pipeline_stage for t in op.outputs for user in t.uses]
+            stages = [stage for stage in users if stage is not None]
+            if stages:
+                op.settings = replace(op.settings, pipeline_stage=min(stages))
+
+
+def _repeat_views(body: Graph) -> None:
+    """Let later stages of a chip look at a value in another way themselves.
+
+    So that not the same value is stashed several times.
+    """
+    for op in reversed(body.topological()):
+        spec = OPS.get(op.op_type)
+        if spec is None or spec.view is None or op.op_type == "IpuCopy" or len(op.outputs) != 1:
+            continue
+        source = op.operand(0)
+        if source.producer is None or source.type.nbytes > op.output.type.nbytes:
+            continue
+        _repeat_view(body, op)
+
+
+def _repeat_view(body: Graph, op: Op) -> None:
+    twins: dict[int, Tensor] = {}
+    for user in op.output.users:
+        stage = user.settings.pipeline_stage
+        if stage is None or stage == op.settings.pipeline_stage or user.op_type == "IpuCopy":
+            continue
+        if stage not in twins:
+            settings = replace(op.settings, pipeline_stage=stage, part=user.settings.part)
+            twins[stage] = build(
+                body, op.op_type, op.inputs, dict(op.attributes), settings=settings
+            ).output
+        for index, tensor in enumerate(user.inputs):
+            if tensor is op.output:
+                body.set_input(user, index, twins[stage])
+    if not op.output.uses and not body.is_output(op.output):
+        body.remove_op(op)
+
+
+class _Pipeline:
+    """Writes fill, loop and flush in place of a loop."""
+
+    def __init__(self, staged: StagedLoop) -> None:
+        self.staged = staged
+        self.keeping = find_keeping(staged)
+        self.outer = staged.outer
+        self.writer = CycleWriter(self.outer, staged, self.keeping, staged.captures())
+
+    def run(self) -> Outcome:
+        """Do it; what has come out."""
+        timing, count = self.staged.timing, self.staged.count
+        filling = timing.depth - 1
+        assert count > filling, f"{count} micro-batches do not fill a pipeline of {timing.depth}"
+        kept = Kept(states={formal: initial for initial, formal, _ in self.staged.states()})
+        for cycle in range(filling):
+            kept = self.writer.cycle(cycle, self._active(cycle), kept)
+        for tensor in self.keeping.stashes:
+            if tensor not in kept.rows:
+                kept.rows[tensor] = self.writer.empty_row(tensor)
+        kept = self._main(kept, count - filling)
+        for cycle in range(count, count + filling):
+            place = cycle - count + filling + 1
+            kept = self.writer.cycle(place, self._active(cycle), kept)
+        self._replace_loop(kept)
+        stashed = sum(
+            stash.size * tensor.type.nbytes for tensor, stash in self.keeping.stashes.items()
+        )
+        effects = {
+            "stages": len(self.staged.stages),
+            "cycles to fill": filling,
+            "values handed on": len(self.keeping.latest),
+            "stashes": len(self.keeping.stashes),
+            "bytes stashed": stashed,
+        }
+        return Outcome(1, effects)
+
+    def _active(self, cycle: int) -> dict[int, int]:
+        """The stages that run in ``cycle``, with the micro-batches that they work on."""
+        micro_batches = {
+            stage: cycle - offset for stage, offset in self.staged.timing.cycles.items()
+        }
+        count = self.staged.count
+        return {stage: number for stage, number in micro_batches.items() if 0 <= number < count}
+
+    def _main(self, before: Kept, count: int) -> Kept:
+        """Write the loop in which all stages run; what it leaves."""
+        timing = self.staged.timing
+        body = Graph(_NAME)
+        iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
+        body.add_input("condition", TensorType(DType.BOOL, ()))
+        inside = Kept(*(self._formals(body, table) for table in _tables(before)))
+        captures = {
+            formal: body.add_input(formal.name, formal.type) for formal in self.writer.captures
+        }
+        writer = CycleWriter(body, self.staged, self.keeping, captures)
+        numbers: dict[int, Tensor] = {}
+        for offset in sorted(set(timing.cycles.values())):
+            numbers[offset] = self._number(body, iteration, timing.depth - 1 - offset)
+        active = {stage: numbers[offset] for stage, offset in timing.cycles.items()}
+        after = writer.cycle(0, active, inside)
+        states: list[LoopState] = []
+        left = Kept()
+        for outside, formals, values, results in zip(
+            _tables(before), _tables(inside), _tables(after), _tables(left), strict=True
+        ):
+            for key, formal in formals.items():
+                finish = _Finish(results, key)
+                states.append(LoopState(outside[key], formal, values[key], finish))
+        outside_captures = [
+            (self.writer.captures[key], formal) for key, formal in captures.items()
+        ]
+        loop = make_loop(self.outer, body, states, outside_captures, count)
+        bin_ = 2 * (timing.depth - 1) * timing.step_count
+        loop.settings = replace(loop.settings, bins=((BINS, bin_),))
+        for state, result in zip(states, loop.outputs, strict=True):
+            state.finish(result)
+        self.main = loop
+        return left
+
+    def _formals(self, body: Graph, table: dict[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+        return {key: body.add_input(f"{key.name}_kept", value.type) for key, value in table.items()}
+
+    def _number(self, body: Graph, iteration: Tensor, more: int) -> Tensor:
+        """The number of the micro-batch that is ``more`` cycles ahead of the loop."""
+        if not more:
+            return iteration
+        addend = scalar_constant(body, more, DType.INT64)
+        settings = replace(self.staged.loop.settings, origin="microBatch")
+        return build(body, "Add", [iteration, addend], settings=settings).output
+
+    def _replace_loop(self, kept: Kept) -> None:
+        staged = self.staged
+        results = [kept.states[formal] for _, formal, _ in staged.states()]
+        loop = staged.loop
+        names = [tensor.name for tensor in loop.outputs]
+        for old, new in zip(loop.outputs, results, strict=True):
+            self.outer.replace_uses(old, new)
+        if loop in self.outer.ordering:
+            self.outer.ordering.replace(loop, self.main)
+        self.outer.remove_op(loop)
+        for name, new in zip(names, results, strict=True):
+            if new.producer is not None and new.name != name:
+                self.outer.rename(new, name)
+
+
+def _tables(kept: Kept) -> tuple[dict[Tensor, Tensor], ...]:
+    return kept.latest, kept.rows, kept.states
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """Notes the result of a state of the loop."""
+
+    table: dict[Tensor, Tensor]
+    key: Tensor
+
+    def __call__(self, result: Tensor) -> None:
+        """Do it."""
+        self.table[self.key] = result
+
+

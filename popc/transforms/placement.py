@@ -1,0 +1,96 @@
+"""Put ops on chips, and copies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph
+from popc.options import Options
+from popc.placement import (
+    fill_places,
+    find_crossings,
+    follow_annotations,
+    insert_copies,
+    is_placed,
+    place,
+    remove_boundaries,
+)
+from popc.transforms.base import Pass
+
+__all__ = ["AutomaticPlacement", "FinalPlacement", "LatePlacement", "Placement"]
+
+
+@dataclass(frozen=True)
+class Placement(Pass):
+    """What the model does not place goes where its operands are, and values are copied.
+
+    Before, with ``%a`` on chip 0 and ``%b`` on chip 1::
+
+        %x = HostLoad() stream='x'
+        %a = Relu(%x)                       chip 0
+        %b = Exp(%a)                        chip 1
+        HostStore(%b) stream='y'
+
+    After::
+
+        %x = HostLoad() stream='x'          chip 0
+        %a = Relu(%x)                       chip 0
+        %a_c1 = IpuCopy(%a)                 chip 0, to chip 1
+        %b = Exp(%a_c1)                     chip 1
+        HostStore(%b) stream='y'            chip 1
+
+    Before anything is fused, so that no fusion goes across chips: a copy is in between.  Between
+    stages and phases of one chip, a Boundary is.  If no op is placed nothing happens.
+    """
+
+    name: ClassVar[str] = "placement"
+    optional: ClassVar[bool] = False
+
+    def run(self, graph: Graph) -> int:
+        """Place ops, and add copies; how many."""
+        return follow_annotations(graph)
+
+    def problems(self, graph: Graph) -> Sequence[str]:
+        """Ops without a place, and values that are read on other chips."""
+        return tuple(find_crossings(graph)) if is_placed(graph) else ()
+
+
+@dataclass(frozen=True)
+class AutomaticPlacement(Placement):
+    """Divide a model that nobody has placed among chips, if the options ask for it."""
+
+    name: ClassVar[str] = "automatic_placement"
+    options: Options
+    trains: bool = False
+
+    def run(self, graph: Graph) -> int:
+        """Place ops, and add copies; how many."""
+        return place(graph, self.options, trains=self.trains)
+
+
+@dataclass(frozen=True)
+class LatePlacement(Placement):
+    """Place what passes have added since; all copies between chips are there."""
+
+    name: ClassVar[str] = "late_placement"
+
+    def run(self, graph: Graph) -> int:
+        """Place ops; how many."""
+        return fill_places(graph) if is_placed(graph) else 0
+
+
+@dataclass(frozen=True)
+class FinalPlacement(Placement):
+    """Place what passes have added, copy what has come to cross chips, and drop boundaries."""
+
+    name: ClassVar[str] = "final_placement"
+
+    def run(self, graph: Graph) -> int:
+        """Place ops, and add copies; how many."""
+        changes = remove_boundaries(graph)
+        if not is_placed(graph):
+            return changes
+        fill_places(graph)
+        return changes + insert_copies(graph, boundaries=False)

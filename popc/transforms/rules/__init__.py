@@ -1,0 +1,15 @@
+"""The local rules, in the order in which they are tried on an op."""
+
+from typing import Final
+
+from popc.transforms.rules import arithmetic, gathers, identities, movements
+from popc.transforms.rules.rule import LocalRule
+
+__all__ = ["RULES", "LocalRule"]
+
+RULES: Final[tuple[LocalRule, ...]] = (
+    *identities.RULES,
+    *movements.RULES,
+    *arithmetic.RULES,
+    *gathers.RULES,
+)

@@ -1,0 +1,167 @@
+"""Cut products of matrices into smaller ones, where the user wants that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import ClassVar, Final
+
+from popc.ir import AttributeMap, Graph, Op, ProductCut, Tensor
+from popc.ops.build import build
+from popc.ops.partials import PARTIALS
+from popc.transforms.base import RewritePass
+from popc_runtime.errors import OptionError
+from popc_runtime.format import DType
+
+__all__ = ["SerializeProducts"]
+
+_PRODUCTS: Final = ("Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class SerializeProducts(RewritePass):
+    """A product whose settings say so becomes several that run one after the other.
+
+    Each needs a part of the temporary memory.  Gradients are made of the parts, so that the
+    products of the backward pass are cut as well: where rows or columns of the result are cut,
+    those of the gradients are; what is not cut gets the sum over the parts.
+
+    Before::
+
+        %y: float32[8,6] = MatMul(%x, @w)           output_channels, factor 2
+
+    After::
+
+        %w1, %w2 = Split(@w) axis=1 split=[3, 3]
+        %y1 = MatMul(%x, %w1)
+        %y2 = MatMul(%x, %w2)
+        %y = Concat(%y1, %y2) axis=1
+
+    With reducing_dim, the parts are added up instead.
+
+    Raises:
+        OptionError: lists all products that cannot be cut as their annotations say.
+    """
+
+    name: ClassVar[str] = "serialize_products"
+    optional: ClassVar[bool] = False
+    enabled: bool = True
+
+    def run(self, graph: Graph) -> int:
+        """Check all annotations first."""
+        if not self.enabled:
+            return 0
+        problems = [
+            problem
+            for nested in graph.walk()
+            for op in nested.ops
+            if op.settings.cut is not None and (problem := _problem(op, op.settings.cut))
+        ]
+        if problems:
+            raise OptionError(
+                "products cannot be cut as serialize_matmul_factor says", details=tuple(problems)
+            )
+        return super().run(graph)
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Cut one product."""
+        cut = op.settings.cut
+        if cut is None or op.op_type not in _PRODUCTS:
+            return False
+        graph.replace_op(op, [_Cutter(graph, op, cut).result()])
+        return True
+
+
+def _axes(op: Op) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Counted from the end: rows and depth of the first operand, depth and columns of the other."""
+    turned = [bool(op.attributes.get(key, 0)) for key in ("transA", "transB")]
+    first, second = ((-1, -2) if one else (-2, -1) for one in turned)
+    return first, second
+
+
+def _problem(op: Op, cut: ProductCut) -> str:
+    """Why ``op`` cannot be cut so; "" if it can."""
+    if op.op_type not in _PRODUCTS:
+        return ""
+    name = op.settings.origin or repr(op)
+    a, b = op.operand(0).type.shape, op.operand(1).type.shape
+    if len(a) < 2 or len(b) < 2:
+        return f"{name}: a product with a vector is not cut"
+    (rows, depth), (_, columns) = _axes(op)
+    sizes = {
+        "input_channels": a[rows],
+        "reducing_dim": a[depth],
+        "output_channels": b[columns],
+    }
+    size = sizes[cut.mode]
+    if size and size % cut.factor == 0:
+        return ""
+    return f"{name}: {cut.factor} does not divide {size}, the size of what {cut.mode} cuts"
+
+
+class _Cutter:
+    """Builds the parts of one product, and what puts them together."""
+
+    def __init__(self, graph: Graph, op: Op, cut: ProductCut) -> None:
+        self._graph = graph
+        self._op = op
+        self._cut = cut
+        self._settings = replace(op.settings, cut=None)
+
+    def result(self) -> Tensor:
+        """What the product gives."""
+        (rows, left_depth), (right_depth, columns) = _axes(self._op)
+        a, b, c = self._op.operand(0), self._op.operand(1), self._op.optional(2)
+        match self._cut.mode:
+            case "input_channels":
+                parts = zip(self._parts(a, rows), repeat(b), self._offsets(c, -2), strict=False)
+                return self._joined([self._product(*part) for part in parts], -2)
+            case "output_channels":
+                parts = zip(repeat(a), self._parts(b, columns), self._offsets(c, -1), strict=False)
+                return self._joined([self._product(*part) for part in parts], -1)
+            case _:
+                return self._summed(self._parts(a, left_depth), self._parts(b, right_depth), c)
+
+    def _parts(self, tensor: Tensor, axis: int) -> Sequence[Tensor]:
+        size = tensor.type.shape[axis] // self._cut.factor
+        split = (size,) * self._cut.factor
+        attributes: AttributeMap = {"axis": tensor.type.rank + axis, "split": split}
+        return build(self._graph, "Split", [tensor], attributes, settings=self._settings).outputs
+
+    def _offsets(self, offset: Tensor | None, axis: int) -> Sequence[Tensor | None]:
+        """The operand C of a Gemm for each part; it is cut unless it is repeated along ``axis``."""
+        if offset is None or offset.type.rank < -axis or offset.type.shape[axis] == 1:
+            return [offset] * self._cut.factor
+        return self._parts(offset, axis)
+
+    def _product(
+        self, a: Tensor, b: Tensor, offset: Tensor | None, *, wide: bool = False
+    ) -> Tensor:
+        attributes = dict(self._op.attributes)
+        operands = [a, b] if offset is None else [a, b, offset]
+        if wide:
+            attributes.pop(PARTIALS, None)
+            operands = [self._emit("Cast", [one], to=DType.FLOAT32.value) for one in operands]
+        return build(
+            self._graph, self._op.op_type, operands, attributes, settings=self._settings
+        ).output
+
+    def _joined(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        return self._emit("Concat", parts, axis=parts[0].type.rank + axis)
+
+    def _summed(
+        self, left: Sequence[Tensor], right: Sequence[Tensor], offset: Tensor | None
+    ) -> Tensor:
+        """Added up one after the other, so that no more than two parts live at a time."""
+        dtype = left[0].type.dtype
+        wide = self._cut.keep_precision and dtype in (DType.FLOAT16, DType.BFLOAT16)
+        total = self._product(left[0], right[0], offset, wide=wide)
+        for a, b in zip(left[1:], right[1:], strict=True):
+            total = self._emit("Add", [total, self._product(a, b, None, wide=wide)])
+        return self._emit("Cast", [total], to=dtype.value) if wide else total
+
+    def _emit(self, op_type: str, inputs: Sequence[Tensor], **attributes: int | str) -> Tensor:
+        return build(
+            self._graph, op_type, inputs, {**attributes}, settings=self._settings
+        ).output

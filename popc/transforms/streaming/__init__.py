@@ -1,0 +1,5 @@
+"""Streaming memory: what is kept there, and the transfers from and to it."""
+
+from popc.transforms.streaming.streaming_memory import StreamingMemory
+
+__all__ = ["StreamingMemory"]

@@ -1,0 +1,202 @@
+"""Which tensors are kept where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
+
+from popc.ir import Graph, Op, StepPart, Tensor
+from popc.ops.control import loop_body, loop_states
+from popc.ops.load import find_load_ops
+from popc.ops.streaming import passes_on
+from popc.options import Options, did_you_mean
+from popc.options.locations import TensorLocation
+from popc.transforms.streaming.sources import Source, base_of
+from popc_runtime.errors import OptionError
+from popc_runtime.format import VariableRole
+
+__all__ = ["Keeper", "Kept", "is_main_loop"]
+
+_MAIN_LOOPS = ("stepLoop", "accumulationLoop")
+
+
+def is_main_loop(op: Op) -> bool:
+    """Whether ``op`` repeats the program for batches or micro-batches."""
+    body = loop_body(op)
+    return body is not None and body.name in _MAIN_LOOPS
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A variable or constant, or a state of a main loop, that has to be fetched."""
+
+    off_chip: bool
+    whole: tuple[int, ...] | None = None
+    group: tuple[int, int] = (1, 1)
+    tile_set: str = "compute"
+
+    def source(self, tensor: Tensor) -> Source:
+        """``tensor``, which is it, or another name of it."""
+        kept = tensor if self.off_chip else None
+        return Source(tensor, kept, self.whole, self.group, tile_set=self.tile_set)
+
+
+class Keeper:
+    """Decides, by what the options say."""
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        self.graph = graph
+        self.options = options
+        self.kept: dict[Tensor, Kept] = {}
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything may be kept elsewhere than on one chip."""
+        return any(
+            location.is_off_chip or location.replicated_tensor_sharding
+            for _, location in self.options.locations_in_use()
+        )
+
+    def settle(self) -> None:
+        """Decide about variables and constants; those that are divided get their types.
+
+        Raises:
+            OptionError: names or patterns of tensors fit none.
+        """
+        self._require_names()
+        for variable in self.graph.variables:
+            self._settle_variable(variable)
+        if not any(op.op_type == "CopyVarUpdate" for part in self.graph.walk() for op in part.ops):
+            self._settle_constants()
+
+    # -- variables -------------------------------------------------------------------------------
+
+    def _settle_variable(self, variable: Tensor) -> None:
+        if variable.role is VariableRole.HYPER_PARAMETER:
+            return
+        kind = "weight" if variable.role is VariableRole.WEIGHT else "optimizer_state"
+        location = self.options.tensor_location(kind, variable.name)
+        size = prod(variable.whole) if variable.whole else variable.type.size
+        variable.off_chip = location.keeps_off_chip(size)
+        group = self._division(variable, location) if kind == "weight" else None
+        whole = variable.type.shape if group else None
+        if group is not None:
+            self._divide(variable, group[0])
+        if variable.off_chip or whole is not None:
+            tiles = self.tile_set(location)
+            self.kept[variable] = Kept(variable.off_chip, whole, group or (1, 1), tiles)
+
+    def _division(self, variable: Tensor, location: TensorLocation) -> tuple[int, int] | None:
+        """Size and stride of the groups of replicas that divide a weight; ``None`` if none do."""
+        replicas = self.options.replicated_graph_count
+        written_in_parts = any("start" in op.attributes for op in _writers(self.graph, variable))
+        if replicas == 1 or variable.rows or written_in_parts:
+            return None
+        return (replicas, 1) if location.divides(variable.type.size) else None
+
+    def _divide(self, variable: Tensor, size: int) -> None:
+        """Let the variable, by all its names, be the part that a replica holds."""
+        variable.whole = variable.type.shape
+        variable.rows = tuple(range(size))
+        part = variable.type.with_shape((-(-variable.type.size // size),))
+        for name in [variable, *_inner_names(self.graph, variable)]:
+            name.type = part
+
+    def tile_set(self, location: TensorLocation) -> str:
+        """The tiles that fetch what is kept there."""
+        return location.load_tile_set if self.options.num_io_tiles else "compute"
+
+    # -- constants -------------------------------------------------------------------------------
+
+    def _settle_constants(self) -> None:
+        """Weights of a program that does not train, as they were given or computed at load."""
+        load = find_load_ops(self.graph)
+        at_load = frozenset(load)
+        for part in self.graph.walk():
+            for tensor in part.constants:
+                location = self.options.tensor_location("weight", tensor.name)
+                if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
+                    self.kept[tensor] = Kept(True, tile_set=self.tile_set(location))
+        for op in load:
+            for tensor in op.outputs:
+                self._settle_result(tensor, at_load)
+
+    def _settle_result(self, tensor: Tensor, at_load: frozenset[Op]) -> None:
+        """What load time computes is put into streaming memory, if a run reads it."""
+        location = self.options.tensor_location("weight", tensor.name)
+        if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
+            return
+        if base_of(tensor) is tensor and any(_reads_on_run(tensor, at_load)):
+            self.kept[tensor] = Kept(True, tile_set=self.tile_set(location))
+
+    # -- activations and sums --------------------------------------------------------------------
+
+    def keeps_activation(self, tensor: Tensor) -> TensorLocation | None:
+        """Where a result of the forward pass is kept, if that is off chip."""
+        location = self.options.tensor_location("activation", tensor.name)
+        return location if location.keeps_off_chip(tensor.type.size) else None
+
+    def keeps_sum(self, op: Op, index: int) -> TensorLocation | None:
+        """Where state ``index`` of an accumulation loop is kept, if it is a sum and off chip."""
+        body = op.subgraphs["body"]
+        state = loop_states(op)[index]
+        result = body.outputs[1 + index]
+        maker = result.producer
+        is_sum = maker is not None and maker.settings.part >= StepPart.BACKWARD
+        if body.name != "accumulationLoop" or not is_sum or not state.inner.uses:
+            return None
+        location = self.options.tensor_location("accumulator", state.result.name)
+        return location if location.keeps_off_chip(state.inner.type.size) else None
+
+    # -- mistakes --------------------------------------------------------------------------------
+
+    def _require_names(self) -> None:
+        names = [name for part in self.graph.walk() for name in part.tensors]
+        unknown = [
+            pattern
+            for pattern in self.options.tensor_location_override
+            if pattern not in names and not any(fnmatchcase(name, pattern) for name in names)
+        ]
+        if unknown:
+            raise OptionError(
+                "tensor_location_override is about tensors that the program does not have",
+                subject="tensor_location_override",
+                details=tuple(
+                    f"{one!r} fits none; {did_you_mean(one, names)}".rstrip("; ")
+                    for one in unknown
+                ),
+                hint="--emit-ir lists the tensors; what is fused has no tensors in between",
+            )
+
+
+def _writers(graph: Graph, variable: Tensor) -> Iterator[Op]:
+    names = {variable, *_inner_names(graph, variable)}
+    for part in graph.walk():
+        for op in part.ops:
+            if op.op_type == "CopyVarUpdate" and op.operand(0) in names:
+                yield op
+
+
+def _inner_names(graph: Graph, tensor: Tensor) -> list[Tensor]:
+    """What a tensor is called in nested graphs that are given it."""
+    found: list[Tensor] = []
+    for op in tensor.uses:
+        for subgraph in op.subgraphs.values():
+            for outer, inner in passes_on(op.inputs, subgraph.inputs):
+                if outer is tensor:
+                    found += [inner, *_inner_names(subgraph, inner)]
+    return found
+
+
+def _is_data(tensor: Tensor) -> bool:
+    return bool(tensor.uses) and tensor.type.rank > 0
+
+
+def _reads_on_run(tensor: Tensor, at_load: frozenset[Op]) -> Iterator[bool]:
+    for op in tensor.uses:
+        if op not in at_load:
+            yield True
+        elif base_of(op.outputs[0]) is tensor:
+            yield from _reads_on_run(op.outputs[0], at_load)

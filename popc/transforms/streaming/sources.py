@@ -1,0 +1,186 @@
+"""What has to be fetched before ops can read it, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
+
+from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
+from popc.ops import OPS
+from popc.ops.build import build
+from popc.ops.streaming import LOAD
+
+__all__ = ["Context", "Source", "Sources", "base_of", "is_view"]
+
+
+class Context(NamedTuple):
+    """Ops that share what is fetched for them.
+
+    Attributes:
+        half: "forward"; "backward", with the updates that need no more than the gradient of one
+            weight; or "update".
+        place: Where they run.
+    """
+
+    half: str
+    place: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A value that ops cannot read as it is.
+
+    Attributes:
+        tensor: What it is in the graph in question.
+        kept: What lies in streaming memory; ``None``: it is kept on the chip.
+        whole: If replicas hold a part each, the shape of the whole.
+        group: Size and stride of the groups of these replicas.
+        made_in: The context in which it need not be fetched.
+        tile_set: The tiles that fetch it.
+    """
+
+    tensor: Tensor
+    kept: Tensor | None
+    whole: tuple[int, ...] | None = None
+    group: tuple[int, int] = (1, 1)
+    made_in: Context | None = None
+    tile_set: str = "compute"
+
+    @property
+    def attributes(self) -> AttributeMap:
+        """The group as collectives are told it."""
+        return {"size": self.group[0], "stride": self.group[1]}
+
+    def renamed(self, tensor: Tensor) -> Source:
+        """The same in a graph where it is called ``tensor``."""
+        return replace(self, tensor=tensor, kept=None if self.kept is None else tensor)
+
+    def own_part(self, graph: Graph, value: Tensor, settings: OpSettings) -> Tensor:
+        """This replica's part of ``value``, which is the whole."""
+        gather = value
+        while gather.producer is not None and gather.producer.op_type in ("Reshape", "Slice"):
+            gather = gather.producer.operand(0)
+        op = gather.producer
+        if op is not None and op.op_type == "ReplicatedAllGather":
+            if dict(op.attributes) == self.attributes and op.operand(0).type == self.tensor.type:
+                return op.operand(0)
+        attributes: AttributeMap = {"op": "local", **self.attributes}
+        return build(graph, "ReplicatedReduceScatter", [value], attributes, settings=settings).output
+
+
+def is_view(op: Op | None) -> bool:
+    """Whether the results of ``op`` are, or may be, other ways to look at its first operand."""
+    spec = None if op is None else OPS.get(op.op_type)
+    return spec is not None and spec.view is not None
+
+
+def base_of(tensor: Tensor) -> Tensor:
+    """What ``tensor`` may be a view of."""
+    while tensor.producer is not None and is_view(tensor.producer):
+        tensor = tensor.producer.operand(0)
+    return tensor
+
+
+class Sources:
+    """The sources of one graph; fetches each once per context."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.loads: dict[Tensor, list[Op]] = {}
+        self._sources: dict[Tensor, Source] = {}
+        self._fetched: dict[tuple[Tensor, Context], Tensor] = {}
+        self._parts: dict[tuple[Tensor, Context], Tensor] = {}
+
+    def __contains__(self, tensor: Tensor) -> bool:
+        return tensor in self._sources
+
+    def add(self, source: Source) -> None:
+        """One more."""
+        self._sources[source.tensor] = source
+
+    def find(self, tensor: Tensor) -> Source | None:
+        """The source that ``tensor`` is, if it is kept from run to run or iteration to iteration."""
+        source = self._sources.get(tensor)
+        return None if source is None or source.made_in is not None else source
+
+    def needs_fetching(self, tensor: Tensor, context: Context) -> bool:
+        """Whether an op of ``context`` cannot read ``tensor`` as it is."""
+        source = self._sources.get(base_of(tensor))
+        if source is None:
+            return False
+        return source.made_in is None or source.made_in.half != context.half
+
+    def fetched(self, tensor: Tensor, context: Context, settings: OpSettings) -> Tensor:
+        """``tensor`` as ops of ``context`` may read it."""
+        key = (tensor, context)
+        if key not in self._fetched:
+            if tensor in self._sources:
+                self._fetched[key] = self._whole(self._sources[tensor], context, settings)
+            else:
+                self._look_again(tensor, context, settings)
+        return self._fetched[key]
+
+    def part(self, tensor: Tensor, context: Context, settings: OpSettings) -> Tensor:
+        """What this replica holds of a source that is divided."""
+        return self._on_chip(self._sources[tensor], context, settings)
+
+    def is_part(self, op: Op) -> bool:
+        """Whether ``op`` takes just the part of a source that this replica holds."""
+        if op.op_type != "ReplicatedReduceScatter" or op.operand(0) not in self._sources:
+            return False
+        source = self._sources[op.operand(0)]
+        own = {"op": "local", **source.attributes}
+        return source.whole is not None and dict(op.attributes) == own
+
+    # -- making it -------------------------------------------------------------------------------
+
+    def _on_chip(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
+        if source.kept is None:
+            return source.tensor
+        key = (source.tensor, context)
+        if key not in self._parts:
+            load = build(
+                self.graph,
+                LOAD,
+                [source.kept],
+                settings=replace(
+                    settings, origin=f"load of {source.tensor.name}", tile_set=source.tile_set
+                ),
+                output_names=[f"{source.tensor.name}_loaded"],
+            )
+            self.loads.setdefault(source.kept, []).append(load)
+            self._parts[key] = load.output
+        return self._parts[key]
+
+    def _whole(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
+        held = self._on_chip(source, context, settings)
+        if source.whole is None:
+            return held
+        settings = replace(settings, origin=f"gathering of {source.tensor.name}")
+
+        def emit(op_type: str, x: Tensor, attributes: AttributeMap) -> Tensor:
+            return build(self.graph, op_type, [x], attributes, settings=settings).output
+
+        rows = emit("ReplicatedAllGather", held, source.attributes)
+        flat = emit("Reshape", rows, {"shape": (rows.type.size,)})
+        size = prod(source.whole)
+        if flat.type.size != size:
+            flat = emit("Slice", flat, {"starts": (0,), "sizes": (size,), "steps": (1,)})
+        return emit("Reshape", flat, {"shape": source.whole})
+
+    def _look_again(self, tensor: Tensor, context: Context, settings: OpSettings) -> None:
+        """Repeat the view by which ``tensor`` shows what is fetched."""
+        op = tensor.producer
+        assert op is not None, f"{tensor!r} is no view"
+        shown = self.fetched(op.operand(0), context, settings)
+        twin = self.graph.add_op(
+            op.op_type,
+            [shown, *op.inputs[1:]],
+            [one.type for one in op.outputs],
+            dict(op.attributes),
+            output_names=[one.name for one in op.outputs],
+            settings=replace(settings, origin=op.settings.origin),
+        )
+        for old, new in zip(op.outputs, twin.outputs, strict=True):
+            self._fetched[old, context] = new

@@ -1,0 +1,65 @@
+"""Keep tensors in streaming memory, or parts of them on each replica, and fetch what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from popc.ir import Graph
+from popc.options import Options
+from popc.transforms.base import Outcome, Pass
+from popc.transforms.streaming.check import find_misplaced
+from popc.transforms.streaming.kept import Keeper
+from popc.transforms.streaming.transfers import Transfers
+
+__all__ = ["StreamingMemory"]
+
+
+@dataclass(frozen=True)
+class StreamingMemory(Pass):
+    """Weights, state of the optimizer, sums of gradients and activations go where they are kept.
+
+    Before::
+
+        %h = MatMul(%x, $w1)
+        ...
+        %g1 = MatMul(%xT, %d)                     backward, with xT = Transpose(%x)
+        %new = Sub($w1, %g1)
+        CopyVarUpdate($w1, %new)
+
+    After, with weights and activations off chip::
+
+        %x_stored = RemoteStore(%x)
+        %w1_loaded = RemoteLoad($w1)
+        %h = MatMul(%x, %w1_loaded)
+        ...
+        %x_loaded = RemoteLoad(%x_stored)
+        %w1_again = RemoteLoad($w1)
+        %g1 = MatMul(%xT, %d)                     with xT = Transpose(%x_loaded)
+        %new = Sub(%w1_again, %g1)
+        %kept = RemoteStore(%new)
+        CopyVarUpdate($w1, %kept)
+
+    What is fetched serves all ops of one context: of the forward pass, or of the backward pass, at
+    one place.  Of a weight that replicas divide among them, the parts are gathered once for each
+    context, and the update gives this replica's part its next value.  Results stay the same.
+    """
+
+    name: ClassVar[str] = "streaming_memory"
+    optional: ClassVar[bool] = False
+    options: Options
+
+    def run(self, graph: Graph) -> Outcome:
+        """Insert transfers; how many, and what they move."""
+        keeper = Keeper(graph, self.options)
+        if not keeper.needed:
+            return Outcome(0)
+        keeper.settle()
+        transfers = Transfers(keeper)
+        transfers.visit(graph)
+        return Outcome(sum(transfers.effects.values()), transfers.effects)
+
+    def problems(self, graph: Graph) -> Sequence[str]:
+        """Ops that read what they would have to fetch first."""
+        return find_misplaced(graph)

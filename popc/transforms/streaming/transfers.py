@@ -1,0 +1,265 @@
+"""Insert the transfers of one graph after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor
+from popc.ops.build import build
+from popc.ops.control import captured_as, first_capture, loop_states
+from popc.ops.load import find_load_ops
+from popc.ops.streaming import LOAD, STORE
+from popc.transforms.streaming.kept import Keeper, is_main_loop
+from popc.transforms.streaming.sources import Context, Source, Sources, is_view
+
+__all__ = ["Transfers"]
+
+# An update that waits for more gradients than this waits for those of other weights too.
+_OWN_GRADIENTS = 2
+
+
+class Transfers:
+    """Adds loads and stores; counts them."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._at_load = frozenset(find_load_ops(keeper.graph))
+        self.effects: dict[str, int] = {"loads": 0, "stores": 0}
+
+    def visit(self, graph: Graph, given: Iterable[Source] = ()) -> None:
+        """Let the ops of ``graph`` fetch ``given``, and what it holds itself that is kept away."""
+        _Visit(self, self._keeper, graph, self._at_load).run([*given])
+
+    def count(self, op_type: str) -> None:
+        """Note that an op has been added."""
+        self.effects["loads" if op_type == LOAD else "stores"] += 1
+
+
+class _Visit:
+    """The work on one graph."""
+
+    def __init__(
+        self, transfers: Transfers, keeper: Keeper, graph: Graph, at_load: frozenset[Op]
+    ) -> None:
+        self._transfers = transfers
+        self._keeper = keeper
+        self._graph = graph
+        self._order = [op for op in graph.topological() if op not in at_load]
+        self._at_load = at_load
+        self._halves = _find_halves(self._order)
+        self._sources = Sources(graph)
+        self._stored: list[tuple[Tensor, Op]] = []
+
+    def run(self, given: Sequence[Source]) -> None:
+        """Do it."""
+        graph, sources = self._graph, self._sources
+        for source in [*given, *self._own()]:
+            sources.add(source)
+        sums = {op: self._keep_sums(op) for op in self._order if is_main_loop(op)}
+        self._keep_activations()
+        for op in self._order:
+            if not is_view(op):
+                self._rewrite(op, sums.get(op, []))
+        end = Context("forward", OpSettings().place)
+        for index, tensor in enumerate(graph.outputs):
+            if sources.needs_fetching(tensor, end):
+                graph.outputs[index] = sources.fetched(tensor, end, OpSettings())
+        self._drop_views()
+        for kept, loads in sources.loads.items():
+            for load in loads:
+                self._transfers.count(LOAD)
+                for target, store in self._stored:
+                    if target is kept:
+                        graph.ordering.require(load, store)
+
+    def _drop_views(self) -> None:
+        """Views of what has to be fetched: whoever read them reads others now."""
+        graph = self._graph
+        for op in reversed(self._order):
+            used = any(one.uses or graph.is_output(one) for one in op.outputs)
+            if op in graph and is_view(op) and not used:
+                graph.remove_op(op)
+
+    # -- what is kept elsewhere ------------------------------------------------------------------
+
+    def _own(self) -> list[Source]:
+        """What the graph itself holds: variables, constants, what load time computes."""
+        found: list[Source] = []
+        for tensor in [one for one in self._graph.tensors.values() if one in self._keeper.kept]:
+            source = self._keeper.kept[tensor].source(tensor)
+            if tensor.producer is not None:
+                store = self._store(tensor, OpSettings(), at_load=1)
+                source = replace(source, kept=store.output)
+            found.append(source)
+        return found
+
+    def _keep_activations(self) -> None:
+        """Store results of the forward pass that the backward pass reads."""
+        if all(half == "forward" for half in self._halves.values()):
+            return
+        for op in self._order:
+            if self._halves[op] != "forward" or is_view(op) or is_main_loop(op):
+                continue
+            for tensor in op.outputs:
+                location = self._keeper.keeps_activation(tensor)
+                if location is None or not self._is_read_later(tensor):
+                    continue
+                store = self._store(tensor, op.settings)
+                made_in = Context("forward", op.settings.place)
+                tiles = self._keeper.tile_set(location)
+                self._sources.add(Source(tensor, store.output, made_in=made_in, tile_set=tiles))
+
+    def _is_read_later(self, tensor: Tensor) -> bool:
+        return any(
+            any(map(self._is_read_later, op.outputs))
+            if is_view(op)
+            else self._halves.get(op, "forward") != "forward"
+            for op in tensor.uses
+        )
+
+    def _keep_sums(self, op: Op) -> list[Source]:
+        """Keep sums of gradients off chip between the iterations of ``op``; they, in its body."""
+        inner: list[Source] = []
+        body = op.subgraphs["body"]
+        for index, state in enumerate(loop_states(op)):
+            location = self._keeper.keeps_sum(op, index)
+            if location is None:
+                continue
+            tiles = self._keeper.tile_set(location)
+            initial = self._store(self._readable(op, state.operand), op.settings)
+            self._graph.set_input(op, state.operand, initial.output)
+            self._sources.add(Source(state.result, state.result, tile_set=tiles))
+            value = body.outputs[1 + index]
+            assert value.producer is not None, "sums are computed"
+            stored = build(body, STORE, [value], settings=_plain(value.producer.settings))
+            self._transfers.count(STORE)
+            body.outputs[1 + index] = stored.output
+            inner.append(Source(state.inner, state.inner, tile_set=tiles))
+        return inner
+
+    def _store(self, tensor: Tensor, settings: OpSettings, **attributes: int) -> Op:
+        self._transfers.count(STORE)
+        name = f"{tensor.name}_stored"
+        settings = replace(_plain(settings), origin=f"store of {tensor.name}")
+        return build(
+            self._graph, STORE, [tensor], {**attributes}, output_names=[name], settings=settings
+        )
+
+    # -- who reads and writes it -----------------------------------------------------------------
+
+    def _rewrite(self, op: Op, inner: Sequence[Source]) -> None:
+        """Let ``op``, and what is nested in it, read what is fetched."""
+        graph, sources = self._graph, self._sources
+        context, settings = self._context(op), _plain(op.settings)
+        if sources.is_part(op):
+            part = sources.part(op.operand(0), context, settings)
+            graph.replace_uses(op.output, part)
+            graph.remove_op(op)
+            return
+        entered = self._enter(op, inner)
+        writes = op.op_type == "CopyVarUpdate" and op.operand(0) in sources
+        for index, operand in enumerate(op.inputs):
+            if operand is None or index in entered or (writes and index == 0):
+                continue
+            readable = self._readable(op, index)
+            if readable is not operand:
+                graph.set_input(op, index, readable)
+        if writes:
+            self._keep(op)
+
+    def _context(self, op: Op) -> Context:
+        return Context(self._halves[op], op.settings.place)
+
+    def _readable(self, op: Op, index: int) -> Tensor:
+        """Operand ``index`` of ``op``, fetched if need be."""
+        operand, context = op.operand(index), self._context(op)
+        if not self._sources.needs_fetching(operand, context):
+            return operand
+        return self._sources.fetched(operand, context, _plain(op.settings))
+
+    def _enter(self, op: Op, inner: Sequence[Source]) -> set[int]:
+        """Visit the graphs nested in ``op``; the operands that are fetched only there."""
+        entered: set[int] = set()
+        given = {subgraph: [*inner] for subgraph in op.subgraphs.values()}
+        for index in range(first_capture(op), len(op.inputs)) if op.subgraphs else ():
+            source = self._sources.find(op.operand(index))
+            if source is None or not self._goes_inside(op, index):
+                continue
+            entered.add(index)
+            if source.kept is not None:
+                self._graph.set_input(op, index, source.kept)
+            for subgraph, name in zip(given, captured_as(op, index), strict=True):
+                given[subgraph].append(source.renamed(name))
+        for subgraph, sources in given.items():
+            self._transfers.visit(subgraph, sources)
+        return entered
+
+    def _goes_inside(self, op: Op, index: int) -> bool:
+        """Whether what ``op`` captures is fetched inside, because it is main or writes to it."""
+        return is_main_loop(op) or any(map(_is_written, captured_as(op, index)))
+
+    def _keep(self, op: Op) -> None:
+        """Store what ``op`` gives a variable that is kept elsewhere."""
+        source = self._sources.find(op.operand(0))
+        assert source is not None, op
+        value = op.operand(1)
+        if source.whole is not None:
+            value = source.own_part(self._graph, value, _plain(op.settings))
+        if source.kept is not None:
+            store = self._store(value, op.settings)
+            self._stored.append((source.kept, store))
+            value = store.output
+        self._graph.set_input(op, 1, value)
+
+
+def _plain(settings: OpSettings) -> OpSettings:
+    """``settings`` for a transfer that belongs to an op with these."""
+    return replace(
+        settings,
+        schedule_priority=0.0,
+        exclude_patterns=(),
+        bins=(),
+        recompute=Recompute.UNDEFINED,
+    )
+
+
+def _is_written(tensor: Tensor) -> bool:
+    return any(
+        (op.op_type == "CopyVarUpdate" and op.operand(0) is tensor)
+        or any(
+            _is_written(inner)
+            for index in range(first_capture(op), len(op.inputs))
+            if op.inputs[index] is tensor
+            for inner in captured_as(op, index)
+        )
+        if op.subgraphs or op.op_type == "CopyVarUpdate"
+        else False
+        for op in tensor.uses
+    )
+
+
+def _find_halves(order: Sequence[Op]) -> Mapping[Op, str]:
+    """For each op, the half of a step in which it reads what has to be fetched.
+
+    Updates belong to the backward pass, which has just read the weight, unless they have to wait
+    for gradients of other weights.
+    """
+    halves: dict[Op, str] = {}
+    waits: dict[Op, set[Tensor]] = {}
+    for op in order:
+        part = op.settings.part
+        halves[op] = "forward" if part < StepPart.BACKWARD else "backward"
+        if part is not StepPart.UPDATE:
+            continue
+        gradients: set[Tensor] = set()
+        for tensor in op.present_inputs:
+            maker = tensor.producer
+            if maker in waits:
+                gradients |= waits[maker]
+            elif maker is not None and maker.settings.part is StepPart.BACKWARD:
+                gradients.add(tensor)
+        waits[op] = gradients if len(gradients) <= _OWN_GRADIENTS else set([*gradients][:3])
+        if len(gradients) > _OWN_GRADIENTS:
+            halves[op] = "update"
+    return halves

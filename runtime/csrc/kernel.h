@@ -1,0 +1,46 @@
+// What a kernel is: prepared once from the numbers of a record, then run again and again.
+#ifndef POPC_KERNEL_H
+#define POPC_KERNEL_H
+
+#include "pool.h"
+#include "tensor.h"
+
+// What a kernel is given when it runs.
+typedef struct {
+    int threads;
+    char *shared;  // as many bytes as the kernel asked for, aligned to 64; contents are undefined
+    char *own[MAX_THREADS];  // the same for each thread
+} Run;
+
+// What a kernel asks for when it is prepared.
+typedef struct {
+    int64_t shared;  // bytes that all threads see
+    int64_t own;  // bytes for each thread
+} Needs;
+
+typedef struct {
+    const char *name;
+    // The state that `run` is given, from `malloc`; NULL if the kernel does not do what the record
+    // asks for, or memory is exhausted.  Other memory of the state belongs to the same block, or to
+    // `release`.
+    void *(*prepare)(Params *params, Needs *needs);
+    void (*run)(const void *state, const Run *run);
+    void (*release)(void *state);  // NULL: free
+} Kernel;
+
+// The kernels for one kind of processor: families, each ended by a kernel without a name, and NULL.
+extern const Kernel *const FAMILIES_BASELINE[];
+extern const Kernel *const FAMILIES_V3[];
+extern const Kernel *const FAMILIES_V4[];
+
+// The number of a kernel has the number of its family above these bits.
+enum { FAMILY_BITS = 10 };
+
+// NULL if there is none.
+const Kernel *find_kernel(const Kernel *const *families, int64_t number);
+
+static inline void share_chunks(const Run *run, int64_t count, ChunkFn work, void *context) {
+    pool_run(run->threads, count, work, context);
+}
+
+#endif

@@ -1,0 +1,120 @@
+#include "conv.h"
+
+#include <string.h>
+
+static bool is_plain(const Tensor *tensor, int from) {
+    int64_t expected = sizeof(float);
+    for (int axis = tensor->rank - 1; axis >= from; axis--) {
+        if (tensor->dims[axis] != 1 && tensor->strides[axis] != expected) return false;
+        expected *= tensor->dims[axis];
+    }
+    return true;
+}
+
+static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, Params *params) {
+    const int rank = x->rank - 2, missing = AXES - rank;
+    for (int axis = 0; axis < AXES; axis++) {
+        conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
+        conv->stride[axis] = conv->dilation[axis] = 1;
+        conv->before[axis] = 0;
+    }
+    for (int axis = 0; axis < rank; axis++) {
+        conv->size[missing + axis] = x->dims[2 + axis];
+        conv->taps[missing + axis] = w->dims[2 + axis];
+        conv->result[missing + axis] = y->dims[2 + axis];
+        conv->stride[missing + axis] = next_int(params);
+        conv->dilation[missing + axis] = next_int(params);
+        conv->before[missing + axis] = next_int(params);
+    }
+    conv->pixels = conv->window = conv->plane = 1;
+    for (int axis = 0; axis < AXES; axis++) {
+        // As far as the last window of the last output reads.
+        const int64_t reach = (conv->result[axis] - 1) * conv->stride[axis] +
+                              (conv->taps[axis] - 1) * conv->dilation[axis] + 1;
+        conv->phase[axis] = ceil_div(reach, conv->stride[axis]);
+        conv->pixels *= conv->result[axis];
+        conv->window *= conv->taps[axis];
+        conv->plane *= conv->phase[axis] * conv->stride[axis];
+    }
+}
+
+bool ISA(read_conv)(Conv *conv, Params *params) {
+    Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
+    Tensor bias = next_tensor(params), residual = next_tensor(params);
+    conv->groups = next_int(params);
+    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || w.rank != x.rank || y.rank != x.rank)
+        return false;
+    read_axes(conv, &x, &w, &y, params);
+    ISA(next_activation)(params, &conv->epilogue);
+    conv->batch = x.dims[0];
+    conv->in = x.dims[1] / conv->groups;
+    conv->out = w.dims[0] / conv->groups;
+    conv->x = (const float *)x.data;
+    conv->w = (const float *)w.data;
+    conv->y = (float *)y.data;
+    conv->x_batch = x.strides[0] / (int64_t)sizeof(float);
+    conv->x_channel = x.strides[1] / (int64_t)sizeof(float);
+    conv->epilogue.row_bias = (const float *)bias.data;
+    conv->epilogue.residual = (const float *)residual.data;
+    conv->epilogue.residual_row = conv->pixels;
+    conv->constant = w.constant;
+    return is_plain(&x, 2) && is_plain(&w, 0) && is_plain(&y, 0) &&
+           (!residual.data || is_plain(&residual, 0)) && element_count(&y) > 0 && conv->in > 0;
+}
+
+int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {
+    int64_t index[AXES], phase = 0, place = 0;
+    for (int axis = AXES - 1; axis >= 0; axis--) {
+        index[axis] = tap % conv->taps[axis] * conv->dilation[axis];
+        tap /= conv->taps[axis];
+    }
+    int64_t size = 1;
+    for (int axis = 0; axis < AXES; axis++) {
+        phase = phase * conv->stride[axis] + index[axis] % conv->stride[axis];
+        place = place * conv->phase[axis] + index[axis] / conv->stride[axis];
+        size *= conv->phase[axis];
+    }
+    return phase * size + place;
+}
+
+// One line of the input, in the phases of the last axis; `line` is where phase 0 of it begins, and
+// `step` the distance between phases.
+static void lay_out_line(const Conv *conv, const float *from, float *line, int64_t step) {
+    const int64_t stride = conv->stride[2], count = conv->phase[2], before = conv->before[2];
+    const int64_t size = conv->size[2];
+    for (int64_t phase = 0; phase < stride; phase++, line += step) {
+        // Element i of the phase is element i * stride + phase - before of the input.
+        int64_t first = before > phase ? ceil_div(before - phase, stride) : 0;
+        int64_t end = size + before > phase ? ceil_div(size + before - phase, stride) : 0;
+        if (first > count) first = count;
+        if (end > count) end = count;
+        if (end < first) end = first;
+        for (int64_t i = 0; i < first; i++) line[i] = 0;
+        const float *source = from + first * stride + phase - before;
+        if (stride == 1) {
+            memcpy(line + first, source, (size_t)(end - first) * sizeof(float));
+        } else {
+            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * stride];
+        }
+        for (int64_t i = end; i < count; i++) line[i] = 0;
+    }
+}
+
+void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane) {
+    const int64_t size = conv->phase[0] * conv->phase[1] * conv->phase[2];
+    for (int64_t i = 0; i < conv->phase[0] * conv->stride[0]; i++) {
+        const int64_t d = i - conv->before[0];
+        for (int64_t j = 0; j < conv->phase[1] * conv->stride[1]; j++) {
+            const int64_t h = j - conv->before[1];
+            const int64_t phase = i % conv->stride[0] * conv->stride[1] + j % conv->stride[1];
+            const int64_t row = i / conv->stride[0] * conv->phase[1] + j / conv->stride[1];
+            float *line = plane + phase * conv->stride[2] * size + row * conv->phase[2];
+            if (d < 0 || d >= conv->size[0] || h < 0 || h >= conv->size[1]) {
+                for (int64_t k = 0; k < conv->stride[2]; k++)
+                    memset(line + k * size, 0, (size_t)conv->phase[2] * sizeof(float));
+            } else {
+                lay_out_line(conv, channel + (d * conv->size[1] + h) * conv->size[2], line, size);
+            }
+        }
+    }
+}

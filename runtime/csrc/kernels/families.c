@@ -1,0 +1,12 @@
+// All kernels for one kind of processor.
+#include "../kernel.h"
+#include "simd.h"
+
+#define POPC_FAMILIES(_) _(MAPS) _(PRODUCTS) _(CONVOLUTIONS)
+
+#define DECLARE(NAME) extern const Kernel ISA(NAME)[];
+#define LIST(NAME) ISA(NAME),
+
+POPC_FAMILIES(DECLARE)
+
+const Kernel *const ISA(FAMILIES)[] = {POPC_FAMILIES(LIST) NULL};

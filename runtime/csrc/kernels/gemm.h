@@ -1,0 +1,61 @@
+// The heart of matrix products: packed panels and the tile that multiplies two of them.
+//
+// The left matrix is packed into panels of TILE_ROWS rows, [k][TILE_ROWS] each, the right one into
+// panels of TILE_COLUMNS columns, [k][TILE_COLUMNS] each; what is missing at the end is zero.
+#ifndef POPC_GEMM_H
+#define POPC_GEMM_H
+
+#include "maps.h"
+
+#if VECTOR_BYTES == 64
+enum { TILE_ROWS = 12 };
+#elif VECTOR_BYTES == 32
+enum { TILE_ROWS = 6 };
+#else
+enum { TILE_ROWS = 8 };
+#endif
+enum {
+    TILE_COLUMNS = 2 * LANES,
+    DEPTH = 512,  // of products that are made at once, so that panels stay in the caches
+};
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What happens to a part of the result before it is left alone, in this order.
+typedef struct {
+    const float *row_bias;  // one number for each row
+    const float *column_bias;  // one for each column
+    const float *residual;  // like the result, with its own distance between rows
+    int64_t residual_row;
+    MapLoop activation;
+    double parameters[MAX_PARAMETERS];
+} Epilogue;
+
+// Where part of a result goes.
+typedef struct {
+    float *data;
+    int64_t row;  // floats from row to row
+    int64_t first_row, first_column;  // of this part, for the epilogue
+} Place;
+
+// Packs `rows` rows (columns of the right matrix: swap the strides) into panels of `width`.
+void ISA(pack_panels)(
+    float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width);
+
+// out = left * right of one panel each, with `depth` numbers to add up; if `add`, added to out.
+void ISA(multiply_tile)(
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
+
+// Applies `epilogue` to rows x columns of a result.
+void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns);
+
+// Reads an epilogue's activation: its number and three parameters.
+void ISA(next_activation)(Params *params, Epilogue *epilogue);
+
+// All of out[rows][columns] from packed panels; `k` numbers to add up, panels of `left` and `right`
+// that lie behind each other.  Threads may call it for different parts.
+void ISA(multiply_panels)(
+    const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
+    const Epilogue *epilogue);
+
+#endif

@@ -1,0 +1,124 @@
+// How a map goes through tensors of any shape: dimensions that lie one behind the other become one,
+// the innermost one is a loop of its own, and threads take contiguous parts of all elements.
+#include <stdlib.h>
+#include <string.h>
+
+#include "maps.h"
+
+typedef struct {
+    Map map;
+    double parameters[MAX_PARAMETERS];
+    char *data[MAX_OPERANDS + 1];
+    int rank;
+    int64_t dims[MAX_RANK];
+    int64_t strides[MAX_OPERANDS + 1][MAX_RANK];
+    int64_t inner[MAX_OPERANDS + 1];  // strides of the innermost dimension
+    int64_t count;
+    int64_t chunk;  // elements that are worth the while of another thread
+} State;
+
+enum { CHUNK_COST = 32768 };
+
+// Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
+static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {
+    int shift = out->rank - tensor->rank;
+    if (shift < 0) return false;
+    for (int axis = 0; axis < out->rank; axis++) {
+        int64_t dim = axis < shift ? 1 : tensor->dims[axis - shift];
+        if (dim != 1 && dim != out->dims[axis]) return false;
+        strides[axis] = dim == 1 ? 0 : tensor->strides[axis - shift];
+    }
+    return true;
+}
+
+static bool can_merge(const State *state, int outer, int inner, int64_t inner_dim) {
+    for (int i = 0; i <= state->map.operands; i++)
+        if (state->strides[i][outer] != state->strides[i][inner] * inner_dim) return false;
+    return true;
+}
+
+// Leaves out dimensions of 1 and joins those that are one loop for all tensors.
+static void collapse(State *state, const Tensor *out) {
+    int rank = 0;
+    for (int axis = 0; axis < out->rank; axis++) {
+        if (out->dims[axis] == 1) continue;
+        if (rank > 0 && can_merge(state, rank - 1, axis, out->dims[axis])) {
+            state->dims[rank - 1] *= out->dims[axis];
+        } else {
+            state->dims[rank++] = out->dims[axis];
+        }
+        for (int i = 0; i <= state->map.operands; i++)
+            state->strides[i][rank - 1] = state->strides[i][axis];
+    }
+    if (rank == 0) {
+        state->dims[rank++] = 1;
+        for (int i = 0; i <= state->map.operands; i++) state->strides[i][0] = 0;
+    }
+    state->rank = rank;
+    for (int i = 0; i <= state->map.operands; i++) state->inner[i] = state->strides[i][rank - 1];
+}
+
+void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
+    (void)needs;
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    state->map = *map;
+    Tensor tensors[MAX_OPERANDS + 1];
+    for (int i = 0; i <= map->operands; i++) {
+        tensors[i] = next_tensor(params);
+        state->data[i] = tensors[i].data;
+        if (params->bad || !broadcast(&tensors[i], &tensors[0], state->strides[i])) {
+            free(state);
+            return NULL;
+        }
+    }
+    for (int i = 0; i < MAX_PARAMETERS; i++) state->parameters[i] = next_float(params);
+    state->count = element_count(&tensors[0]);
+    collapse(state, &tensors[0]);
+    state->chunk = CHUNK_COST / map->cost;
+    return state;
+}
+
+// Elements begin .. end - 1 in order of the collapsed dimensions.
+static void map_range(const State *state, int64_t begin, int64_t end) {
+    const int last = state->rank - 1;
+    const int64_t width = state->dims[last];
+    int64_t index[MAX_RANK];
+    int64_t rest = begin / width;
+    for (int axis = last - 1; axis >= 0; axis--) {
+        index[axis] = rest % state->dims[axis];
+        rest /= state->dims[axis];
+    }
+    int64_t offset = begin % width;
+    while (begin < end) {
+        int64_t n = width - offset < end - begin ? width - offset : end - begin;
+        char *at[MAX_OPERANDS + 1];
+        for (int i = 0; i <= state->map.operands; i++) {
+            at[i] = state->data[i] + offset * state->inner[i];
+            for (int axis = 0; axis < last; axis++) at[i] += index[axis] * state->strides[i][axis];
+        }
+        state->map.loop(at[0], at + 1, state->inner, n, state->parameters);
+        begin += n;
+        offset = 0;
+        for (int axis = last - 1; axis >= 0; axis--) {
+            if (++index[axis] < state->dims[axis]) break;
+            index[axis] = 0;
+        }
+    }
+}
+
+static void map_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const State *state = context;
+    int64_t begin = chunk * state->chunk, end = begin + state->chunk;
+    map_range(state, begin, end < state->count ? end : state->count);
+}
+
+void ISA(map_run)(const void *argument, const Run *run) {
+    State *state = (State *)argument;
+    if (state->count <= 2 * state->chunk || run->threads == 1) {
+        map_range(state, 0, state->count);
+        return;
+    }
+    share_chunks(run, (state->count + state->chunk - 1) / state->chunk, map_chunk, state);
+}

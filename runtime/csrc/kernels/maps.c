@@ -1,0 +1,206 @@
+// The loops are plain C in a form that compilers turn into vector code: the distance between
+// elements is a constant in each copy of a loop, and bodies have no branches.
+#include "maps.h"
+
+#include "math.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+// A loop over contiguous data, and one for any distances.
+#define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                    \
+    INLINE void NAME##_steps(                                                                     \
+        char *out, const char *in, int64_t so, int64_t si, int64_t n, const double *parameters) { \
+        const float p0 = (float)parameters[0], p1 = (float)parameters[1],                         \
+                    p2 = (float)parameters[2];                                                    \
+        (void)p0, (void)p1, (void)p2;                                                             \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+            const FROM x = *(const FROM *)(in + i * si);                                          \
+            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \
+        }                                                                                         \
+    }                                                                                             \
+    static void NAME(                                                                             \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
+        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
+        if (steps[0] == to && steps[1] == from)                                                   \
+            NAME##_steps(out, in[0], to, from, n, p);                                             \
+        else                                                                                      \
+            NAME##_steps(out, in[0], steps[0], steps[1], n, p);                                   \
+    }
+
+// Loops over contiguous data, over data and one element, and one for any distances.
+#define BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                   \
+    INLINE void NAME##_steps(                                                                     \
+        char *out, const char *left, const char *right, int64_t so, int64_t sl, int64_t sr,       \
+        int64_t n, const double *parameters) {                                                    \
+        const float p0 = (float)parameters[0];                                                    \
+        (void)p0;                                                                                 \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+            const FROM a = *(const FROM *)(left + i * sl);                                        \
+            const FROM b = *(const FROM *)(right + i * sr);                                       \
+            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \
+        }                                                                                         \
+    }                                                                                             \
+    static void NAME(                                                                             \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
+        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
+        if (steps[0] != to)                                                                       \
+            NAME##_steps(out, in[0], in[1], steps[0], steps[1], steps[2], n, p);                  \
+        else if (steps[1] == from && steps[2] == from)                                            \
+            NAME##_steps(out, in[0], in[1], to, from, from, n, p);                                \
+        else if (steps[1] == from && steps[2] == 0)                                               \
+            NAME##_steps(out, in[0], in[1], to, from, 0, n, p);                                   \
+        else if (steps[1] == 0 && steps[2] == from)                                               \
+            NAME##_steps(out, in[0], in[1], to, 0, from, n, p);                                   \
+        else                                                                                      \
+            NAME##_steps(out, in[0], in[1], to, steps[1], steps[2], n, p);                        \
+    }
+
+#define WHERE_LOOP(NAME, TYPE)                                                                    \
+    static void NAME(                                                                             \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
+        (void)p;                                                                                  \
+        const int64_t s0 = steps[0], s1 = steps[1], s2 = steps[2], s3 = steps[3];                 \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+            const TYPE a = *(const TYPE *)(in[1] + i * s2);                                       \
+            const TYPE b = *(const TYPE *)(in[2] + i * s3);                                       \
+            *(TYPE *)(out + i * s0) = *(const uint8_t *)(in[0] + i * s1) ? a : b;                 \
+        }                                                                                         \
+    }
+
+// What each map computes: name, cost, expression.
+#define FLOAT_UNARY(_)                                                                            \
+    _(Abs, 1, __builtin_fabsf(x))                                                                 \
+    _(Ceil, 1, __builtin_ceilf(x))                                                                \
+    _(Clip, 1, (x < p0 ? p0 : x) > p1 ? p1 : (x < p0 ? p0 : x))                                   \
+    _(Elu, 12, x > 0 ? x : p0 * (fast_exp(x < 0 ? x : 0) - 1.0f))                                 \
+    _(Erf, 16, fast_erf(x))                                                                       \
+    _(Exp, 8, fast_exp(x))                                                                        \
+    _(FakeQuantize, 4, ({                                                                         \
+          float q = __builtin_rintf(x / p0);                                                      \
+          q = q < p1 ? p1 : q;                                                                    \
+          (q > p2 ? p2 : q) * p0;                                                                 \
+      }))                                                                                         \
+    _(Floor, 1, __builtin_floorf(x))                                                              \
+    _(Gelu, 18, 0.5f * x * (1.0f + fast_erf(x * 0.70710678118654752f)))                           \
+    _(GeluTanh, 14,                                                                               \
+      x * fast_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)))                        \
+    _(HardSigmoid, 2, ({                                                                          \
+          float y = p0 * x + p1;                                                                  \
+          y = y < 0 ? 0 : y;                                                                      \
+          y > 1 ? 1 : y;                                                                          \
+      }))                                                                                         \
+    _(HardSwish, 3, ({                                                                            \
+          float y = x * 0.16666666666666666f + 0.5f;                                              \
+          y = y < 0 ? 0 : y;                                                                      \
+          x * (y > 1 ? 1 : y);                                                                    \
+      }))                                                                                         \
+    _(LeakyRelu, 2, x < 0 ? p0 * x : x)                                                           \
+    _(Log, 10, fast_log(x))                                                                       \
+    _(Neg, 1, -x)                                                                                 \
+    _(Reciprocal, 2, 1.0f / x)                                                                    \
+    _(Relu, 1, x < 0 ? 0 : x)                                                                     \
+    _(Round, 1, __builtin_rintf(x))                                                               \
+    _(Sigmoid, 10, fast_sigmoid(x))                                                               \
+    _(Softplus, 20, ({                                                                            \
+          float size = __builtin_fabsf(x);                                                        \
+          (x > 0 ? x : 0) + fast_log(1.0f + fast_exp(-size));                                     \
+      }))                                                                                         \
+    _(Sqrt, 2, __builtin_sqrtf(x))                                                                \
+    _(Square, 1, x * x)                                                                           \
+    _(Swish, 11, x * fast_sigmoid(p0 * x))                                                        \
+    _(Tanh, 12, fast_tanh(x))
+
+#define FLOAT_BINARY(_)                                                                           \
+    _(Add, 1, a + b)                                                                              \
+    _(Div, 2, a / b)                                                                              \
+    _(Max, 1, a > b || a != a ? a : b)                                                            \
+    _(Min, 1, a < b || a != a ? a : b)                                                            \
+    _(Mul, 1, a * b)                                                                              \
+    _(PRelu, 2, a < 0 ? a * b : a)                                                                \
+    _(Sub, 1, a - b)
+
+// Unsigned, so that results that are too large wrap around as numpy's do.
+#define INTEGER_BINARY(_)                                                                         \
+    _(Add, 1, a + b)                                                                              \
+    _(Mul, 1, a * b)                                                                              \
+    _(Sub, 1, a - b)
+
+#define COMPARISONS(_)                                                                            \
+    _(Equal, 1, a == b)                                                                           \
+    _(Greater, 1, a > b)                                                                          \
+    _(GreaterOrEqual, 1, a >= b)                                                                  \
+    _(Less, 1, a < b)                                                                             \
+    _(LessOrEqual, 1, a <= b)
+
+#define LOGICAL(_)                                                                                \
+    _(And, 1, a && b)                                                                             \
+    _(Or, 1, a || b)                                                                              \
+    _(Xor, 1, !a != !b)
+
+// For each map its loop, and how it is prepared.
+#define PREPARE(NAME, OPERANDS, COST)                                                             \
+    static void *prepare_##NAME(Params *params, Needs *needs) {                                   \
+        static const Map map = {NAME, OPERANDS, COST};                                            \
+        return ISA(map_prepare)(params, needs, &map);                                             \
+    }
+#define UNARY_MAP(NAME, FROM, TO, COST, EXPRESSION)                                               \
+    UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                        \
+    PREPARE(NAME, 1, COST)
+#define BINARY_MAP(NAME, FROM, TO, COST, EXPRESSION)                                              \
+    BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                       \
+    PREPARE(NAME, 2, COST)
+
+#define MAKE_FLOAT_UNARY(NAME, COST, E) UNARY_MAP(NAME##_f32, float, float, COST, E)
+#define MAKE_FLOAT_BINARY(NAME, COST, E) BINARY_MAP(NAME##_f32, float, float, COST, E)
+#define MAKE_I32_BINARY(NAME, COST, E) BINARY_MAP(NAME##_i32, uint32_t, uint32_t, COST, E)
+#define MAKE_I64_BINARY(NAME, COST, E) BINARY_MAP(NAME##_i64, uint64_t, uint64_t, COST, E)
+#define MAKE_F32_COMPARISON(NAME, COST, E) BINARY_MAP(NAME##_f32, float, uint8_t, COST, E)
+#define MAKE_I32_COMPARISON(NAME, COST, E) BINARY_MAP(NAME##_i32, int32_t, uint8_t, COST, E)
+#define MAKE_I64_COMPARISON(NAME, COST, E) BINARY_MAP(NAME##_i64, int64_t, uint8_t, COST, E)
+#define MAKE_LOGICAL(NAME, COST, E) BINARY_MAP(NAME##_b8, uint8_t, uint8_t, COST, E)
+
+FLOAT_UNARY(MAKE_FLOAT_UNARY)
+FLOAT_BINARY(MAKE_FLOAT_BINARY)
+INTEGER_BINARY(MAKE_I32_BINARY)
+INTEGER_BINARY(MAKE_I64_BINARY)
+COMPARISONS(MAKE_F32_COMPARISON)
+COMPARISONS(MAKE_I32_COMPARISON)
+COMPARISONS(MAKE_I64_COMPARISON)
+LOGICAL(MAKE_LOGICAL)
+UNARY_MAP(Not_b8, uint8_t, uint8_t, 1, !x)
+UNARY_MAP(Cast_i32_f32, int32_t, float, 1, x)
+UNARY_MAP(Cast_i64_f32, int64_t, float, 1, x)
+UNARY_MAP(Cast_u8_f32, uint8_t, float, 1, x)
+UNARY_MAP(Cast_b8_f32, uint8_t, float, 1, x != 0)
+UNARY_MAP(Cast_i32_i64, int32_t, int64_t, 1, x)
+UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
+WHERE_LOOP(Where_8, uint8_t)
+PREPARE(Where_8, 3, 1)
+WHERE_LOOP(Where_32, uint32_t)
+PREPARE(Where_32, 3, 1)
+WHERE_LOOP(Where_64, uint64_t)
+PREPARE(Where_64, 3, 1)
+
+#define ENTRY(NAME) {#NAME, prepare_##NAME, ISA(map_run), NULL},
+#define ENTRY_F32(NAME, COST, E) ENTRY(NAME##_f32)
+#define ENTRY_I32(NAME, COST, E) ENTRY(NAME##_i32)
+#define ENTRY_I64(NAME, COST, E) ENTRY(NAME##_i64)
+#define ENTRY_B8(NAME, COST, E) ENTRY(NAME##_b8)
+
+const Kernel ISA(MAPS)[] = {
+    FLOAT_UNARY(ENTRY_F32) FLOAT_BINARY(ENTRY_F32) INTEGER_BINARY(ENTRY_I32)
+    INTEGER_BINARY(ENTRY_I64) COMPARISONS(ENTRY_F32) COMPARISONS(ENTRY_I32)
+    COMPARISONS(ENTRY_I64) LOGICAL(ENTRY_B8) ENTRY(Not_b8)
+    ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
+    ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32)
+    ENTRY(Where_8) ENTRY(Where_32) ENTRY(Where_64)
+    {NULL, NULL, NULL, NULL},
+};
+
+#define LOOP_F32(NAME, COST, E) NAME##_f32,
+
+MapLoop ISA(activation_loop)(int64_t number) {
+    static const MapLoop loops[] = {NULL, FLOAT_UNARY(LOOP_F32)};
+    const int64_t count = sizeof(loops) / sizeof(*loops);
+    return number > 0 && number < count ? loops[number] : NULL;
+}

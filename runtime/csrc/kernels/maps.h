@@ -1,0 +1,28 @@
+// Functions that are applied to every element, as loops.
+#ifndef POPC_MAPS_H
+#define POPC_MAPS_H
+
+#include "../kernel.h"
+#include "simd.h"
+
+enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };
+
+// out[i] = f(in[0][i], in[1][i], ...) for i < n.  `steps` are bytes from element to element: those
+// of `out`, then of each operand.  `out` may be one of the operands.
+typedef void (*MapLoop)(
+    char *out, char *const *in, const int64_t *steps, int64_t n, const double *parameters);
+
+typedef struct {
+    MapLoop loop;
+    int operands;
+    int cost;  // of an element, in additions
+} Map;
+
+// Prepares a map from the tensors out, in[0], ... and three parameters.
+void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map);
+void ISA(map_run)(const void *state, const Run *run);
+
+// The loop of an activation of floats by its number in _ACTIVATIONS of record.py; NULL for 0.
+MapLoop ISA(activation_loop)(int64_t number);
+
+#endif

@@ -1,0 +1,118 @@
+// Elementary functions of floats, without branches, so that loops over them become vector code.
+// Errors are a few units in the last place.  Polynomials: Cephes (exp, log), and minimax fits.
+#ifndef POPC_MATH_H
+#define POPC_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float as_float(int32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static inline int32_t as_bits(float value) {
+    int32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+// e**x: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 6 in r; 2**n in two steps, so that
+// results that are subnormal are right.
+static inline float fast_exp(float x) {
+    float clipped = x > 89.0f ? 89.0f : x;
+    clipped = clipped < -104.0f ? -104.0f : clipped;
+    float n = __builtin_rintf(clipped * 1.44269504088896341f);
+    float r = clipped - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t whole = (int32_t)n;
+    int32_t half = whole >> 1;
+    float result = p * as_float((half + 127) << 23) * as_float((whole - half + 127) << 23);
+    return x != x ? x : result;
+}
+
+// ln x: x = 2**n m, sqrt(1/2) <= m < sqrt(2).
+static inline float fast_log(float x) {
+    float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
+    float shift = x < 1.17549435e-38f ? -23.0f : 0.0f;
+    int32_t bits = as_bits(scaled);
+    int32_t exponent = (bits >> 23) - 126;
+    float m = as_float((bits & 0x007fffff) | 0x3f000000);
+    int32_t low = m < 0.707106781186547524f;
+    float n = (float)(exponent - low) + shift;
+    float r = (low ? m + m : m) - 1.0f;
+    float z = r * r;
+    float p = 7.0376836292e-2f;
+    p = p * r + -1.1514610310e-1f;
+    p = p * r + 1.1676998740e-1f;
+    p = p * r + -1.2420140846e-1f;
+    p = p * r + 1.4249322787e-1f;
+    p = p * r + -1.6668057665e-1f;
+    p = p * r + 2.0000714765e-1f;
+    p = p * r + -2.4999993993e-1f;
+    p = p * r + 3.3333331174e-1f;
+    float y = p * r * z + n * -2.12194440e-4f - 0.5f * z;
+    float result = r + y + n * 0.693359375f;
+    result = x == INFINITY ? x : result;
+    result = x == 0 ? -INFINITY : result;
+    return x < 0 || x != x ? NAN : result;
+}
+
+// tanh x: odd polynomial near 0, else 1 - 2 / (e**2x + 1).
+static inline float fast_tanh(float x) {
+    float size = __builtin_fabsf(x);
+    float large = 1.0f - 2.0f / (fast_exp(2.0f * size) + 1.0f);
+    float z = x * x;
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z + -5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z + -3.33332819422e-1f;
+    float small = p * z * x + x;
+    float result = size < 0.625f ? small : __builtin_copysignf(large, x);
+    return x != x ? x : result;
+}
+
+static inline float fast_sigmoid(float x) {
+    float e = fast_exp(-__builtin_fabsf(x));
+    float low = e / (1.0f + e);
+    float high = 1.0f / (1.0f + e);
+    return x < 0 ? low : high;
+}
+
+// erf x: Abramowitz and Stegun 7.1.26 has 1.5e-7 of absolute error, which is not enough near 0;
+// there the Taylor series is used (error below 1e-8 for |x| < 0.9).
+static inline float fast_erf(float x) {
+    float size = __builtin_fabsf(x);
+    float z = x * x;
+    float p = 1.6462114365889246e-6f;
+    p = p * z + -1.4925650358406252e-5f;
+    p = p * z + 1.2055332981789664e-4f;
+    p = p * z + -8.5483270234508528e-4f;
+    p = p * z + 5.2239776254421878e-3f;
+    p = p * z + -2.6866170645131252e-2f;
+    p = p * z + 1.1283791670955126e-1f;
+    p = p * z + -3.7612638903183753e-1f;
+    p = p * z + 1.1283791670955126f;
+    float small = p * x;
+    float t = 1.0f / (1.0f + 0.3275911f * size);
+    float q = 1.061405429f;
+    q = q * t + -1.453152027f;
+    q = q * t + 1.421413741f;
+    q = q * t + -0.284496736f;
+    q = q * t + 0.254829592f;
+    float large = __builtin_copysignf(1.0f - q * t * fast_exp(-z), x);
+    float result = size < 0.9f ? small : large;
+    return x != x ? x : result;
+}
+
+#endif

@@ -1,0 +1,228 @@
+// Matrix products of floats: out[b] = left[b] right[b], then an epilogue.
+#include <stdlib.h>
+#include <string.h>
+
+#include "gemm.h"
+
+typedef struct {
+    int64_t m, n, k;
+    int64_t batch;
+    int batch_rank;
+    int64_t batch_dims[MAX_RANK];
+    int64_t left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK], residual_batch[MAX_RANK];
+    const float *left, *right;
+    int64_t left_row, left_column, right_row, right_column, out_row;
+    float *out;
+    float *packed;  // the right matrix, if it is constant and the same for the whole batch
+    Epilogue epilogue;
+    int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
+} State;
+
+// The operands of one product of a batch.
+typedef struct {
+    const float *left, *right;
+    float *out;
+    Epilogue epilogue;
+} Product;
+
+static Product product_of(const State *state, int64_t number) {
+    Product product = {state->left, state->right, state->out, state->epilogue};
+    for (int axis = state->batch_rank - 1; axis >= 0; axis--) {
+        const int64_t index = number % state->batch_dims[axis];
+        number /= state->batch_dims[axis];
+        product.left += index * state->left_batch[axis];
+        product.right += index * state->right_batch[axis];
+        product.out += index * state->out_batch[axis];
+        if (product.epilogue.residual) product.epilogue.residual += index * state->residual_batch[axis];
+    }
+    return product;
+}
+
+static bool is_batched(const int64_t *strides, int rank) {
+    for (int axis = 0; axis < rank; axis++)
+        if (strides[axis]) return true;
+    return false;
+}
+
+static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static int64_t float_stride(const Tensor *tensor, int axis) {
+    return tensor->dims[axis] == 1 ? 0 : tensor->strides[axis] / (int64_t)sizeof(float);
+}
+
+// All operands have the rank of `out`; batch dimensions of 1 are repeated.
+static bool read_operands(State *state, Params *params, bool *constant) {
+    Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
+    Tensor bias = next_tensor(params), residual = next_tensor(params);
+    ISA(next_activation)(params, &state->epilogue);
+    const int rank = out.rank, row = rank - 2, column = rank - 1;
+    if (params->bad || rank < 2 || left.rank != rank || right.rank != rank) return false;
+    *state = (State){
+        .m = out.dims[row],
+        .n = out.dims[column],
+        .k = left.dims[column],
+        .batch = 1,
+        .batch_rank = row,
+        .left = (const float *)left.data,
+        .right = (const float *)right.data,
+        .out = (float *)out.data,
+        .left_row = float_stride(&left, row),
+        .left_column = float_stride(&left, column),
+        .right_row = float_stride(&right, row),
+        .right_column = float_stride(&right, column),
+        .out_row = out.dims[row] == 1 ? out.dims[column] : float_stride(&out, row),
+        .epilogue = state->epilogue,
+    };
+    if (out.dims[column] != 1 && out.strides[column] != (int64_t)sizeof(float)) return false;
+    for (int axis = 0; axis < row; axis++) {
+        state->batch *= state->batch_dims[axis] = out.dims[axis];
+        state->left_batch[axis] = float_stride(&left, axis);
+        state->right_batch[axis] = float_stride(&right, axis);
+        state->out_batch[axis] = float_stride(&out, axis);
+        if (residual.data) state->residual_batch[axis] = float_stride(&residual, axis);
+    }
+    state->epilogue.column_bias = (const float *)bias.data;
+    state->epilogue.residual = (const float *)residual.data;
+    state->epilogue.residual_row = residual.data ? float_stride(&residual, row) : 0;
+    *constant = right.constant && !is_batched(state->right_batch, row);
+    return true;
+}
+
+static void choose_groups(State *state) {
+    // About as many chunks as keep a few threads busy, none smaller than is worth a thread.
+    const int64_t work = state->m * state->n * state->k;
+    int64_t chunks = work / (1 << 20);
+    chunks = chunks < 1 ? 1 : chunks > 64 ? 64 : chunks;
+    const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
+    const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
+    int64_t across = chunks < column_panels ? chunks : column_panels;
+    int64_t down = ceil_div(chunks, across);
+    if (down > row_panels) down = row_panels;
+    state->column_group = ceil_div(column_panels, across) * TILE_COLUMNS;
+    state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    bool constant = false;
+    if (!state || !read_operands(state, params, &constant) || state->m == 0 || state->n == 0 ||
+        state->k == 0) {
+        free(state);
+        return NULL;
+    }
+    choose_groups(state);
+    const int64_t right_floats = padded(state->n, TILE_COLUMNS) * state->k;
+    const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
+    if (constant) {
+        state->packed = aligned_alloc(64, (size_t)padded(right_floats, 16) * sizeof(float));
+        if (!state->packed) {
+            free(state);
+            return NULL;
+        }
+        ISA(pack_panels)(
+            state->packed, state->right, state->right_column, state->right_row, state->n, state->k,
+            TILE_COLUMNS);
+    }
+    if (state->batch > 1) {
+        needs->own = (left_floats + (constant ? 0 : TILE_COLUMNS * state->k)) * (int64_t)sizeof(float);
+    } else {
+        needs->shared = left_floats * (int64_t)sizeof(float);
+        needs->own = constant ? 0 : state->column_group * state->k * (int64_t)sizeof(float);
+    }
+    return state;
+}
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->packed);
+    free(state);
+}
+
+// -- many products: each thread makes whole ones --------------------------------------------------
+
+typedef struct {
+    const State *state;
+    const Run *run;
+} Job;
+
+static void batch_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Product product = product_of(state, chunk);
+    float *left = (float *)job->run->own[thread];
+    float *own_right = left + padded(state->m, TILE_ROWS) * state->k;
+    ISA(pack_panels)(
+        left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
+    for (int64_t j = 0; j < state->n; j += TILE_COLUMNS) {
+        const int64_t width = state->n - j < TILE_COLUMNS ? state->n - j : TILE_COLUMNS;
+        const float *right = state->packed + j * state->k;
+        if (!state->packed) {
+            ISA(pack_panels)(
+                own_right, product.right + j * state->right_column, state->right_column,
+                state->right_row, width, state->k, TILE_COLUMNS);
+            right = own_right;
+        }
+        const Place out = {product.out + j, state->out_row, 0, j};
+        ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
+    }
+}
+
+// -- one product: threads share it ----------------------------------------------------------------
+
+enum { PANELS_AT_ONCE = 8 };
+
+static void pack_left(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
+    int64_t rows = state->m - first;
+    if (rows > PANELS_AT_ONCE * TILE_ROWS) rows = PANELS_AT_ONCE * TILE_ROWS;
+    ISA(pack_panels)(
+        (float *)job->run->shared + first * state->k, state->left + first * state->left_row,
+        state->left_row, state->left_column, rows, state->k, TILE_ROWS);
+}
+
+static void single_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t across = ceil_div(state->n, state->column_group);
+    const int64_t j = chunk % across * state->column_group, i = chunk / across * state->row_group;
+    const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
+    const int64_t height = state->m - i < state->row_group ? state->m - i : state->row_group;
+    const float *right = state->packed + j * state->k;
+    if (!state->packed) {
+        float *own = (float *)job->run->own[thread];
+        ISA(pack_panels)(
+            own, state->right + j * state->right_column, state->right_column, state->right_row, width,
+            state->k, TILE_COLUMNS);
+        right = own;
+    }
+    const Place out = {state->out + i * state->out_row + j, state->out_row, i, j};
+    ISA(multiply_panels)(
+        (float *)job->run->shared + i * state->k, right, state->k, out, height, width,
+        &state->epilogue);
+}
+
+static void run_product(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run};
+    if (state->batch > 1) {
+        const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
+        const Run alone = {1, run->shared, {run->own[0]}};
+        share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
+        return;
+    }
+    const int64_t packs = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+    share_chunks(run, packs, pack_left, &job);
+    const int64_t across = ceil_div(state->n, state->column_group);
+    const int64_t down = ceil_div(state->m, state->row_group);
+    share_chunks(run, across * down, single_chunk, &job);
+}
+
+const Kernel ISA(PRODUCTS)[] = {
+    {"Product_f32", prepare, run_product, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,38 @@
+// Vectors of floats as wide as the processor has them.  Files that include this are compiled once
+// for each kind of processor; ISA gives their symbols different names.
+#ifndef POPC_SIMD_H
+#define POPC_SIMD_H
+
+#include <stdint.h>
+
+#ifndef POPC_ISA
+#error "compile with -DPOPC_ISA=..."
+#endif
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define ISA(name) JOIN(name, POPC_ISA)
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+enum { LANES = VECTOR_BYTES / 4 };
+
+typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef float LooseFloats __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+
+static inline Floats load(const float *from) { return *(const LooseFloats *)from; }
+static inline void store(float *to, Floats values) { *(LooseFloats *)to = values; }
+static inline Floats all_of(float value) { return value - (Floats){0}; }
+
+static inline float sum_of(Floats values) {
+    float sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += values[lane];
+    return sum;
+}
+
+#endif

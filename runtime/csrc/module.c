@@ -1,0 +1,265 @@
+// The Python module: programs as objects.  Only the stable interface of CPython 3.11 is used.
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <string.h>
+
+#include "program.h"
+
+// -- kinds of processors --------------------------------------------------------------------------
+
+typedef struct {
+    const char *name;
+    const Kernel *const *families;
+} Variant;
+
+static bool runs_v3(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+#else
+    return false;
+#endif
+}
+
+static bool runs_v4(void) {
+#if defined(__x86_64__)
+    return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+// What this processor runs, the best first.
+static int find_variants(Variant variants[3]) {
+    int count = 0;
+#if defined(__x86_64__)
+    if (runs_v4()) variants[count++] = (Variant){"x86-64-v4", FAMILIES_V4};
+    if (runs_v3()) variants[count++] = (Variant){"x86-64-v3", FAMILIES_V3};
+#elif defined(__aarch64__)
+    variants[count++] = (Variant){"aarch64", FAMILIES_BASELINE};
+#endif
+    return count;
+}
+
+static PyObject *variants(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    Variant found[3];
+    int count = find_variants(found);
+    PyObject *names = PyList_New(count);
+    for (int i = 0; names && i < count; i++)
+        PyList_SetItem(names, i, PyUnicode_FromString(found[i].name));
+    return names;
+}
+
+static const Kernel *const *families_of(const char *name) {
+    Variant found[3];
+    int count = find_variants(found);
+    for (int i = 0; i < count; i++)
+        if (strcmp(found[i].name, name) == 0) return found[i].families;
+    PyErr_Format(PyExc_ValueError, "this processor does not run %s", name);
+    return NULL;
+}
+
+static PyObject *kernel_numbers(PyObject *self, PyObject *argument) {
+    (void)self;
+    PyObject *text = PyUnicode_AsUTF8String(argument);
+    if (!text) return NULL;
+    const Kernel *const *families = families_of(PyBytes_AsString(text));
+    Py_DECREF(text);
+    if (!families) return NULL;
+    PyObject *numbers = PyDict_New();
+    for (int family = 0; numbers && families[family]; family++)
+        for (int index = 0; numbers && families[family][index].name; index++) {
+            PyObject *number = PyLong_FromLong(family << FAMILY_BITS | index);
+            if (!number || PyDict_SetItemString(numbers, families[family][index].name, number))
+                Py_CLEAR(numbers);
+            Py_XDECREF(number);
+        }
+    return numbers;
+}
+
+// -- programs -------------------------------------------------------------------------------------
+
+typedef struct {
+    PyObject_HEAD
+    Program *program;
+    PyObject *calls;  // tuple: what callbacks call
+    PyObject *kept;  // whatever owns the memory that the program reads and writes
+    int running;
+} ProgramObject;
+
+typedef struct {
+    PyObject *calls;
+    PyThreadState *thread;
+} Context;
+
+static int call_back(void *context, int64_t step) {
+    Context *own = context;
+    PyEval_RestoreThread(own->thread);
+    PyObject *result = PyObject_CallNoArgs(PyTuple_GetItem(own->calls, (Py_ssize_t)step));
+    Py_XDECREF(result);
+    own->thread = PyEval_SaveThread();
+    return result ? 0 : -1;
+}
+
+static int poll_signals(void *context) {
+    Context *own = context;
+    PyEval_RestoreThread(own->thread);
+    int interrupted = PyErr_CheckSignals();
+    own->thread = PyEval_SaveThread();
+    return interrupted;
+}
+
+static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    if (keywords && PyDict_Size(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "Program takes no keywords");
+        return NULL;
+    }
+    const char *variant;
+    Py_buffer words;
+    PyObject *calls, *kept;
+    if (!PyArg_ParseTuple(args, "sy*O!O", &variant, &words, &PyTuple_Type, &calls, &kept))
+        return NULL;
+    ProgramError error = PROGRAM_MALFORMED;
+    int64_t which = -1;
+    Program *program = NULL;
+    const Kernel *const *families = families_of(variant);
+    const int64_t count = words.len / (Py_ssize_t)sizeof(int64_t);
+    if (families) program = program_new(words.buf, count, families, &error, &which);
+    PyBuffer_Release(&words);
+    if (!program) {
+        if (families && error == PROGRAM_NO_MEMORY) return PyErr_NoMemory();
+        if (families)
+            PyErr_Format(
+                PyExc_ValueError, "record %lld is %s", (long long)which,
+                error == PROGRAM_REFUSED ? "not supported" : "malformed");
+        return NULL;
+    }
+    allocfunc allocate = PyType_GetSlot(type, Py_tp_alloc);
+    ProgramObject *object = (ProgramObject *)allocate(type, 0);
+    if (!object) {
+        program_free(program);
+        return NULL;
+    }
+    object->program = program;
+    object->calls = Py_NewRef(calls);
+    object->kept = Py_NewRef(kept);
+    return (PyObject *)object;
+}
+
+static void program_dealloc(PyObject *self) {
+    ProgramObject *object = (ProgramObject *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (object->program) program_free(object->program);
+    Py_CLEAR(object->calls);
+    Py_CLEAR(object->kept);
+    freefunc release = PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static int program_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((ProgramObject *)self)->calls);
+    Py_VISIT(((ProgramObject *)self)->kept);
+    return 0;
+}
+
+static int program_clear(PyObject *self) {
+    Py_CLEAR(((ProgramObject *)self)->calls);
+    Py_CLEAR(((ProgramObject *)self)->kept);
+    return 0;
+}
+
+// run(threads): -1, or the number of the record that stopped it, with an exception set by whoever
+// wants to know: a callback's exception is raised as it is.
+static PyObject *program_run_method(PyObject *self, PyObject *argument) {
+    ProgramObject *object = (ProgramObject *)self;
+    long threads = PyLong_AsLong(argument);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    if (object->running) {
+        PyErr_SetString(PyExc_RuntimeError, "the program is running already");
+        return NULL;
+    }
+    object->running = 1;
+    Context context = {object->calls, NULL};
+    context.thread = PyEval_SaveThread();
+    int64_t failed = program_run(object->program, (int)threads, call_back, poll_signals, &context);
+    PyEval_RestoreThread(context.thread);
+    object->running = 0;
+    if (!failed) Py_RETURN_NONE;
+    if (!PyErr_Occurred()) return PyErr_NoMemory();
+    return NULL;
+}
+
+static PyObject *program_measure_method(PyObject *self, PyObject *argument) {
+    int wanted = PyObject_IsTrue(argument);
+    if (wanted < 0) return NULL;
+    program_measure(((ProgramObject *)self)->program, wanted);
+    Py_RETURN_NONE;
+}
+
+static PyObject *program_time_method(PyObject *self, PyObject *argument) {
+    long long index = PyLong_AsLongLong(argument);
+    if (index == -1 && PyErr_Occurred()) return NULL;
+    return PyLong_FromLongLong(program_time(((ProgramObject *)self)->program, index));
+}
+
+static PyMethodDef program_methods[] = {
+    {"run", program_run_method, METH_O, "run(threads): run the program to its end."},
+    {"measure", program_measure_method, METH_O, "measure(wanted): take times from now on, or not."},
+    {"nanoseconds", program_time_method, METH_O, "nanoseconds(record): since measure()."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot program_slots[] = {
+    {Py_tp_new, program_make},
+    {Py_tp_dealloc, program_dealloc},
+    {Py_tp_traverse, program_traverse},
+    {Py_tp_clear, program_clear},
+    {Py_tp_methods, program_methods},
+    {Py_tp_doc, "Program(variant, records, calls, kept)"},
+    {0, NULL},
+};
+
+static PyType_Spec program_spec = {
+    .name = "popc_runtime.native._native.Program",
+    .basicsize = sizeof(ProgramObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = program_slots,
+};
+
+static PyMethodDef module_methods[] = {
+    {"variants", variants, METH_NOARGS, "Kinds of processors whose kernels run here, best first."},
+    {"kernels", kernel_numbers, METH_O, "kernels(variant): numbers by name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int fill_module(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&program_spec);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, "Program", type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, fill_module},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "popc_runtime.native._native",
+    .m_doc = "Programs that run without Python between instructions.",
+    .m_size = 0,
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module_definition); }

@@ -1,0 +1,157 @@
+// A job is published by one word, `state`: number of the job, whether it is open, and how many
+// helpers have joined it.  A helper joins by adding itself while the job is open; the caller closes
+// the job when no chunk is left and then waits for those that have joined, and for nobody else.
+#include "pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define RELAX() __asm__ volatile("yield")
+#else
+#define RELAX() ((void)0)
+#endif
+
+#define OPEN ((uint64_t)1 << 16)
+#define JOB ((uint64_t)1 << 17)
+#define JOINED (OPEN - 1)
+
+enum { SPINS = 4000 };  // some tens of microseconds
+
+static struct {
+    pthread_mutex_t owner;  // held for a run of a program
+    pthread_mutex_t sleep;  // guards `wake` and `started`
+    pthread_cond_t wake;
+    int started;  // helpers that exist
+    atomic_int sleeping;
+    atomic_int busy;  // whether a run is going on, during which helpers wait by spinning first
+    _Atomic uint64_t state;
+    atomic_int wanted;  // helpers with a number below this take part
+    ChunkFn work;
+    void *context;
+    int64_t count;
+    atomic_int_fast64_t next;
+} pool = {
+    .owner = PTHREAD_MUTEX_INITIALIZER,
+    .sleep = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+};
+
+static void take_chunks(int thread) {
+    for (;;) {
+        int64_t chunk = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
+        if (chunk >= pool.count) return;
+        pool.work(pool.context, chunk, thread);
+    }
+}
+
+// Joins the open job, if there is one that this helper has not seen; the job's number, or `seen`.
+static uint64_t try_join(uint64_t seen, int thread) {
+    uint64_t state = atomic_load_explicit(&pool.state, memory_order_acquire);
+    while ((state & OPEN) && state / JOB != seen && thread <= atomic_load(&pool.wanted)) {
+        if (atomic_compare_exchange_weak(&pool.state, &state, state + 1)) {
+            take_chunks(thread);
+            atomic_fetch_sub_explicit(&pool.state, 1, memory_order_release);
+            return state / JOB;
+        }
+    }
+    return seen;
+}
+
+static bool has_new_job(uint64_t seen) {
+    uint64_t state = atomic_load(&pool.state);  // in one order with `sleeping`
+    return (state & OPEN) && state / JOB != seen;
+}
+
+static void *help(void *argument) {
+    int thread = (int)(intptr_t)argument;
+    uint64_t seen = 0;
+    for (;;) {
+        for (int spin = 0; spin < SPINS && !has_new_job(seen); spin++) {
+            if (!atomic_load_explicit(&pool.busy, memory_order_relaxed)) break;
+            RELAX();
+        }
+        if (!has_new_job(seen) || thread > atomic_load(&pool.wanted)) {
+            pthread_mutex_lock(&pool.sleep);
+            atomic_fetch_add(&pool.sleeping, 1);
+            while (!has_new_job(seen) || thread > atomic_load(&pool.wanted))
+                pthread_cond_wait(&pool.wake, &pool.sleep);
+            atomic_fetch_sub(&pool.sleeping, 1);
+            pthread_mutex_unlock(&pool.sleep);
+        }
+        seen = try_join(seen, thread);
+    }
+    return NULL;
+}
+
+// A child has none of the threads of its parent, and whatever they held is free.
+static void forget_threads(void) {
+    pthread_mutex_init(&pool.owner, NULL);
+    pthread_mutex_init(&pool.sleep, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    pool.started = 0;
+    atomic_store(&pool.sleeping, 0);
+    atomic_store(&pool.busy, 0);
+    atomic_store(&pool.state, atomic_load(&pool.state) / JOB * JOB);
+}
+
+static void start_helpers(int helpers) {
+    while (pool.started < helpers) {
+        pthread_t thread;
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        int failed = pthread_create(&thread, &attributes, help, (void *)(intptr_t)(pool.started + 1));
+        pthread_attr_destroy(&attributes);
+        if (failed) return;
+        pool.started++;
+    }
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_threads); }
+
+int pool_acquire(int threads) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    if (threads <= 1 || pthread_mutex_trylock(&pool.owner) != 0) return 1;
+    start_helpers(threads - 1);
+    if (threads > pool.started + 1) threads = pool.started + 1;
+    if (threads == 1) {
+        pthread_mutex_unlock(&pool.owner);
+        return 1;
+    }
+    atomic_store(&pool.wanted, threads - 1);
+    atomic_store(&pool.busy, 1);
+    return threads;
+}
+
+void pool_release(int threads) {
+    if (threads <= 1) return;
+    atomic_store(&pool.busy, 0);
+    pthread_mutex_unlock(&pool.owner);
+}
+
+void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
+    if (threads <= 1 || count <= 1) {
+        for (int64_t chunk = 0; chunk < count; chunk++) work(context, chunk, 0);
+        return;
+    }
+    pool.work = work;
+    pool.context = context;
+    pool.count = count;
+    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    uint64_t job = (atomic_load(&pool.state) / JOB + 1) * JOB;
+    atomic_store(&pool.state, job | OPEN);
+    if (atomic_load(&pool.sleeping)) {
+        pthread_mutex_lock(&pool.sleep);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.sleep);
+    }
+    take_chunks(0);
+    atomic_fetch_and(&pool.state, ~OPEN);
+    while (atomic_load_explicit(&pool.state, memory_order_acquire) & JOINED) RELAX();
+}

@@ -1,0 +1,24 @@
+// The threads that share the work of a kernel.  One pool serves the whole process.
+#ifndef POPC_POOL_H
+#define POPC_POOL_H
+
+#include <stdint.h>
+
+#define MAX_THREADS 64
+
+// Does chunk number `chunk`; `thread` is 0 for the caller, and differs between those that run at
+// the same time.
+typedef void (*ChunkFn)(void *context, int64_t chunk, int thread);
+
+// Takes the pool for one run of a program, with `threads` threads at most, the caller included.
+// The number of threads that `pool_run` uses from now on: 1 if another thread has the pool.
+int pool_acquire(int threads);
+
+// Gives the pool back; its threads go to sleep.
+void pool_release(int threads);
+
+// Calls `work` for the chunks 0 .. count - 1, on up to `threads` threads, in any order.  The caller
+// takes chunks too and never waits for a thread that has not begun.
+void pool_run(int threads, int64_t count, ChunkFn work, void *context);
+
+#endif

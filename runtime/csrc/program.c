@@ -1,0 +1,256 @@
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CALLBACK = -1, REPEAT = -2, IF = -3 };
+
+// Nodes of a body follow their parent; `end` is the node after the last one inside.
+typedef struct {
+    int64_t kind;  // the number of a kernel, or one of the above
+    int64_t end;
+    int64_t middle;  // of an IF: where the other branch begins
+    const Kernel *kernel;
+    void *state;  // of the kernel
+    int64_t step;  // of a CALLBACK
+    int64_t count;  // of a REPEAT: fixed number of iterations, or -1
+    const int64_t *limit;  // or where that number stands
+    const uint8_t *condition;
+    int64_t *counter;
+    int64_t nanoseconds;
+} Node;
+
+struct Program {
+    const Kernel *const *families;
+    Node *nodes;
+    int64_t count;
+    int64_t capacity;
+    Needs needs;
+    char *shared;
+    char *own;
+    int own_threads;
+    bool measure;
+    // of the current run
+    Run run;
+    CallbackFn callback;
+    PollFn poll;
+    void *context;
+    int64_t next_poll;
+};
+
+enum { POLL_INTERVAL = 50 * 1000 * 1000 };  // nanoseconds
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+// -- making a program -----------------------------------------------------------------------------
+
+static Node *add_node(Program *program) {
+    if (program->count == program->capacity) {
+        int64_t capacity = program->capacity ? 2 * program->capacity : 64;
+        Node *nodes = realloc(program->nodes, (size_t)capacity * sizeof(Node));
+        if (!nodes) return NULL;
+        program->nodes = nodes;
+        program->capacity = capacity;
+    }
+    Node *node = &program->nodes[program->count++];
+    memset(node, 0, sizeof(*node));
+    return node;
+}
+
+const Kernel *find_kernel(const Kernel *const *families, int64_t number) {
+    int64_t family = number >> FAMILY_BITS, index = number & ((1 << FAMILY_BITS) - 1);
+    for (; *families; families++, family--)
+        for (const Kernel *kernel = *families; family == 0 && kernel->name; kernel++, index--)
+            if (index == 0) return kernel;
+    return NULL;
+}
+
+static ProgramError add_kernel(Program *program, Node *node, Params *params) {
+    node->kernel = find_kernel(program->families, node->kind);
+    if (!node->kernel) return PROGRAM_MALFORMED;
+    Needs needs = {0, 0};
+    node->state = node->kernel->prepare(params, &needs);
+    if (params->bad) return PROGRAM_MALFORMED;
+    if (!node->state) return PROGRAM_REFUSED;
+    if (needs.shared > program->needs.shared) program->needs.shared = needs.shared;
+    if (needs.own > program->needs.own) program->needs.own = needs.own;
+    return PROGRAM_OK;
+}
+
+static ProgramError add_records(Program *program, Params *params);
+
+static ProgramError add_body(Program *program, Params *params, int64_t words) {
+    if (words < 0 || words > params->end - params->at) return PROGRAM_MALFORMED;
+    Params body = {params->at, params->at + words, false};
+    params->at += words;
+    return add_records(program, &body);
+}
+
+static ProgramError add_record(Program *program, Params *params) {
+    Node *node = add_node(program);
+    if (!node) return PROGRAM_NO_MEMORY;
+    int64_t index = program->count - 1;
+    node->kind = next_int(params);
+    int64_t words = next_int(params);
+    if (params->bad || words < 0 || words > params->end - params->at) return PROGRAM_MALFORMED;
+    Params own = {params->at, params->at + words, false};
+    params->at += words;
+    ProgramError error = PROGRAM_OK;
+    if (node->kind >= 0) {
+        error = add_kernel(program, node, &own);
+    } else if (node->kind == CALLBACK) {
+        node->step = next_int(&own);
+    } else if (node->kind == REPEAT) {
+        node->count = next_int(&own);
+        node->limit = (const int64_t *)(intptr_t)next_int(&own);
+        node->condition = (const uint8_t *)(intptr_t)next_int(&own);
+        node->counter = (int64_t *)(intptr_t)next_int(&own);
+        error = add_body(program, &own, own.end - own.at);
+    } else if (node->kind == IF) {
+        node->condition = (const uint8_t *)(intptr_t)next_int(&own);
+        int64_t first = next_int(&own);
+        error = add_body(program, &own, first);
+        program->nodes[index].middle = program->count;
+        if (error == PROGRAM_OK) error = add_body(program, &own, own.end - own.at);
+    } else {
+        return PROGRAM_MALFORMED;
+    }
+    program->nodes[index].end = program->count;  // `node` may have moved
+    return own.bad ? PROGRAM_MALFORMED : error;
+}
+
+static ProgramError add_records(Program *program, Params *params) {
+    while (params->at < params->end) {
+        ProgramError error = add_record(program, params);
+        if (error != PROGRAM_OK) return error;
+    }
+    return PROGRAM_OK;
+}
+
+Program *program_new(
+    const int64_t *words, int64_t count, const Kernel *const *families, ProgramError *error,
+    int64_t *which) {
+    Program *program = calloc(1, sizeof(Program));
+    if (!program) {
+        *error = PROGRAM_NO_MEMORY;
+        return NULL;
+    }
+    program->families = families;
+    Params params = {words, words + count, false};
+    *error = add_records(program, &params);
+    *which = program->count - 1;
+    if (*error != PROGRAM_OK) {
+        program_free(program);
+        return NULL;
+    }
+    return program;
+}
+
+void program_free(Program *program) {
+    for (int64_t index = 0; index < program->count; index++) {
+        Node *node = &program->nodes[index];
+        if (!node->state) continue;
+        (node->kernel->release ? node->kernel->release : free)(node->state);
+    }
+    free(program->nodes);
+    free(program->shared);
+    free(program->own);
+    free(program);
+}
+
+// -- running it -----------------------------------------------------------------------------------
+
+static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Scratch is allocated when a program first runs with so many threads.
+static bool find_scratch(Program *program, int threads) {
+    int64_t own = round_up(program->needs.own);
+    if (!program->shared && program->needs.shared) {
+        program->shared = aligned_alloc(64, (size_t)round_up(program->needs.shared));
+        if (!program->shared) return false;
+    }
+    if (threads > program->own_threads && own) {
+        free(program->own);
+        program->own_threads = 0;
+        program->own = aligned_alloc(64, (size_t)(own * threads));
+        if (!program->own) return false;
+        program->own_threads = threads;
+    }
+    program->run.threads = threads;
+    program->run.shared = program->shared;
+    for (int thread = 0; thread < threads; thread++)
+        program->run.own[thread] = program->own + thread * own;
+    return true;
+}
+
+static int64_t run_nodes(Program *program, int64_t begin, int64_t end);
+
+static bool must_stop(Program *program) {
+    int64_t time = now();
+    if (time < program->next_poll) return false;
+    program->next_poll = time + POLL_INTERVAL;
+    return program->poll(program->context) != 0;
+}
+
+static int64_t run_repeat(Program *program, int64_t index) {
+    const Node *node = &program->nodes[index];
+    int64_t limit = node->limit ? *node->limit : node->count;
+    for (int64_t iteration = 0; limit < 0 || iteration < limit; iteration++) {
+        if (node->condition && !*node->condition) break;
+        if (node->counter) *node->counter = iteration;
+        int64_t failed = run_nodes(program, index + 1, node->end);
+        if (failed) return failed;
+        if (must_stop(program)) return index + 1;
+    }
+    return 0;
+}
+
+static int64_t run_node(Program *program, int64_t index) {
+    Node *node = &program->nodes[index];
+    if (node->kind >= 0) {
+        node->kernel->run(node->state, &program->run);
+        return 0;
+    }
+    if (node->kind == CALLBACK)
+        return program->callback(program->context, node->step) ? index + 1 : 0;
+    if (node->kind == REPEAT) return run_repeat(program, index);
+    return *node->condition ? run_nodes(program, index + 1, node->middle)
+                            : run_nodes(program, node->middle, node->end);
+}
+
+static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; index = program->nodes[index].end) {
+        int64_t start = program->measure ? now() : 0;
+        int64_t failed = run_node(program, index);
+        if (program->measure) program->nodes[index].nanoseconds += now() - start;
+        if (failed) return failed;
+    }
+    return 0;
+}
+
+int64_t program_run(
+    Program *program, int threads, CallbackFn callback, PollFn poll, void *context) {
+    program->callback = callback;
+    program->poll = poll;
+    program->context = context;
+    program->next_poll = now() + POLL_INTERVAL;
+    threads = pool_acquire(threads);
+    int64_t failed = 1;
+    if (find_scratch(program, threads)) failed = run_nodes(program, 0, program->count);
+    pool_release(threads);
+    return failed;
+}
+
+void program_measure(Program *program, bool wanted) {
+    program->measure = wanted;
+    for (int64_t index = 0; index < program->count; index++) program->nodes[index].nanoseconds = 0;
+}
+
+int64_t program_time(const Program *program, int64_t index) {
+    return index >= 0 && index < program->count ? program->nodes[index].nanoseconds : -1;
+}

@@ -1,0 +1,37 @@
+// A program: kernels, loops, branches and calls back into Python, in one array of nodes.
+#ifndef POPC_PROGRAM_H
+#define POPC_PROGRAM_H
+
+#include "kernel.h"
+
+typedef struct Program Program;
+
+// Runs step number `step` outside of the library; nonzero to stop the program.
+typedef int (*CallbackFn)(void *context, int64_t step);
+
+// Asks now and then, while a program runs, whether to go on; nonzero to stop.
+typedef int (*PollFn)(void *context);
+
+typedef enum {
+    PROGRAM_OK,
+    PROGRAM_MALFORMED,
+    PROGRAM_REFUSED,  // a kernel does not do what its record asks for
+    PROGRAM_NO_MEMORY,
+} ProgramError;
+
+// From records (see popc_runtime/native/record.py).  `which` is the number of the record that could
+// not be taken.
+Program *program_new(
+    const int64_t *words, int64_t count, const Kernel *const *families, ProgramError *error,
+    int64_t *which);
+void program_free(Program *program);
+
+// 0, or the number of the record that stopped it plus one.
+int64_t program_run(
+    Program *program, int threads, CallbackFn callback, PollFn poll, void *context);
+
+// The time that record `index` has taken in the last timed run, in nanoseconds.
+int64_t program_time(const Program *program, int64_t index);
+void program_measure(Program *program, bool wanted);
+
+#endif

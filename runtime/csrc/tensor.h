@@ -1,0 +1,80 @@
+// Tensors as kernels see them, and the parameters that a kernel is prepared with.
+#ifndef POPC_TENSOR_H
+#define POPC_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_RANK 8
+
+// The order is that of _DTYPES in popc_runtime/native/record.py.
+typedef enum {
+    F32, F64, F16, BF16, I8, U8, I16, U16, I32, U32, I64, U64, BOOL
+} DType;
+
+typedef struct {
+    char *data;  // NULL: the operand is absent
+    DType dtype;
+    bool constant;  // its contents are final when the kernel is prepared
+    int rank;
+    int64_t dims[MAX_RANK];
+    int64_t strides[MAX_RANK];  // in bytes
+} Tensor;
+
+// A cursor over the numbers of a record.  Reading past the end sets `bad` and gives zeros.
+typedef struct {
+    const int64_t *at;
+    const int64_t *end;
+    bool bad;
+} Params;
+
+static inline int64_t next_int(Params *params) {
+    if (params->at >= params->end) {
+        params->bad = true;
+        return 0;
+    }
+    return *params->at++;
+}
+
+static inline double next_float(Params *params) {
+    union { int64_t bits; double value; } number = {next_int(params)};
+    return number.value;
+}
+
+static inline Tensor next_tensor(Params *params) {
+    Tensor tensor = {0};
+    tensor.data = (char *)(intptr_t)next_int(params);
+    tensor.dtype = (DType)next_int(params);
+    tensor.constant = next_int(params) != 0;
+    tensor.rank = (int)next_int(params);
+    if (tensor.rank < 0 || tensor.rank > MAX_RANK) {
+        params->bad = true;
+        tensor.rank = 0;
+    }
+    for (int axis = 0; axis < tensor.rank; axis++) tensor.dims[axis] = next_int(params);
+    for (int axis = 0; axis < tensor.rank; axis++) tensor.strides[axis] = next_int(params);
+    return tensor;
+}
+
+static inline int64_t element_count(const Tensor *tensor) {
+    int64_t count = 1;
+    for (int axis = 0; axis < tensor->rank; axis++) count *= tensor->dims[axis];
+    return count;
+}
+
+static inline int64_t item_size(DType dtype) {
+    static const int8_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1};
+    return sizes[dtype];
+}
+
+static inline bool is_contiguous(const Tensor *tensor) {
+    int64_t expected = item_size(tensor->dtype);
+    for (int axis = tensor->rank - 1; axis >= 0; axis--) {
+        if (tensor->dims[axis] != 1 && tensor->strides[axis] != expected) return false;
+        expected *= tensor->dims[axis];
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,65 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.record import Record, is_float32, tensor_words
+
+__all__ = ["ENCODERS"]
+
+_MOST_AXES: Final = 3
+
+
+def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X [N, C, *sizes], W [M, C / group, *kernel], [B [M]], [residual]."""
+    x, w, out = binding.input(0), binding.input(1), binding.output()
+    bias, residual = binding.optional(2), binding.optional(3)
+    group = binding.integer("group", 1)
+    activation = epilogue_activation(binding, numbers)
+    plain = is_float32(binding) and binding.text("partials_type", "float") == "float"
+    if not plain or activation is None or not 1 <= x.ndim - 2 <= _MOST_AXES or out.size == 0:
+        return None
+    kept = []
+    if not w.flags.c_contiguous:
+        if not binding.is_constant(1):
+            return None
+        w = np.ascontiguousarray(w)
+        kept.append(w)
+    if not _lies_plain(x[0, 0].strides, x.shape[2:], x.itemsize):
+        return None
+    if any(a is not None and not a.flags.c_contiguous for a in (bias, residual)) or w.size == 0:
+        return None
+    axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
+    words = [
+        *tensor_words(x),
+        *tensor_words(w, constant=binding.is_constant(1)),
+        *tensor_words(out),
+        *tensor_words(bias),
+        *tensor_words(residual),
+        group,
+    ]
+    for axis in axes:
+        words += (axis.stride, axis.dilation, axis.begin)
+    depthwise = x.shape[1] == group and w.shape[0] // group <= 2
+    kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
+    return Record(kernel, (*words, *activation), tuple(kept))
+
+
+def _lies_plain(strides: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether the elements of a channel lie one behind the other."""
+    expected = itemsize
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+ENCODERS: Final = {"Conv": _conv}

@@ -1,0 +1,51 @@
+"""The native library: whether there is one, and what it can do here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+__all__ = ["Library", "find_library", "why_missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Kernels for one kind of processor.
+
+    Attributes:
+        variant: Which kind: "x86-64-v3", "x86-64-v4" or "aarch64".
+        numbers: The number of each kernel by its name.
+        module: The extension module.
+    """
+
+    variant: str
+    numbers: Mapping[str, int]
+    module: Any
+
+
+@cache
+def find_library(variant: str = "") -> Library | None:
+    """The library for ``variant``, by default the best that this processor runs.
+
+    ``None`` if the package was built without it, or if there are no kernels for this processor.
+    """
+    try:
+        from popc_runtime.native import _native
+    except ImportError:
+        return None
+    variants = _native.variants()
+    if not variants or (variant and variant not in variants):
+        return None
+    chosen = variant or variants[0]
+    return Library(chosen, _native.kernels(chosen), _native)
+
+
+def why_missing() -> str:
+    """Why programs run without native kernels, as a clause; empty if they do not."""
+    try:
+        from popc_runtime.native import _native
+    except ImportError as error:
+        return f"the package was built without them ({error})"
+    return "" if _native.variants() else "there are none for this processor"

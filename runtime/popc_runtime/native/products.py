@@ -1,0 +1,96 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.matmul import merged_view
+from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.record import MAX_RANK, Record, is_float32, tensor_words
+
+__all__ = ["ENCODERS"]
+
+_KERNEL: Final = "Product_f32"
+
+
+def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """A, B, [bias], [residual]; shapes as numpy's ``@``."""
+    a, b = binding.input(0), binding.input(1)
+    if min(a.ndim, b.ndim) < 2:
+        return None
+    return _product(binding, numbers, a, b)
+
+
+def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """alpha A' B' + beta C, [residual]; ' is an optional transpose."""
+    scaled = binding.optional(2) is not None and binding.number("beta", 1.0) != 1
+    if scaled or binding.number("alpha", 1.0) != 1:
+        return None
+    a, b = binding.input(0), binding.input(1)
+    left = a.T if binding.integer("transA", 0) else a
+    right = b.T if binding.integer("transB", 0) else b
+    return _product(binding, numbers, left, right)
+
+
+def _product(
+    binding: Binding, numbers: Mapping[str, int], left: Array, right: Array
+) -> Record | None:
+    out = binding.output()
+    activation = epilogue_activation(binding, numbers)
+    addends = _addends(binding, out)
+    if not is_float32(binding) or activation is None or addends is None:
+        return None
+    if 0 in (left.size, right.size) or binding.text("partials_type", "float") != "float":
+        return None
+    bias, residual = addends
+    left, right, out, residual = _flattened(left, right, out, residual)
+    rank = out.ndim
+    if rank > MAX_RANK:
+        return None
+    batch = out.shape[:-2]
+    operands = (
+        tensor_words(np.broadcast_to(left, (*batch, *left.shape[-2:]))),
+        tensor_words(
+            np.broadcast_to(right, (*batch, *right.shape[-2:])), constant=binding.is_constant(1)
+        ),
+        tensor_words(out),
+        tensor_words(bias),
+        tensor_words(residual),
+        activation,
+    )
+    return Record(_KERNEL, tuple(word for words in operands for word in words))
+
+
+def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] | None:
+    """A bias of columns and a residual of the result's shape; ``None`` if they are others."""
+    bias, residual = binding.optional(2), binding.optional(3)
+    if bias is None:
+        return None, residual
+    if bias.size == bias.shape[-1:][0] == out.shape[-1] and bias.strides[-1] == bias.itemsize:
+        return bias.reshape(-1), residual
+    if bias.shape == out.shape and residual is None and bias.strides[-1] == bias.itemsize:
+        return None, bias
+    return None
+
+
+def _flattened(
+    left: Array, right: Array, out: Array, residual: Array | None
+) -> tuple[Array, Array, Array, Array | None]:
+    """A batch of left matrices and one right one as a single product, if that is free."""
+    if right.ndim != 2 or left.ndim == 2:
+        return left, right, out, residual
+    flat = [
+        None if array is None else merged_view(array, (-1, array.shape[-1]))
+        for array in (left, out, residual)
+    ]
+    if flat[0] is None or flat[1] is None or (residual is not None and flat[2] is None):
+        return left, right, out, residual
+    return flat[0], right, flat[1], flat[2]
+
+
+ENCODERS: Final = {"Gemm": _gemm, "MatMul": _matmul}

@@ -1,0 +1,100 @@
+"""Programs of the native library: records, loops, branches, and calls back into Python."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from popc_runtime.native.library import Library
+from popc_runtime.native.record import Record
+
+__all__ = ["Branch", "Item", "Loop", "NativeProgram"]
+
+_CALLBACK: Final = -1
+_REPEAT: Final = -2
+_IF: Final = -3
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop; scalars are given by their addresses, 0 where there is none."""
+
+    body: Sequence[Item]
+    count: int
+    limit: int = 0
+    condition: int = 0
+    counter: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A choice; the condition is given by its address."""
+
+    condition: int
+    then_body: Sequence[Item]
+    else_body: Sequence[Item]
+
+
+# A function is called with the interpreter's lock held.
+Item: TypeAlias = "Record | Loop | Branch | Callable[[], object]"
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects words, and what they refer to."""
+
+    numbers: Any
+    calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    kept: list[object] = field(default_factory=list[object])
+
+    def items(self, items: Sequence[Item]) -> list[int]:
+        words: list[int] = []
+        for item in items:
+            kind, body = self.item(item)
+            words += (kind, len(body), *body)
+        return words
+
+    def item(self, item: Item) -> tuple[int, Sequence[int]]:
+        if isinstance(item, Record):
+            self.kept.extend(item.kept)
+            return self.numbers[item.kernel], item.words
+        if isinstance(item, Loop):
+            head = (item.count, item.limit, item.condition, item.counter)
+            return _REPEAT, [*head, *self.items(item.body)]
+        if isinstance(item, Branch):
+            first = self.items(item.then_body)
+            return _IF, [item.condition, len(first), *first, *self.items(item.else_body)]
+        self.calls.append(item)
+        return _CALLBACK, (len(self.calls) - 1,)
+
+
+class NativeProgram:
+    """Runs items in order, with one call for all that is between functions of Python.
+
+    Raises (constructor):
+        ValueError: the library does not take an item.
+    """
+
+    def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
+        writer = _Writer(library.numbers)
+        words = array("q", writer.items(items))
+        owners = (kept, tuple(writer.kept))
+        self._program = library.module.Program(
+            library.variant, words.tobytes(), tuple(writer.calls), owners
+        )
+        self._threads = threads
+
+    def run(self) -> None:
+        """Run to the end; an exception of a function ends it and is raised."""
+        self._program.run(self._threads)
+
+    def seconds(self, count: int) -> list[float]:
+        """Run once and time the first ``count`` records, which are in order of the items."""
+        self._program.measure(True)
+        try:
+            self.run()
+            return [self._program.nanoseconds(index) / 1e9 for index in range(count)]
+        finally:
+            self._program.measure(False)

@@ -1,0 +1,102 @@
+"""What the native library is told of an instruction: the name of a kernel and numbers.
+
+The numbers are 64-bit words: addresses of operands with their element types, shapes and strides,
+then whatever the kernel asks for.  `csrc/tensor.h` is the other side.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding
+
+__all__ = [
+    "MAX_RANK",
+    "Encoder",
+    "Record",
+    "activation_words",
+    "float_word",
+    "is_float32",
+    "tensor_words",
+]
+
+MAX_RANK: Final = 8
+_DTYPES: Final = (
+    DType.FLOAT32,
+    DType.FLOAT64,
+    DType.FLOAT16,
+    DType.BFLOAT16,
+    DType.INT8,
+    DType.UINT8,
+    DType.INT16,
+    DType.UINT16,
+    DType.INT32,
+    DType.UINT32,
+    DType.INT64,
+    DType.UINT64,
+    DType.BOOL,
+)
+_NUMBERS: Final = {dtype: number for number, dtype in enumerate(_DTYPES)}
+# bfloat16 shares the storage of uint16; kernels that care are told by the instruction.
+_BY_STORAGE: Final = {
+    dtype.storage: number for dtype, number in _NUMBERS.items() if dtype is not DType.BFLOAT16
+}
+_ABSENT: Final = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One instruction for the native library.
+
+    Attributes:
+        kernel: Its name.
+        words: Its parameters.
+        kept: Arrays made for it, which must live as long as the program.
+    """
+
+    kernel: str
+    words: tuple[int, ...]
+    kept: tuple[Array, ...] = field(default=(), compare=False)
+
+
+# The record of an instruction; ``None`` if no native kernel does exactly that.
+Encoder: TypeAlias = Callable[[Binding], "Record | None"]
+
+
+def is_float32(binding: Binding) -> bool:
+    """Whether all operands and results are float32."""
+    dtypes = (*binding.input_dtypes, *binding.output_dtypes)
+    return all(dtype in (None, DType.FLOAT32) for dtype in dtypes)
+
+
+def tensor_words(array: Array | None, *, constant: bool = False) -> tuple[int, ...]:
+    """An operand; ``None`` if it is absent.  ``constant``: its contents are final."""
+    if array is None:
+        return _ABSENT
+    head = (array.__array_interface__["data"][0], _BY_STORAGE[array.dtype], int(constant))
+    return (*head, array.ndim, *array.shape, *array.strides)
+
+
+def float_word(value: float) -> int:
+    """A double by its bits."""
+    word: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return word
+
+
+def activation_words(
+    number: int, parameters: Iterable[float], count: int = 3
+) -> tuple[int, ...]:
+    """An activation: its number and parameters, as many as maps have."""
+    values = [*parameters, *(0.0 for _ in range(count))][:count]
+    return (number, *(float_word(float(value)) for value in values))
+
+
+def plain(values: Any, dtype: np.dtype[Any]) -> Array:
+    """A contiguous array of ``dtype``."""
+    return np.ascontiguousarray(values, dtype)
