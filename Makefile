@@ -45,8 +45,9 @@ conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list 
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
-docs: $(VENV)/.ready  ## make docs/options.md anew from the schema
+docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the code
 	$(BIN)/python tools/options_page.py > docs/options.md
+	$(BIN)/python tools/patterns_page.py > docs/patterns.md
 
 bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
 	$(BIN)/python -m benchmarks

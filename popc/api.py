@@ -14,6 +14,7 @@ from popc.estimation import (
     check_target,
     chooses_target,
     costs_of,
+    cycles_of,
     encode_report,
     require_fit,
 )
@@ -117,7 +118,14 @@ def compile_model(
     assert done.image is not None, "the last stage has run"
     report, notes = _costs(done, resolved)
     archive = build_archive(
-        loaded, done.model, done.plan, done.image, resolved, done.training, report
+        loaded,
+        done.model,
+        done.plan,
+        done.image,
+        resolved,
+        done.training,
+        report,
+        cycles_of(done, resolved),
     )
     archive.notes = (*done.model.notes, *notes)
     check_budget(done, archive, resolved, against)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -105,12 +105,14 @@ def _error(program: _Program, exceeded: Iterable[_Excess]) -> BudgetError:
     report: dict[str, Any] = {}
     for one in exceeded:
         measure = _MEASURES[one.name]
-        details.append(f"{one.name}: {one.value:,} {measure.unit}, {one.over}")
+        old = measure.before(program.before) if program.before else None
+        grown = f"; {old:,} in {program.before.name}" if program.before and old is not None else ""
+        details.append(f"{one.name}: {one.value:,} {measure.unit}, {one.over}{grown}")
         contributors = measure.contributors(program)
         for title, rows in contributors.items():
             details += _rows(title, rows)
         limit = {"value": one.value, "limit": one.limit, "over": one.value - one.limit}
-        report[one.name] = {**limit, "contributors": contributors}
+        report[one.name] = {**limit, "before": old, "contributors": contributors}
     if program.before is not None and program.old_costs is None and _needs_costs(report):
         details.append(f"{program.before.name} has no cost report: what has grown is not known")
     return BudgetError(
@@ -272,20 +274,38 @@ def _most_opcodes(program: _Program) -> dict[str, dict[str, int]]:
     return found
 
 
+def _old_memory(name: str) -> Callable[[Profile], int | None]:
+    return lambda profile: profile.manifest.memory.get(name)
+
+
+def _old_cycles(profile: Profile) -> int | None:
+    return profile.costs.cycles.total if profile.costs else None
+
+
+def _old_tile(profile: Profile) -> int | None:
+    chips = profile.costs.memory if profile.costs else ()
+    return max((chip.peak_bytes for chip in chips), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """Something that a budget may limit."""
+    """Something that a budget may limit; ``before`` is what another archive takes."""
 
     unit: str
     value: Callable[[_Program], int]
-    contributors: Callable[[_Program], dict[str, dict[str, int]]] = field(repr=False)
+    contributors: Callable[[_Program], dict[str, dict[str, int]]]
+    before: Callable[[Profile], int | None]
 
 
 _MEASURES: Final = {
-    "max_archive_bytes": _Measure("bytes", _archive, _biggest_weights),
-    "max_arena_bytes": _Measure("bytes", _arena, _biggest_in_arena),
-    "max_bytes_per_tile": _Measure("bytes", _tile, _who_fills_the_tile),
-    "max_constant_bytes": _Measure("bytes", _constant, _biggest_weights),
-    "max_cycles": _Measure("cycles", _cycles, _who_takes_cycles),
-    "max_instructions": _Measure("instructions", _instructions, _most_opcodes),
+    "max_archive_bytes": _Measure("bytes", _archive, _biggest_weights, lambda one: one.bytes),
+    "max_arena_bytes": _Measure("bytes", _arena, _biggest_in_arena, _old_memory("arena_bytes")),
+    "max_bytes_per_tile": _Measure("bytes", _tile, _who_fills_the_tile, _old_tile),
+    "max_constant_bytes": _Measure(
+        "bytes", _constant, _biggest_weights, _old_memory("constant_bytes")
+    ),
+    "max_cycles": _Measure("cycles", _cycles, _who_takes_cycles, _old_cycles),
+    "max_instructions": _Measure(
+        "instructions", _instructions, _most_opcodes, lambda one: sum(one.instructions.values())
+    ),
 }

@@ -211,6 +211,7 @@ def _require_fit(plan: MemoryPlan, replicas: int) -> None:
         "tensors": plan.arena_bytes * replicas,
         "constants": plan.constant_bytes,
         "states": plan.state_bytes * replicas,
+        "streaming memory": plan.remote_bytes * replicas,
     }
     limit = DEFAULT_LIMITS.memory_bytes
     if any(size > limit for size in needs.values()):

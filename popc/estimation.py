@@ -15,13 +15,14 @@ from popc_runtime.errors import DoesNotFitError
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
-    from popc.cost import CostReport
+    from popc.cost import CostReport, CostSettings
     from popc.target import Target
 
 __all__ = [
     "check_target",
     "chooses_target",
     "costs_of",
+    "cycles_of",
     "encode_report",
     "require_fit",
     "target_of",
@@ -107,18 +108,41 @@ def costs_of(done: Compilation, options: Options) -> CostReport:
     Raises:
         OptionError: see `target_of`.
     """
-    from popc.cost import CostSettings, estimate_costs
+    from popc.cost import estimate_costs
 
     assert done.schedule is not None, "memory has been planned"
     assert done.plan is not None, "memory has been planned"
-    settings = CostSettings(
+    target, settings = target_of(options), _settings(options)
+    return estimate_costs(done.graph, done.schedule, done.plan, target, settings)
+
+
+def cycles_of(done: Compilation, options: Options) -> bytes:
+    """What every op costs when it runs once, for counting at run time; nothing if that is not wanted.
+
+    Raises:
+        OptionError: see `target_of`.
+    """
+    from popc.cost import encode_execution, estimate_execution
+
+    if not options.instrument_with_hardware_cycle_counter:
+        return b""
+    assert done.schedule is not None, "memory has been planned"
+    assert done.plan is not None, "memory has been planned"
+    target, settings = target_of(options), _settings(options)
+    execution = estimate_execution(done.graph, done.schedule, done.plan, target, settings)
+    return encode_execution(execution, options.hardware_instrumentations)
+
+
+def _settings(options: Options) -> CostSettings:
+    from popc.cost import CostSettings
+
+    return CostSettings(
         options.available_memory_proportion,
         tuple(options.available_memory_proportions.items()),
         options.partials_type_matmuls,
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
     )
-    return estimate_costs(done.graph, done.schedule, done.plan, target_of(options), settings)
 
 
 def encode_report(report: CostReport) -> bytes:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from popc.api import TrainingSource, bind_training, make_bindings, make_training
 from popc.archive import build_archive
 from popc.compiler import Compilation, run_stages
-from popc.estimation import costs_of, encode_report
+from popc.estimation import costs_of, cycles_of, encode_report
 from popc.frontend import LoadedModel, ModelSource, load_model
+from popc.ops.streaming import constants_off_chip
 from popc.options import SCHEMA, Options
 from popc.progress import OnProgress
 from popc.schedule import measure_liveness
@@ -25,7 +26,13 @@ from popc_runtime.format import Origin, instructions_of
 __all__ = ["Effect", "Measures", "explain_options"]
 
 # These change how an archive is written, not what is compiled.
-_OF_ARCHIVES: Final = ("compression", "weights", "cost_report")
+_OF_ARCHIVES: Final = (
+    "compression",
+    "cost_report",
+    "hardware_instrumentations",
+    "instrument_with_hardware_cycle_counter",
+    "weights",
+)
 _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
 
 
@@ -109,6 +116,37 @@ def explain_options(
     return explainer.effects(options)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An option, or an entry of one with several that have effects of their own.
+
+    Attributes:
+        option: The option.
+        shown: Its value, or the entry.
+        without: The value of the option without it.
+    """
+
+    option: str
+    shown: str
+    without: Any
+
+
+def _parts(name: str, options: Options) -> list[_Part]:
+    value = getattr(options, name)
+    if name == "pattern_switches":
+        return [
+            _Part(name, f"{key}={'on' if one else 'off'}", value.without(key))
+            for key, one in value.items()
+        ]
+    if name in ("annotate", "disabled_passes"):
+        return [
+            _Part(name, str(one), (*value[:index], *value[index + 1 :]))
+            for index, one in enumerate(value)
+        ]
+    shown = next(row.value for row in options.to_manifest() if row.name == name)
+    return [_Part(name, str(shown), _DEFAULTS[name])]
+
+
 class _Explainer:
     """Compiles and compares."""
 
@@ -128,18 +166,19 @@ class _Explainer:
         done = self._compile(options)
         plain = replace(options, verify_ir=False)  # takes time, and changes nothing
         after = self._measured(done, plain)
-        return [self._effect(name, options, plain, done, after) for name in given]
+        parts = [part for name in given for part in _parts(name, options)]
+        return [self._effect(part, options, plain, done, after) for part in parts]
 
     def _effect(
-        self, name: str, given: Options, options: Options, done: Compilation, after: Measures
+        self, part: _Part, given: Options, options: Options, done: Compilation, after: Measures
     ) -> Effect:
-        shown = next(row.value for row in given.to_manifest() if row.name == name)
-        effect = Effect(name, str(shown), given.origin(name).value)
+        name = part.option
+        effect = Effect(name, part.shown, given.origin(name).value)
         if getattr(given, name) == _DEFAULTS[name]:
             return replace(effect, none="this is the default")
         if name == "verify_ir":
             return replace(effect, none="it checks what the compiler does, not the program")
-        without = replace(options, **{name: _DEFAULTS[name]})
+        without = replace(options, **{name: part.without})
         try:
             other = done if name in _OF_ARCHIVES else self._compile(without)
             before = self._measured(other, without)
@@ -168,9 +207,12 @@ class _Explainer:
             "instructions": sum(len(instructions_of(block)) for block in blocks),
             "peak liveness": liveness.peak,
             "sum liveness": liveness.total,
+            "operands overwritten": len(done.plan.inplace),
             "arena bytes": done.plan.arena_bytes,
             "state bytes": done.plan.state_bytes,
             "constant bytes": done.plan.constant_bytes,
+            "remote bytes": done.plan.remote_bytes
+            + sum(one.type.nbytes for one in constants_off_chip(done.graph)),
             "archive bytes": size,
             "cycles": costs.cycles.total,
         }
@@ -182,7 +224,14 @@ class _Explainer:
         assert done.plan is not None, "the last stage has run"
         assert done.image is not None, "the last stage has run"
         archive = build_archive(
-            self._loaded, done.model, done.plan, done.image, options, done.training, report
+            self._loaded,
+            done.model,
+            done.plan,
+            done.image,
+            options,
+            done.training,
+            report,
+            cycles_of(done, options),
         )
         archive.manifest = replace(archive.manifest, options=())
         with tempfile.TemporaryDirectory() as folder:

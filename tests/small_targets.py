@@ -22,7 +22,12 @@ def small_target(folder: Path, *, kilobytes: int, tiles: int = 16) -> str:
     return str(path)
 
 
-def tower(layers: int = 3, width: int = 64, dtype: type[np.generic] = np.float32) -> bytes:
+def tower(
+    layers: int = 3,
+    width: int = 64,
+    dtype: type[np.generic] = np.float32,
+    batch: int | str = "batch",
+) -> bytes:
     """Products and activations one after another: x [batch, width] -> y [batch, width]."""
     rng = np.random.default_rng(0)
     nodes, weights, value = [], [], "x"
@@ -36,8 +41,8 @@ def tower(layers: int = 3, width: int = 64, dtype: type[np.generic] = np.float32
     graph = helper.make_graph(
         nodes,
         "tower",
-        [helper.make_tensor_value_info("x", kind, ["batch", width])],
-        [helper.make_tensor_value_info("y", kind, ["batch", width])],
+        [helper.make_tensor_value_info("x", kind, [batch, width])],
+        [helper.make_tensor_value_info("y", kind, [batch, width])],
         weights,
     )
     opsets = [helper.make_opsetid("", 17)]

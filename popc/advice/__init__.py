@@ -5,6 +5,8 @@ from popc.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, expl
 from popc.advice.pool import Pool, available_cores, open_pool
 from popc.advice.question import Change, Question, ask
 from popc.advice.search import Advice, Finding, Ladder, find_fixes
+from popc.advice.situation import Situation
+from popc.advice.toml import format_toml, format_value
 from popc.advice.trial import Outcome, Trial, Workshop, outcome_of
 from popc.advice.wins import Win
 
@@ -22,6 +24,7 @@ __all__ = [
     "Pool",
     "Question",
     "Share",
+    "Situation",
     "Trial",
     "Win",
     "Workshop",
@@ -31,6 +34,8 @@ __all__ = [
     "explain_model",
     "explain_question",
     "find_fixes",
+    "format_toml",
+    "format_value",
     "open_pool",
     "outcome_of",
 ]

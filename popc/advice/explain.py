@@ -9,10 +9,12 @@ from time import perf_counter
 from typing import Any, Final
 
 from popc.advice.diagnosis import Diagnosis, diagnose
-from popc.advice.fixes import Situation, ladders_for
+from popc.advice.fixes import FIXES
 from popc.advice.pool import available_cores, open_pool
 from popc.advice.question import Change, Question, ask
 from popc.advice.search import Advice, Finding, OnFinding, find_fixes
+from popc.advice.situation import Situation, ladders_for
+from popc.advice.toml import format_toml
 from popc.advice.trial import Outcome, Workshop, outcome_of
 from popc.advice.wins import WINS, Win, find_wins
 from popc.api import TrainingSource, make_options
@@ -124,7 +126,7 @@ def explain_question(
     if budget <= 0:
         return Explanation(diagnosis, question=question)
     situation = Situation(question, loaded, report)
-    ladders = ladders_for(situation, WINS if diagnosis.fits else None)
+    ladders = ladders_for(situation, WINS if diagnosis.fits else FIXES)
     workers = jobs or _worthwhile(seconds * min(budget, sum(len(one.steps) for one in ladders)))
     base = outcome_of(report)
     with open_pool(Workshop(question, loaded), workers) as pool:
@@ -155,7 +157,8 @@ def finding_dict(finding: Finding, base: Outcome) -> dict[str, Any]:
 
 def change_dict(change: Change) -> dict[str, Any]:
     """A change as plain data, and as the arguments that make it."""
-    return {"change": change.to_dict(), "arguments": list(change.arguments())}
+    toml = format_toml({name: one for name, one in change.options.items() if one is not None})
+    return {"change": change.to_dict(), "arguments": list(change.arguments()), "toml": toml}
 
 
 def ratio(outcome: Outcome, base: Outcome) -> float:

@@ -6,23 +6,19 @@ options are written as an options file would have them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
-from popc.advice.question import Change, Question
-from popc.advice.search import Ladder
-from popc.frontend import LoadedModel
+from popc.advice.question import Change
+from popc.advice.situation import Fix, Situation
 from popc.options import SCHEMA
 from popc.target import ALIASES, PRESETS, Target, find_target
 
-if TYPE_CHECKING:
-    from popc.cost import CostReport
-
-__all__ = ["FIXES", "Fix", "Situation", "ladders_for"]
+__all__ = ["FIXES"]
 
 _MAX_PARTS: Final = 64
+_MAX_PRODUCTS: Final = 24
+_MAX_IPUS: Final = 16
 _STEP: Final = 0.01
 # Options without which results are the same; they may cost memory.
 _DISPENSABLE: Final = (
@@ -47,77 +43,6 @@ _MICRO_BATCHES: Final = (
 )
 _HALF_PARTIALS: Final = "products of half precision add up in half precision: results differ"
 _OTHER_HARDWARE: Final = "it takes other hardware"
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """The program that is to fit.
-
-    Attributes:
-        question: What is compiled.
-        loaded: The model.
-        report: What it costs.
-    """
-
-    question: Question
-    loaded: LoadedModel
-    report: CostReport
-
-    @property
-    def trains(self) -> bool:
-        """Whether it has a backward pass."""
-        return self.question.training is not None
-
-    def value(self, name: str) -> Any:
-        """Of an option."""
-        return getattr(self.question.options, name)
-
-    def batch(self) -> tuple[int, Callable[[int], Change]] | None:
-        """The size of the batch, and how to set another one; ``None`` if the model fixes it."""
-        question, leading = self.question, self.loaded.leading_dims()
-        names = dict.fromkeys(leading.values())
-        names.pop("", None)
-        sized = [name for name in names if name in question.dims]
-        if sized:
-            size = question.dims[sized[0]]
-            same = [name for name in sized if question.dims[name] == size]
-            return size, lambda new: Change(dims=dict.fromkeys(same, new))
-        shaped = {name: shape for name, shape in question.shapes.items() if name in leading}
-        sizes = {shape[0] for shape in shaped.values() if shape}
-        if len(sizes) != 1:
-            return None
-        return sizes.pop(), lambda new: Change(
-            shapes={name: (new, *shape[1:]) for name, shape in shaped.items()}
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """A row of the table.
-
-    Attributes:
-        name: What a reader calls it.
-        steps: What to try, the mildest first; nothing if it makes no sense.
-        monotonous: See `Ladder`.
-        note: See `Ladder`.
-        elsewhere: See `Ladder`.
-    """
-
-    name: str
-    steps: Callable[[Situation], Iterator[Change]]
-    monotonous: bool = False
-    note: str = ""
-    elsewhere: bool = False
-
-
-def ladders_for(situation: Situation, fixes: Sequence[Fix] | None = None) -> list[Ladder]:
-    """What to try, in the order of the table, which begins with what most often helps."""
-    ladders: list[Ladder] = []
-    for fix in FIXES if fixes is None else fixes:
-        steps = tuple(change for change in fix.steps(situation) if change)
-        if steps:
-            ladders.append(Ladder(fix.name, steps, fix.monotonous, fix.note, fix.elsewhere))
-    return ladders
 
 
 def _options(**options: Any) -> Change:
@@ -188,20 +113,92 @@ def _divisors(size: int) -> list[int]:
     return found
 
 
-def _off_chip(*names: str) -> Callable[[Situation], Iterator[Change]]:
-    def steps(situation: Situation) -> Iterator[Change]:
-        if not situation.report.target.host.streaming_memory_bytes:
-            return
-        if all(dict(situation.value(name)).get("storage") == "off_chip" for name in names):
-            return
-        yield Change({name: {"storage": "off_chip"} for name in names})
+def _cut_products(situation: Situation) -> Iterator[Change]:
+    """Those products during which memory is short; rows or columns of results at a time."""
+    if situation.value("annotate"):
+        return
+    selectors = _products_over(situation)
+    if not 0 < len(selectors) <= _MAX_PRODUCTS:
+        return
+    for factor in (2, 4, 8, 16):
+        for mode in ("output_channels", "input_channels"):
+            cut = {"serialize_matmul_mode": mode, "serialize_matmul_factor": factor}
+            yield _options(annotate=[{**one, **cut} for one in selectors])
 
-    return steps
+
+def _products_over(situation: Situation) -> list[dict[str, str]]:
+    """How to select them: by the name of the node, or of its result if it has none."""
+    report = situation.report
+    tight = {
+        step.name for chip in report.memory for step in chip.steps if step.busiest > chip.limit
+    }
+    found: dict[str, dict[str, str]] = {}
+    for op in report.ops:
+        if op.name in tight and op.op_type in ("Gemm", "MatMul") and op.origin:
+            unnamed = op.origin.startswith(f"{op.op_type}(")
+            selector = {"output": op.origin.partition("(")[2].rstrip(")")}
+            found.setdefault(op.origin, selector if unnamed else {"nodes": op.origin})
+    return list(found.values())
+
+
+def _off_chip(situation: Situation) -> Iterator[Change]:
+    """First what is needed least often."""
+    if not situation.report.target.host.streaming_memory_bytes:
+        return
+    state, accumulators, activations = (
+        f"{name}_tensor_location" for name in ("optimizer_state", "accumulator", "activation")
+    )
+    weights = "weight_tensor_location"
+    choices: list[tuple[str, ...]] = [(weights,)]
+    if situation.trains:
+        summing = (accumulators,) if situation.value("accumulation_factor") > 1 else ()
+        choices = [
+            (state,),
+            (activations,),
+            (weights,),
+            (state, weights),
+            (state, activations),
+            (state, weights, activations, *summing),
+        ]
+    for names in choices:
+        if not any(situation.value(name) for name in names):
+            yield Change({name: {"storage": "off_chip"} for name in names})
 
 
 def _sharded(situation: Situation) -> Iterator[Change]:
-    if situation.value("replicated_graph_count") > 1:
-        yield from _other("shard_optimizer_state", True)(situation)
+    if situation.value("replicated_graph_count") == 1 or not situation.trains:
+        return
+    sharded = {"replicated_tensor_sharding": True}
+    for names in (["optimizer_state"], ["weight"], ["optimizer_state", "weight"]):
+        options = [f"{name}_tensor_location" for name in names]
+        if not any(situation.value(name) for name in options):
+            yield Change(dict.fromkeys(options, sharded))
+
+
+def _spread(situation: Situation) -> Iterator[Change]:
+    """Over the chips that there are."""
+    if situation.value("num_ipus") > 1 and situation.value("virtual_graph_mode") == "off":
+        yield _options(virtual_graph_mode="auto")
+        yield from _pipelines(situation, situation.value("num_ipus"))
+
+
+def _more_ipus(situation: Situation) -> Iterator[Change]:
+    current = situation.value("num_ipus")
+    if situation.value("virtual_graph_mode") not in ("off", "auto"):
+        return
+    most = min(situation.report.target.links.max_ipus, _MAX_IPUS)
+    chips = current * 2
+    while chips <= most:
+        yield _options(num_ipus=chips, virtual_graph_mode="auto")
+        yield from _pipelines(situation, chips)
+        chips *= 2
+
+
+def _pipelines(situation: Situation, chips: int) -> Iterator[Change]:
+    """Chips that work at the same time, if there are enough micro-batches for it."""
+    name = "accumulation_factor" if situation.trains else "batches_per_step"
+    if situation.value(name) >= chips and not situation.value("enable_pipelining"):
+        yield _options(num_ipus=chips, virtual_graph_mode="auto", enable_pipelining=True)
 
 
 def _more_tiles(situation: Situation) -> Iterator[Change]:
@@ -242,9 +239,14 @@ FIXES: Final = (
         _training(_other("auto_recomputation", "norm_only", "standard", "recompute_all")),
     ),
     Fix("micro-batches", _training(_micro_batches), note=f"{_MICRO_BATCHES}; {_OTHER_SUMS}"),
+    Fix("the batch in parts", _batch_parts),
+    Fix("products cut into parts", _cut_products),
+    Fix("streaming memory", _off_chip),
+    Fix("weights and state divided among replicas", _sharded),
+    Fix("the model spread over the chips", _spread),
     Fix("gradients added up early", _training(_other("decompose_grad_sum", True)), note=_OTHER_SUMS),
-    Fix("optimizer state divided among replicas", _training(_sharded)),
     Fix("all tiles", _more_tiles),
+    Fix("more chips", _more_ipus, note=_OTHER_HARDWARE, elsewhere=True),
     Fix("another target", _other_targets, note=_OTHER_HARDWARE, elsewhere=True),
     Fix(
         "sums of products in half precision",

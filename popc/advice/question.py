@@ -6,6 +6,7 @@ given; a `Change` holds other options or dimensions for it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,10 @@ def _text(value: object) -> str:
     """A value as the command line takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    if isinstance(value, tuple | list):
+        tables = any(isinstance(one, Mapping) for one in value)
+        return json.dumps(value) if tables else ",".join(map(str, value))
+    return str(value)
 
 
 def ask(

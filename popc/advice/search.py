@@ -108,11 +108,19 @@ def find_fixes(
     if not any(finding.fits for _, finding in here):
         together = _search_together(pool, base, here, limit - planned, on_finding)
         planned += sum(one.planned for one in together)
-        findings += together
+        findings += [one for one in together if _adds_up(one, findings)]
     fixes = [one for one in findings if one.fits]
     insufficient = sorted((one for one in findings if not one.fits), key=_remaining)
     left = tuple(one.name for one in ladders[len(searched) :])
     return Advice(base, tuple(sorted(fixes, key=_speed)), tuple(insufficient), planned, left)
+
+
+def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
+    """Whether changes together do more than each of them by itself."""
+    if finding.trial is None:
+        return False
+    parts = [one.trial.outcome.excess for one in alone if one.trial and one.names[0] in finding.names]
+    return finding.fits or finding.trial.outcome.excess < min(parts)
 
 
 def _affordable(ladders: Sequence[Ladder], limit: int) -> list[Ladder]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from popc.advice.fixes import Fix, Situation
 from popc.advice.pool import Pool
 from popc.advice.question import Change
 from popc.advice.search import Ladder, OnFinding
+from popc.advice.situation import Fix, Situation
 from popc.advice.trial import Outcome, Trial, Workshop
 
 __all__ = ["WINS", "Win", "find_wins"]

@@ -37,8 +37,12 @@ def build_archive(
     options: Options,
     training: TrainingSpec | None = None,
     report: bytes = b"",
+    cycles: bytes = b"",
 ) -> Archive:
-    """The archive of a compiled model; ``report`` says what it costs."""
+    """The archive of a compiled model.
+
+    ``report`` says what a run costs, ``cycles`` what every op does, for counting at run time.
+    """
     replicas = options.replicated_graph_count
     streams, inputs, outputs = describe_streams(
         model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
@@ -77,6 +81,8 @@ def build_archive(
         blobs = (*blobs, kept)
     if report:
         blobs = (*blobs, Blob.of_bytes("report", BlobKind.REPORT, report, required=False))
+    if cycles:
+        blobs = (*blobs, Blob.of_bytes("cycles", BlobKind.REPORT, cycles, required=False))
     return Archive(manifest, blobs, Compression(options.compression))
 
 

@@ -82,5 +82,10 @@ def _transfers(graph: Graph, dims: tuple[int, ...]) -> Iterator[tuple[Op, tuple[
             rows = (*dims[:-1], dims[-1] // period) if dims else ()
             yield op, tuple(count for count in rows if count > 1)
         for nested in op.subgraphs.values():
-            trips = (int(str(op.attributes["trip_count"])),) if op.op_type == "Loop" else ()
+            trips = (_iterations(op),) if op.op_type == "Loop" else ()
             yield from _transfers(nested, (*dims, *trips))
+
+
+def _iterations(loop: Op) -> int:
+    """How often a loop runs; of a pipeline, with the iterations before and behind it."""
+    return int(str(loop.attributes.get("micro_batches", loop.attributes["trip_count"])))

@@ -10,6 +10,7 @@ from popc.cli.report import format_seconds, format_table
 __all__ = ["difference_text"]
 
 _ROWS: Final = 12
+_ALSO: Final = ("executions", "ipu", "temporary_bytes", "plans")
 _Rows = Sequence[Mapping[str, Any]]
 
 
@@ -29,6 +30,7 @@ def difference_text(data: Mapping[str, Any], names: tuple[str, str], *, show_all
         parts += _values(name.capitalize(), rows, limit)
     parts += _values("Options", data.get("options", ()), limit)
     parts += _values("Provenance", data.get("provenance", ()), limit)
+    parts += _numbers("Stored bytes", data["blob_bytes"], limit)
     changed = [row["name"] for row in data.get("content", ())]
     if changed:
         parts.append(f"Content that differs: {', '.join(changed)}")
@@ -48,7 +50,7 @@ def _headline(data: Mapping[str, Any], names: tuple[str, str]) -> str:
             place = "" if chip == "IPU 0" and len(costs["tiles"]) == 1 else f" of {chip}"
             facts.append(f"{_relative(tile)} bytes on the busiest tile{place}")
     sizes = data["archive_bytes"]
-    if sizes["before"] != sizes["after"]:
+    if abs(sizes["after"] - sizes["before"]) * 1000 >= sizes["before"]:
         facts.append(f"an archive of {_relative(sizes)} bytes")
     fits = costs.get("fits")
     if fits:
@@ -92,13 +94,13 @@ def _changed_ops(rows: _Rows) -> list[list[str]]:
     table = [["name", "type", "before", "after", "difference", "also"]]
     for row in rows:
         cycles = row["cycles"]
-        also = [
-            f"{name.replace('_', ' ')} {_shown(row[name]['before'])} -> {_shown(row[name]['after'])}"
-            for name in ("executions", "ipu", "temporary_bytes", "plans")
-            if name in row
-        ]
+        also = [f"{name.replace('_', ' ')} {_both(row[name])}" for name in _ALSO if name in row]
         table.append([row["name"], row["op_type"], *_counted(cycles), "; ".join(also)])
     return table
+
+
+def _both(change: Mapping[str, Any]) -> str:
+    return f"{_shown(change['before'])} to {_shown(change['after'])}"
 
 
 def _numbers(title: str, rows: _Rows, limit: int | None) -> list[str]:

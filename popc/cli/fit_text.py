@@ -201,7 +201,11 @@ def _insufficient(one: Finding, base: Outcome) -> list[str]:
     if saved <= 0:
         return [name, "saves nothing", ""]
     effect = f"saves {saved:,}, {outcome.excess:,} bytes too many"
-    return [name, effect, _arguments(one.trial.change)]
+    return [name, effect, _shortened(_arguments(one.trial.change))]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WIDE else text[: _WIDE - 3] + "..."
 
 
 def _refused(advice: Advice) -> Iterator[str]:
@@ -210,8 +214,7 @@ def _refused(advice: Advice) -> Iterator[str]:
         yield ""
         yield "Not possible here:"
     for one in refused:
-        reason = one.refused if len(one.refused) <= _WIDE else one.refused[: _WIDE - 3] + "..."
-        yield f"  {' and '.join(one.names)}: {reason}"
+        yield f"  {' and '.join(one.names)}: {_shortened(one.refused)}"
     if advice.left:
         yield ""
         yield f"Not tried (--budget): {', '.join(advice.left)}"

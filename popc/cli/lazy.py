@@ -23,6 +23,7 @@ VERBS: Final = {
     "diff": ("diff", "build", "Compare two archives."),
     "export": ("export", "build", "Write an archive's model with trained weights as ONNX."),
     "report": ("report", "build", "Report on a program: graph, execution, memory."),
+    "tune": ("tune", "build", "Search for options with which a model costs least."),
     "run": ("run", "run", "Run an archive."),
     "train": ("train", "run", "Train an archive on a data set."),
     "bench": ("bench", "run", "Measure how fast an archive loads and runs."),

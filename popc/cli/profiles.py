@@ -51,8 +51,12 @@ def _load(
     if archived:
         return read_profile(file)
     import popc
+    from popc.options.table import FrozenTable
 
     keywords = settings.keywords()
-    keywords["options"] = replace(keywords["options"], cost_report=True)
+    # A report says whether the program fits; only who compiles it needs to be stopped.
+    keywords["options"] = replace(
+        keywords["options"], cost_report=True, allow_out_of_memory=True, budget=FrozenTable()
+    )
     archive = popc.compile(file, train=train, on_progress=console.on_progress(), **keywords)
     return profile_of(archive, file.name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SECTIONS: Final = ("summary", "graph", "execution", "memory")
+_SECTIONS: Final[tuple[str, ...]] = ("summary", "graph", "execution", "memory")
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 

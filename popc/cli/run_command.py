@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.report import Report, format_seconds, format_table
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
@@ -57,6 +58,14 @@ __all__ = ["command"]
     help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "
     "as the archive was compiled if not given.",
 )
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the steps would have taken on the target: JSON if FILE ends in .json, else "
+    "text. For archives compiled with instrument_with_hardware_cycle_counter.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(
     "--threads",
@@ -74,6 +83,7 @@ def command(
     strict: bool,
     seed: int,
     fp_checks: bool | None,
+    report_path: Path | None,
     force: bool,
     threads: int | None,
 ) -> Report:
@@ -82,6 +92,7 @@ def command(
     \b
     popc run model.popx --input x=image.npy --output results/
     popc run model.popx --input x=random:0 --steps 10
+    popc run instrumented.popx --input x=random:0 --report cycles.txt
     """
     import popc_runtime
     from popc.inputs import gather_inputs, plan_outputs, write_outputs
@@ -93,7 +104,11 @@ def command(
     targets = plan_outputs(outputs, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
+    if report_path is not None and report_path.exists() and not force:
+        raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
     results = _run_steps(executable, feeds, steps, strict=strict)
+    if report_path is not None:
+        _write_report(executable, report_path)
     warnings = _non_finite(results, strict=strict)
     written = write_outputs(results, targets)
     seconds = executable.stats().run_seconds
@@ -108,6 +123,16 @@ def command(
     steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
     to_stdout = "-" in written.values()
     return Report("run", data, "" if to_stdout else f"{table}\n{steps_text}", warnings=warnings)
+
+
+def _write_report(executable: Executable, path: Path) -> None:
+    report = executable.execution_report(total=True)
+    as_json = path.suffix.lower() == ".json"
+    text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}") from error
 
 
 _COLUMNS = ("output", "type", "min", "mean", "max", "first values")

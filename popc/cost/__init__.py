@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from popc.cost.decode import decode_report
-from popc.cost.estimate import estimate_costs
+from popc.cost.estimate import estimate_costs, estimate_execution
+from popc.cost.execution import encode_execution
 from popc.cost.phases import Cycles, Phase
 from popc.cost.report import Categories, CostReport, LiveStep, LiveTensor, MemoryReport, OpCost
 from popc.cost.settings import CostSettings
@@ -20,6 +21,8 @@ __all__ = [
     "OpCost",
     "Phase",
     "decode_report",
+    "encode_execution",
     "estimate_costs",
+    "estimate_execution",
     "format_costs",
 ]

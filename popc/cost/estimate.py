@@ -9,6 +9,7 @@ from itertools import chain
 from math import prod
 
 from popc.cost.chips import chip_of, home_of
+from popc.cost.execution import Execution
 from popc.cost.formulas.links import global_sync, link_cycles
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes
@@ -25,7 +26,7 @@ from popc.memory import MemoryPlan
 from popc.schedule import Schedule
 from popc.target import Target
 
-__all__ = ["estimate_costs"]
+__all__ = ["estimate_costs", "estimate_execution"]
 
 # What a step of a loop, or a choice between branches, takes beside its body.
 _LOOP_CYCLES = 60
@@ -41,11 +42,7 @@ def estimate_costs(
     settings: CostSettings | None = None,
 ) -> CostReport:
     """What one run of ``graph`` costs on ``target``; what runs at load time does not count."""
-    planner = Planner(target)
-    settings = settings or CostSettings()
-    merged = merged_transfers(schedule) if settings.merge_exchange else frozenset[Op]()
-    machine = Machine(target, settings, planner, merged)
-    estimator = _Estimator(machine, schedule, plan)
+    estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     costs = list(estimator.run(graph, 1))
     hidden = find_hidden(graph, schedule, estimator.phases, target)
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)
@@ -55,7 +52,29 @@ def estimate_costs(
         )
         for chip in range(target.num_ipus)
     )
-    return CostReport(target, ops, memory, _samples(graph), planner.count, tuple(estimator.assumed))
+    plans, assumed = estimator.planned, tuple(estimator.assumed)
+    return CostReport(target, ops, memory, _samples(graph), plans, assumed)
+
+
+def estimate_execution(
+    graph: Graph,
+    schedule: Schedule,
+    plan: MemoryPlan,
+    target: Target,
+    settings: CostSettings | None = None,
+) -> Execution:
+    """What every op of ``graph`` costs when it runs once on ``target``."""
+    estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
+    for _ in estimator.run(graph, 1):
+        pass  # it notes what it finds
+    hidden = find_hidden(graph, schedule, estimator.phases, target)
+    return Execution(graph, schedule, target, estimator.phases, hidden)
+
+
+def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
+    settings = settings or CostSettings()
+    merged = merged_transfers(schedule) if settings.merge_exchange else frozenset[Op]()
+    return Machine(target, settings, Planner(target), merged)
 
 
 class _Estimator:
@@ -72,6 +91,11 @@ class _Estimator:
         self._kinds = Counter(_kind(op) for order in orders for op in order)
         self.phases: dict[Op, tuple[Phase, ...]] = {}
         self.assumed: list[str] = []
+
+    @property
+    def planned(self) -> int:
+        """How many different convolutions and products were planned."""
+        return self._machine.planner.count
 
     def distinct(self, chip: int) -> list[Phase]:
         """The phases of one op of each kind that ``chip`` runs."""
@@ -90,7 +114,8 @@ class _Estimator:
         if self._kinds[_kind(op)] > 1:
             _enter_function(work)
         self._fetch(work)
-        RULES[op.op_type](work)
+        if not op.attributes.get("unrolled"):  # iterations that the device would have written out
+            RULES[op.op_type](work)
         phases = tuple(replace(one, temporary=one.temporary + work.held) for one in work.phases)
         self._note(op, phases)
         self._lay_out(op, work)
@@ -131,8 +156,9 @@ class _Estimator:
 
     def _control(self, op: Op, times: int) -> Iterator[tuple[Op, OpCost]]:
         work = Work(op, self._machine, self._layouts)
-        work.receive("predicate", _PREDICATE_BYTES)
-        work.phases.append(Phase("control", compute=_LOOP_CYCLES))
+        if not op.attributes.get("unrolled"):
+            work.receive("predicate", _PREDICATE_BYTES)
+            work.phases.append(Phase("control", compute=_LOOP_CYCLES))
         trips = self._trips(op)
         for nested in op.subgraphs.values():
             for tensor, inner in zip(reversed(op.inputs), reversed(nested.inputs), strict=False):
@@ -238,7 +264,7 @@ def _trip_counts(graph: Graph, wanted: Graph) -> list[int]:
     for op in graph.ops:
         for nested in op.subgraphs.values():
             if wanted in list(nested.walk()):
-                count = op.attributes.get("trip_count", 1)
+                count = op.attributes.get("micro_batches", op.attributes.get("trip_count", 1))
                 own = max(count, 1) if isinstance(count, int) else 1
                 return [own, *(_trip_counts(nested, wanted) if nested is not wanted else [])]
     return []

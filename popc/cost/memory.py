@@ -129,6 +129,11 @@ class _Tiles:
         placement = self.plan.placements.get(tensor)
         return placement is not None and placement.region is not Region.ARENA
 
+    def lies_elsewhere(self, tensor: Tensor) -> bool:
+        """Whether it lies in streaming memory."""
+        placement = self.plan.placements.get(tensor)
+        return placement is not None and placement.region is Region.REMOTE
+
     def _share(self, op: Op) -> None:
         if op in self.plan.views:
             for tensor in op.outputs:
@@ -142,12 +147,15 @@ class _Tiles:
 
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
-        found = dict.fromkeys(graph.variables if self._chip == 0 else ())
+        own = graph.variables if self._chip == 0 else ()
+        found = dict.fromkeys(tensor for tensor in own if not tensor.off_chip)
         data: set[int] = set()
         for order in schedule.orders.values():
             for op in filter(self.runs_here, order):
                 for tensor in map(self.root, op.present_inputs):
                     if tensor in found or not self.lies_for_good(tensor):
+                        continue
+                    if op.op_type == "RemoteLoad" or self.lies_elsewhere(tensor):
                         continue
                     if tensor.data is not None:
                         if id(tensor.data) in data:  # nested graphs share constants

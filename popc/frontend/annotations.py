@@ -201,6 +201,8 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             settings = replace(settings, schedule_priority=number)
         elif attribute.name == "__exclude_patterns" and not settings.exclude_patterns:
             settings = replace(settings, exclude_patterns=excluded_names(_texts(attribute), ()))
+        elif attribute.name == "__tile_set" and settings.tile_set == "compute" and attribute.i:
+            settings = replace(settings, tile_set="io")
         elif attribute.name in _PLACES:
             settings = _placed(settings, _PLACES[attribute.name], attribute.i)
     return settings

@@ -26,7 +26,9 @@ _MODE, _FACTOR, _PRECISION = (
 _NAMES, _PRIORITIES = (
     ANNOTATIONS[f"inplace_op_{what}"].attribute for what in ("names", "priorities")
 )
-_MODES: Final = dict(ANNOTATIONS["serialize_matmul_mode"].choices)
+_MODES: Final = {
+    spelling: str(mode) for spelling, mode in ANNOTATIONS["serialize_matmul_mode"].choices
+}
 _SUFFIX: Final = "Inplace"  # of PopART's names for ops that overwrite an operand
 
 

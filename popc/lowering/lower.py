@@ -70,15 +70,17 @@ class _Lowering:
 
     def initialise(self, variables: Iterable[Tensor]) -> Block:
         """Give every variable its initial value."""
-        return tuple(
-            Instruction("Fill", (), (self.slots.of(one),), {"value": 0}, one.name)
-            if one.initial is None
-            else Instruction(
-                "Copy", (self.slots.initial(one),), (self.slots.of(one),), {}, one.name
-            )
-            for one in variables
-            if one.type.size
-        )
+        return tuple(self._initialise(one) for one in variables if one.type.size)
+
+    def _initialise(self, variable: Tensor) -> Instruction:
+        target = (self.slots.of(variable),)
+        if variable.initial is None:
+            return Instruction("Fill", (), target, {"value": 0}, variable.name)
+        source = (self.slots.initial(variable),)
+        if not variable.whole:
+            return Instruction("Copy", source, target, {}, variable.name)
+        group = {"size": max(variable.rows) + 1, "stride": variable.rows.index(1)}
+        return Instruction("ReplicaPart", source, target, group, variable.name)
 
     def copy(self, source: Tensor, target: Tensor, name: str) -> list[Item]:
         """A Copy instruction, unless both tensors are the same memory."""

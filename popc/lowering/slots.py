@@ -34,7 +34,8 @@ class SlotTable:
     def initial(self, variable: Tensor) -> int:
         """The slot of the constant that ``variable`` starts as."""
         placement, type_ = self._plan.initial[variable], variable.type
-        slot = Slot(placement.region, placement.offset, type_.dtype, type_.shape)
+        shape = variable.whole or type_.shape
+        slot = Slot(placement.region, placement.offset, type_.dtype, shape)
         return self._numbers.setdefault(slot, len(self._numbers))
 
     def within(self, whole: Tensor, part: Tensor, offset: int) -> int:

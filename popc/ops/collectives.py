@@ -94,11 +94,18 @@ def _replica_index(inputs: OperandTypes, attributes: Attributes) -> tuple[Tensor
     return (TensorType(DType.INT32, ()),)
 
 
+def _part(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """The part of the flat operand that belongs to the replica, with zeros behind its end."""
+    x = operand(inputs, 0)
+    return (x.with_shape((-(-x.size // _group(attributes)),)),)
+
+
 OPS: Final[dict[str, OpSpec]] = {
     "AllToAll": OpSpec(_all_to_all, collective=True),
     # The operand, which the user says is the same everywhere.
     "AssumeEqualAcrossReplicas": OpSpec(same_as_first, view=reshape_view),
     "ReplicaIndex": OpSpec(_replica_index, per_replica=True),
+    "ReplicaPart": OpSpec(_part, per_replica=True, strided_input=False),
     "ReplicatedAllGather": OpSpec(_all_gather, collective=True),
     "ReplicatedAllReduce": OpSpec(_all_reduce, inplace=(0,), collective=True),
     "ReplicatedBroadcast": OpSpec(_broadcast, inplace=(0,), collective=True),

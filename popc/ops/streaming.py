@@ -14,7 +14,7 @@ from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 
-__all__ = ["LOAD", "OPS", "STORE", "find_remote", "passes_on"]
+__all__ = ["LOAD", "OPS", "STORE", "constants_off_chip", "find_remote", "passes_on"]
 
 LOAD: Final = "RemoteLoad"
 STORE: Final = "RemoteStore"
@@ -66,6 +66,18 @@ def _visit(graph: Graph, found: set[Tensor]) -> None:
             for index, output in enumerate(op.outputs):
                 if all(outputs[index] in found for outputs in results):
                     found.add(output)
+
+
+def constants_off_chip(graph: Graph) -> list[Tensor]:
+    """The constants that nothing but transfers to the chip read, those that share data once."""
+    found: dict[int, Tensor] = {}
+    read: set[int] = set()
+    for tensor in (one for part in graph.walk() for one in part.constants):
+        if all(op.op_type == LOAD for op in tensor.uses) and tensor.uses:
+            found.setdefault(id(tensor.data), tensor)
+        elif tensor.uses:
+            read.add(id(tensor.data))
+    return [tensor for number, tensor in found.items() if number not in read]
 
 
 def passes_on(

@@ -1,6 +1,12 @@
 """PopART's optimizers: their settings, and the ops that update weights with gradients."""
 
-from popc.optimizers.build import UpdateContext, UpdatedWeight, UpdateResult, add_updates
+from popc.optimizers.build import (
+    STATE_PREFIXES,
+    UpdateContext,
+    UpdatedWeight,
+    UpdateResult,
+    add_updates,
+)
 from popc.optimizers.loss_scaling import add_loss_scale_update, loss_scale
 from popc.optimizers.merging import Merging
 from popc.optimizers.parse import OPTIMIZER_TYPES, optimizer_to_mapping, parse_optimizer
@@ -20,6 +26,7 @@ from popc.optimizers.values import Value
 __all__ = [
     "OPTIMIZER_TYPES",
     "SGD",
+    "STATE_PREFIXES",
     "Adam",
     "Adaptive",
     "AutomaticLossScaling",

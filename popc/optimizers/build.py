@@ -169,20 +169,12 @@ class _Updates:
         return ShardedUpdate(update) if self._is_sharded(update) else update
 
     def _is_sharded(self, update: WeightUpdate) -> bool:
-        """Whether each replica updates its part only.
-
-        Not if there is state that does not start as zeros, nor if neither weight nor state is
-        divided.
-        """
+        """Whether each replica updates its part only: neither weight nor state is whole then."""
         divided = self.context.divided(update.weight)
         if not divided or update.sharing.size < self.context.replicas:
             return False
-        if not isinstance(self.spec, SGD):
-            return True
-        if not update.uses("momentum"):
-            return "weight" in divided
-        combined = self.spec.accumulator_and_momentum == "combined"
-        return not (combined and update.uses("weight_decay"))
+        has_state = not isinstance(self.spec, SGD) or update.uses("momentum")
+        return has_state or "weight" in divided
 
     def run(self) -> UpdateResult:
         """Add everything; see `add_updates`."""

@@ -70,7 +70,8 @@ class ShardedUpdate(WeightUpdate):
                 tuple(range(self.sharing.size)) if is_part else (),
             )
             self.variables[prefix].whole = self.whole.type.shape if is_part else ()
-        del initial  # zeros: states that start otherwise are not divided
+            if initial is not None:
+                self.variables[prefix].initial = initial(self.whole)
         return self.variables[prefix]
 
     def store(self, target: Tensor, value: Tensor) -> None:

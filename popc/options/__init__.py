@@ -9,11 +9,13 @@ from popc.options.schedule_options import ScheduleOptions
 from popc.options.schema import OptionSpec
 from popc.options.sources import read_table
 from popc.options.suggest import did_you_mean
+from popc.options.table import FrozenTable
 from popc_runtime.format import OptionValue, Origin, ReturnType
 
 __all__ = [
     "SCHEMA",
     "Anchor",
+    "FrozenTable",
     "BatchOptions",
     "OptionSpec",
     "OptionValue",

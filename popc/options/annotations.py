@@ -113,6 +113,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 _NO_PHASES: Final = "programs have no execution phases"
 _ONE_PLACE: Final = "tensors have one location, the memory of the device"
+_OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
 _NO_TILES: Final = "kernels run on processors that have no tiles"
 _NOT_OUTLINED: Final = "subgraphs are not outlined"
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
@@ -138,7 +139,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "schedule_priority": Annotation("__schedule_priority", "float"),
     "available_memory": Annotation("__available_memory", "float", useless=_NO_TILES),
     "enable_conv_dithering": Annotation("__enable_conv_dithering", "int", useless=_NO_TILES),
-    "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_NO_TILES),
+    "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_OF_STREAMS),
     "execution_context": Annotation("__execution_context", "int", useless=_NO_PHASES),
     "execution_phase": Annotation("__execution_phase", "int", useless=_NO_PHASES),
     "inplace_op_names": Annotation("__inplace_op_names", "names"),
@@ -152,7 +153,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "serialize_matmul_factor": Annotation("__serialize_matmul_factor", "int"),
     "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", "bool"),
     "serialize_matmul_mode": Annotation("__serialize_matmul_mode", "choice", _CUTS),
-    "tile_set": Annotation("__tile_set", "int", useless=_NO_TILES),
+    "tile_set": Annotation("__tile_set", "choice", (("compute", 0), ("io", 1))),
     "virtual_graph": Annotation("__ipu_number", "int"),
 }
 _NAMES: Final = {

@@ -31,19 +31,30 @@ class PatternOptions(OutlineOptions):
         default=False,
         metadata=described(
             "bool",
-            "Make one product of several that have an operand in common, such as the projections "
-            "of attention, and of small ones of equal shape. Fewer ops and larger ones, but "
-            "results are parts of a larger tensor, and those of all live at the same time. Sums "
-            "may be rounded differently.",
+            "Make one product of several that have an operand in common. Such are the projections "
+            "of attention. Small ones of equal shape become one too. There are fewer ops then, and "
+            "larger ones, but results are parts of a larger tensor, and all of them live at the "
+            "same time. Sums may be rounded differently.",
+        ),
+    )
+    delay_var_updates: bool = field(
+        default=False,
+        metadata=described(
+            "bool",
+            "Update weights when nothing else is left to do. Otherwise an update runs when that "
+            "needs the least memory, which mostly is as soon as the gradient is known. PopART "
+            "delays them unless loops and recomputation are explicit, as they are here. Training "
+            "only.",
+            popart="delayVarUpdates",
         ),
     )
     enable_inplace_ambiguity_checking: bool = field(
         default=False,
         metadata=described(
             "bool",
-            "Refuse programs in which several ops could overwrite the same operand, and neither "
-            "data flow nor inplace_op_priorities of a node says which one. Without, the one that "
-            "runs last does, and the scheduler decides. Results are the same either way.",
+            "Refuse programs in which several ops could overwrite an operand. That is if neither "
+            "data flow nor inplace_op_priorities of a node says which one does. Without, the one "
+            "that runs last does, and the scheduler decides. Results are the same either way.",
             popart="enableInplaceAmbiguityChecking",
         ),
     )
@@ -51,8 +62,8 @@ class PatternOptions(OutlineOptions):
         default=True,
         metadata=described(
             "bool",
-            "Whether products of matrices are cut as the annotations serialize_matmul_mode and "
-            "serialize_matmul_factor say. Without, these have no effect.",
+            "Whether products of matrices are cut as annotations say. Without, "
+            "serialize_matmul_mode and serialize_matmul_factor have no effect.",
             popart="enableSerializedMatmuls",
         ),
     )
@@ -71,11 +82,21 @@ class PatternOptions(OutlineOptions):
         default="default",
         metadata=described(
             "choice",
-            "Which local rewrites are made. no_patterns and minimal make none: programs are what "
-            "the model says, op by op. default makes those that pay, and all makes also those "
-            "that rarely do. Clean-up, loops and collectives do not depend on it, "
-            "and memory is planned as ever (see enable_inplace).",
+            "Which local rewrites are made. With no_patterns none: the program is what the model "
+            "says, op by op. minimal removes ops that do nothing, default makes the rewrites that "
+            "pay, and all also those that rarely do. Clean-up, loops, collectives and the use of "
+            "memory (see enable_inplace) do not depend on it.",
             choices=("no_patterns", "minimal", "default", "all"),
+        ),
+    )
+
+    schedule_non_weight_update_gradient_consumers_early: bool = field(
+        default=False,
+        metadata=described(
+            "bool",
+            "Add a gradient to those of earlier micro-batches as soon as it is known. That may "
+            "take more memory. With accumulation_factor. Training only.",
+            popart="scheduleNonWeightUpdateGradientConsumersEarly",
         ),
     )
 

@@ -56,8 +56,8 @@ class StreamingOptions(PlacementOptions):
         default=True,
         metadata=described(
             "bool",
-            "Make one exchange of transfers from and to streaming memory between which nothing is "
-            "computed: they wait for each other once.",
+            "Make one exchange of neighbouring transfers from and to streaming memory. They are "
+            "those between which nothing is computed; so they wait for each other once.",
             popart="enableMergeExchange",
         ),
     )

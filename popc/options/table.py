@@ -40,6 +40,10 @@ class FrozenTable(Mapping[str, _T]):
             return self[name]
         return next((value for key, value in self.items() if fnmatchcase(name, key)), None)
 
+    def without(self, key: str) -> FrozenTable[_T]:
+        """This table without one entry."""
+        return FrozenTable({name: one for name, one in self._items.items() if name != key})
+
     def updated(self, other: Mapping[str, _T]) -> FrozenTable[_T]:
         """This table with the entries of ``other`` added, or in place of its own."""
         return FrozenTable({**self._items, **other})

@@ -49,6 +49,11 @@ def _overlap_conflicts(options: Options) -> Iterator[str]:
                 f"{what}, but batches_per_step and accumulation_factor are 1, so that there is no "
                 "loop in which transfers could overlap with computing: set one of them"
             )
+        if options.enable_pipelining:
+            yield (
+                f"{what}, but with enable_pipelining loads and stores belong to stages, which "
+                "overlap with each other: leave one of them out"
+            )
     for name, strategy in options.exchange_strategies.items():
         if strategy != "just_in_time" and options.tile_sets.matching(name) == "compute":
             yield (

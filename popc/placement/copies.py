@@ -58,9 +58,10 @@ class _Inserter:
 
     def _keep(self, op: Op) -> None:
         source = self.homes.of(op.operand(0))
-        if source == op.attributes["source"]:
+        if source is not None and source == op.attributes["source"]:
             key = (op.operand(0), int(str(op.attributes["destination"])))
             self.copies.setdefault(key, op.output)
+            op.settings = _settings_of_copy(op.operand(0), source)
 
     def run(self) -> int:
         """Connect all operands; how many ops were added."""
@@ -88,17 +89,13 @@ class _Inserter:
 
     def _copied(self, origin: Tensor, source: int, here: int) -> Tensor:
         if (origin, here) not in self.copies:
-            producer = origin.producer
-            settings = OpSettings() if producer is None else producer.settings.inherited()
             self.copies[origin, here] = build(
                 self.graph,
                 "IpuCopy",
                 [origin],
                 {"source": source, "destination": here},
                 output_names=[f"{origin.name}_c{here}"],
-                settings=replace(
-                    settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0
-                ),
+                settings=_settings_of_copy(origin, source),
             ).output
             self.added += 1
         return self.copies[origin, here]
@@ -110,6 +107,14 @@ class _Inserter:
             bounded = build(self.graph, "Boundary", [origin], settings=settings)
             self.bounds[origin, place] = bounded.output
         return self.bounds[origin, place]
+
+
+def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
+    """A copy belongs to the stage that computes what is copied."""
+    settings = OpSettings() if origin.producer is None else origin.producer.settings.inherited()
+    return replace(
+        settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0
+    )
 
 
 def _origin(tensor: Tensor) -> Tensor:

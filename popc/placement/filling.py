@@ -78,10 +78,6 @@ def _take(op: Op, place: OpSettings | None) -> int:
 
 def _from_operands(op: Op, homes: Homes, *, inside: bool) -> OpSettings | None:
     """The place of the operand that decides; ``inside``: what runs for each micro-batch."""
-    if op.op_type == "CopyVarUpdate":
-        home = homes.of(op.operand(0))
-        if home is not None:
-            return OpSettings(virtual_graph=home)
     places = [(tensor, _place_of(tensor, homes)) for tensor in op.present_inputs]
     known = [(tensor, place) for tensor, place in places if place is not None]
     if not known:
@@ -95,7 +91,9 @@ def _from_operands(op: Op, homes: Homes, *, inside: bool) -> OpSettings | None:
         return -1 if stage is None else stage, is_variable and not by_stage, tensor.type.nbytes
 
     stages = [place.pipeline_stage for _, place in known if place.pipeline_stage is not None]
-    return replace(max(known, key=weight)[1], pipeline_stage=max(stages, default=None))
+    found = replace(max(known, key=weight)[1], pipeline_stage=max(stages, default=None))
+    home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
+    return found if home is None else replace(found, virtual_graph=home)
 
 
 def _place_of(tensor: Tensor, homes: Homes) -> OpSettings | None:

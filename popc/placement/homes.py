@@ -84,11 +84,13 @@ class Homes:
         return all(self.is_fixed(tensor) for tensor in op.present_inputs)
 
     def is_fixed(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is a constant, or computed from constants alone."""
+        """Whether ``tensor`` is a constant, or computed from constants and loop counters alone."""
         if tensor.is_constant:
             return True
         if tensor in self._formals:
             op, index = self._formals[tensor]
+            if is_main_loop(op) and index < _FIRST_STATE:
+                return True  # every chip counts iterations itself
             operand = op.optional(index)
             captured = index >= first_capture(op)
             return captured and operand is not None and self.is_fixed(operand)
@@ -119,7 +121,7 @@ class Homes:
         if index >= first_capture(op):
             return None if operand is None else self.of(operand)
         body = loop_body(op)
-        if body is None or operand is None or index < _FIRST_STATE:
+        if body is None or operand is None:
             return None
         handed_on = self.of(body.outputs[index - 1])
         return self.of(operand) if handed_on is None else handed_on

@@ -9,6 +9,7 @@ from popc.options import Options
 from popc.placement.check import check_places, check_stages
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
+from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
 
@@ -44,6 +45,7 @@ def follow_annotations(graph: Graph) -> int:
     if not is_placed(graph):
         return 0
     fill_places(graph)
+    number_sequences(graph)
     return insert_copies(graph, boundaries=True)
 
 
@@ -63,6 +65,7 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
         trains=trains,
     )
     fill_places(graph)
+    number_sequences(graph)
     if options.enable_pipelining:
         infer_stages(graph)
         fill_places(graph)

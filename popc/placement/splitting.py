@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -10,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorKind
-from popc.placement.homes import Homes
 from popc_runtime.errors import OptionError
 
 __all__ = ["balanced_cuts", "best_cuts_naively", "split_automatically"]
@@ -36,8 +36,7 @@ def split_automatically(
     Raises:
         OptionError: there are fewer ops than chips.
     """
-    homes = Homes(graph)
-    order = [op for op in graph.topological() if _counts(op, homes)]
+    order = _varying(graph)
     shares = [float(one) for one in ratios] or [1.0] * chips
     wanted = sum(share > 0 for share in shares)
     if len(order) < wanted:
@@ -55,9 +54,28 @@ def split_automatically(
             op.settings = replace(op.settings, virtual_graph=chip)
 
 
-def _counts(op: Op, homes: Homes) -> bool:
-    """Whether an op has to be on one chip; transfers and the like go where they are needed."""
-    return bool(op.inputs) and bool(op.outputs) and not homes.is_fixed(op.output)
+def _varying(graph: Graph) -> list[Op]:
+    """The ops that depend on what the host sends, as they follow each other in the model.
+
+    Others, such as transfers and what is done to weights, go where they are needed.
+    """
+    numbers = {op: index for index, op in enumerate(graph.ops)}
+    ops = list(numbers)
+    waiting = [sum(t.producer is not None for t in op.present_inputs) for op in ops]
+    ready = [index for index, count in enumerate(waiting) if not count]
+    varying: set[Tensor] = set(graph.inputs)
+    found: list[Op] = []
+    while ready:
+        op = ops[heapq.heappop(ready)]
+        if not op.inputs or any(tensor in varying for tensor in op.present_inputs):
+            varying.update(op.outputs)
+            if op.inputs and op.outputs:
+                found.append(op)
+        for user, reads in ((user, reads) for t in op.outputs for user, reads in t.uses.items()):
+            waiting[numbers[user]] -= reads
+            if not waiting[numbers[user]]:
+                heapq.heappush(ready, numbers[user])
+    return found
 
 
 def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list[int]:

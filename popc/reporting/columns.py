@@ -1,4 +1,4 @@
-"""What the page shows, as columns: a table of thousands of ops must stay small and quick to read."""
+"""What the page shows, as columns: tables of thousands of ops must stay small and quick to read."""
 
 from __future__ import annotations
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from popc.cost import CostReport, MemoryReport, OpCost
 from popc.reporting.memory import CATEGORIES
 from popc.reporting.profile import Profile
 from popc.reporting.sections import cycles_of
-from popc_runtime.format import TensorSpec, VariableSpec
+from popc_runtime.format import Origin, TensorSpec, VariableSpec
 
 __all__ = ["compare_costs", "compare_profiles"]
 
 # {"before": .., "after": ..}; ``None`` where there is none.
 Change: TypeAlias = dict[str, Any]
+
+# Options that say what is checked and told, not what is compiled.
+_OF_COMPILING: Final = ("allow_out_of_memory", "budget", "cost_report", "verify_ir")
 
 
 def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
@@ -34,7 +37,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
             "outputs": _specs(one.outputs, other.outputs),
             "variables": _specs(one.variables, other.variables),
         },
-        "options": _values(_options(before), _options(after)),
+        "options": _options(before, after),
         "provenance": _values(_provenance(before), _provenance(after)),
         "content": _values(_content(before), _content(after)),
     }
@@ -42,6 +45,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
     return {
         "same": not found,
         "archive_bytes": {"before": before.bytes, "after": after.bytes},
+        "blob_bytes": _numbers(_stored(before), _stored(after)),
         "without_costs": [one.name for one in (before, after) if one.costs is None],
         **found,
     }
@@ -76,8 +80,19 @@ def _numbers(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[s
     return sorted(rows, key=lambda row: (-abs(row["after"] - row["before"]), row["name"]))
 
 
-def _options(profile: Profile) -> dict[str, Any]:
-    return {row.name: row.value for row in profile.manifest.options if row.name != "cost_report"}
+def _options(before: Profile, after: Profile) -> list[dict[str, Any]]:
+    """What one side has set and the other has not, or otherwise.
+
+    An option that only one of the two versions of popc knows counts if it was set.
+    """
+    ours, theirs = ({row.name: row for row in one.manifest.options} for one in (before, after))
+    unknown = {*ours} ^ {*theirs}
+    defaults = {
+        name for name in unknown if (ours.get(name) or theirs[name]).origin is Origin.DEFAULT
+    }
+    left_out = defaults.union(_OF_COMPILING)
+    rows = _values(*({name: row.value for name, row in one.items()} for one in (ours, theirs)))
+    return [row for row in rows if row["name"] not in left_out]
 
 
 def _provenance(profile: Profile) -> dict[str, Any]:
@@ -91,6 +106,10 @@ def _provenance(profile: Profile) -> dict[str, Any]:
     }
     training = manifest.training
     return facts if training is None else {**facts, "trains by": training.optimizer}
+
+
+def _stored(profile: Profile) -> dict[str, int]:
+    return {one.name: one.stored_bytes for one in profile.blobs.values()}
 
 
 def _content(profile: Profile) -> dict[str, str]:

@@ -210,7 +210,8 @@ def _draws(node: Node) -> bool:
     if node.subgraphs:
         return any(_draws(op) for graph in node.subgraphs.values() for op in graph.ops)
     spec = OPS.get(node.op_type)
-    return spec is not None and spec.random and "seed" not in node.attributes
+    own = "seed" in node.attributes or "sequence" in node.attributes
+    return spec is not None and spec.random and not own
 
 
 class Update(NamedTuple):

@@ -11,6 +11,7 @@ from math import isqrt
 from typing import Final, TypeAlias
 
 from popc.ir import Op
+from popc.placement import last_stage
 
 __all__ = ["METHODS", "Method", "decreasing_intervals"]
 
@@ -86,9 +87,16 @@ def decreasing_intervals(count: int) -> Iterator[range]:
         length -= 1
 
 
+def _stages(ops: Sequence[Op]) -> Collection[Op]:
+    """All but what the last stage computes: its backward pass follows at once."""
+    last = last_stage(ops)
+    return [op for op in ops if op.settings.pipeline_stage != last]
+
+
 METHODS: Final[dict[str, Method]] = {
     "none": _none,
     "norm_only": _norms,
+    "pipeline": _stages,
     "recompute_all": _everything,
     "standard": _standard,
 }

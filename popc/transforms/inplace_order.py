@@ -68,6 +68,7 @@ class _Rivalry:
     """A tensor with memory of its own, what reads it, and who of these could overwrite it."""
 
     graph: Graph
+    order: _Order
     tensor: Tensor
     readers: tuple[Op, ...]
     rivals: tuple[tuple[Op, float], ...]  # with the priority that the user gave; 0: none
@@ -93,7 +94,7 @@ class _Rivalry:
     def _can_be_last(self, op: Op) -> bool:
         """Whether no other reader has to run after ``op``, as far as is known before scheduling."""
         together = all(one.settings.bins == op.settings.bins for one in self.readers)
-        return together and _later(self.graph, op).isdisjoint(self.readers)
+        return together and self.order.later(op).isdisjoint(self.readers)
 
 
 def _named(op: Op) -> str:
@@ -106,6 +107,7 @@ def _rivalries(graph: Graph, aliases: Aliases) -> Iterator[_Rivalry]:
     readers: dict[Tensor, dict[Op, None]] = defaultdict(dict)
     rivals: dict[Tensor, dict[Op, float]] = defaultdict(dict)
     kept = {aliases.places[tensor].root for tensor in graph.outputs}
+    order = _Order(graph, aliases)
     for op in graph.ops:
         if op in aliases.views:
             continue
@@ -117,7 +119,7 @@ def _rivalries(graph: Graph, aliases: Aliases) -> Iterator[_Rivalry]:
         own = tensor.name in graph.tensors and graph.tensors[tensor.name] is tensor
         takeable = own and tensor.kind is TensorKind.ACTIVATION and tensor not in kept
         if takeable and len(readers[tensor]) > 1:
-            yield _Rivalry(graph, tensor, tuple(readers[tensor]), tuple(ops.items()))
+            yield _Rivalry(graph, order, tensor, tuple(readers[tensor]), tuple(ops.items()))
 
 
 def _overwritten(op: Op, aliases: Aliases) -> Iterable[tuple[Tensor, float]]:
@@ -132,18 +134,39 @@ def _overwritten(op: Op, aliases: Aliases) -> Iterable[tuple[Tensor, float]]:
             yield place.root, wishes.get(index, 0.0)
 
 
-def _later(graph: Graph, op: Op) -> set[Op]:
-    """All ops that have to run after ``op``."""
-    required: dict[Op, list[Op]] = defaultdict(list)
-    for pair in graph.ordering:
-        required[pair.first].append(pair.second)
-    found: set[Op] = set()
-    pending = [op]
-    while pending:
-        one = pending.pop()
-        users = [user for tensor in one.outputs for user in tensor.uses]
-        for after in (*users, *required[one]):
-            if after not in found:
-                found.add(after)
-                pending.append(after)
-    return found
+class _Order:
+    """What has to run after what: for data, for required order, and for what variables hold."""
+
+    def __init__(self, graph: Graph, aliases: Aliases) -> None:
+        self._graph = graph
+        self._views = aliases.views
+        self._updates: dict[Tensor, list[Op]] = defaultdict(list)
+        for op in graph.ops:
+            if op.op_type == "CopyVarUpdate":
+                self._updates[op.operand(0)].append(op)
+
+    def later(self, op: Op) -> set[Op]:
+        """All ops that have to run after ``op``."""
+        required: dict[Op, list[Op]] = defaultdict(list)
+        for pair in self._graph.ordering:
+            required[pair.first].append(pair.second)
+        found: set[Op] = set()
+        pending = [op]
+        while pending:
+            one = pending.pop()
+            users = [user for tensor in one.outputs for user in tensor.uses]
+            for after in (*users, *required[one], *self._overwriting(one)):
+                if after not in found:
+                    found.add(after)
+                    pending.append(after)
+        return found
+
+    def _overwriting(self, op: Op) -> Iterator[Op]:
+        """The updates of variables that ``op`` reads, itself or by way of views."""
+        pending = list(op.present_inputs) if self._updates else []
+        while pending:
+            tensor = pending.pop()
+            if tensor in self._updates:
+                yield from (update for update in self._updates[tensor] if update is not op)
+            elif tensor.producer in self._views:
+                pending.extend(tensor.producer.present_inputs)

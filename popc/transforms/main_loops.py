@@ -128,6 +128,7 @@ def _store_periodically(body: Graph, store: Op, iteration: Tensor) -> None:
         "If",
         [due, value],
         [],
+        {"taken": (1, period)},
         settings=origin,
         subgraphs={"then_branch": then_branch, "else_branch": else_branch},
     )

@@ -25,11 +25,12 @@ def produced_by(tensor: Tensor | None, *op_types: str) -> Op | None:
 
 
 def sole_output(graph: Graph, tensor: Tensor | None, *op_types: str) -> Op | None:
-    """`produced_by`, if moreover the op has one output and nothing else reads it."""
+    """`produced_by`, if the op has one output that is read once, where the op runs."""
     op = produced_by(tensor, *op_types)
-    if op is None or tensor is None or len(op.outputs) != 1 or only_user(graph, tensor) is None:
+    if op is None or tensor is None or len(op.outputs) != 1:
         return None
-    return op
+    user = only_user(graph, tensor)
+    return op if user is not None and user.settings.place == op.settings.place else None
 
 
 def scalar_value(tensor: Tensor | None) -> float | None:

@@ -55,6 +55,7 @@ from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.simplify import Simplify
 from popc.transforms.streaming import StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
+from popc.transforms.update_priorities import UpdatePriorities
 
 __all__ = [
     "Phase",
@@ -93,6 +94,8 @@ def build_pipeline(
     return (
         # First, so that every later pass sees plain ops with side effects and no graph outputs.
         Phase("explicit io", (HostIo(options),)),
+        # Before anything simplifies or fuses sums: what belongs to a part stays with it.
+        Phase("gradients of parts", (FillPhases(), SumParts())),
         # Before anything is fused: no op may do what belongs to two chips.
         Phase("placement", (Placement(),)),
         # Before differentiation, for gradients flow through what replicas exchange.
@@ -176,9 +179,17 @@ def build_pipeline(
                 # Behind the fusions: what is repeated are the fused ops.  Before the main loops,
                 # for inputs and weights are at one level.
                 BatchSerialization(options),
-                FillPhases(),
-                SumParts(),
                 dead_code,  # slices of what only ops that stay whole need
+            ),
+        ),
+        # While the sums of gradients still are ops of their own.
+        Phase(
+            "priorities",
+            (
+                UpdatePriorities(
+                    options.delay_var_updates,
+                    options.schedule_non_weight_update_gradient_consumers_early,
+                ),
             ),
         ),
         Phase(
@@ -198,7 +209,7 @@ def build_pipeline(
                 # When it is settled which results are repeated: others are kept for later stages.
                 Pipelining(options.enable_pipelining, options.pipeline_schedule),
                 # When it is settled which results the backward pass reads.
-                StreamingMemory(options),
+                StreamingMemory(options, orders),
                 dead_code,  # wholes of which only parts are kept
                 # Nothing is repeated any more that would have to read what other tiles hold.
                 IoTileCopies(options.num_io_tiles),
@@ -206,6 +217,7 @@ def build_pipeline(
                 GroupHostSync(options.group_host_sync),
                 _merge_collectives(options, orders),  # when the order of all else is settled
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
+                FillPhases(),  # equal ops of several parts have been merged
                 # When all ops are there; what comes behind must not disturb the order.
                 BatchSchedule(options.batch_serialization_batch_schedule, orders),
             ),

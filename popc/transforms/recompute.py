@@ -108,7 +108,8 @@ class Recomputation(Pass):
     def _has_to_be_kept(self, op: Op) -> bool:
         """Whether ``op``, though repeatable, gives something else, or is an exchange."""
         spec = OPS.get(op.op_type)
-        return self.is_random(op) or (spec is not None and spec.collective)
+        exchanges = op.op_type == "IpuCopy" or (spec is not None and spec.collective)
+        return self.is_random(op) or exchanges
 
 
 def _with_nested(op: Op) -> Iterator[Op]:

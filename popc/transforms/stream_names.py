@@ -52,8 +52,9 @@ def check_stream_names(options: Options, inputs: Sequence[str], outputs: Sequenc
 def _unknown(patterns: Sequence[str], names: Sequence[str], what: str) -> Iterator[str]:
     for pattern in patterns:
         if not any(name == pattern or fnmatchcase(name, pattern) for name in names):
-            yield f"there is no {what} {pattern!r}: {did_you_mean(pattern, names) or _list(names)}"
+            yield f"there is no {what} {pattern!r}: {did_you_mean(pattern, names) or _list(what, names)}"
 
 
-def _list(names: Sequence[str]) -> str:
-    return f"there are {', '.join(names)}" if names else "the program has none"
+def _list(what: str, names: Sequence[str]) -> str:
+    kinds = "the inputs and outputs" if "or" in what else "the inputs"
+    return f"{kinds} are {', '.join(names)}" if names else "the program has none"

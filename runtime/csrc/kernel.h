@@ -18,13 +18,17 @@ typedef struct {
     int64_t own;  // bytes for each thread
 } Needs;
 
+// The numbers are known to popc_runtime/native/program.py.
+typedef enum { OK = 0, NO_MEMORY = 1, INDEX_OUTSIDE = 2 } Failure;
+
 typedef struct {
     const char *name;
     // The state that `run` is given, from `malloc`; NULL if the kernel does not do what the record
     // asks for, or memory is exhausted.  Other memory of the state belongs to the same block, or to
     // `release`.
     void *(*prepare)(Params *params, Needs *needs);
-    void (*run)(const void *state, const Run *run);
+    // 0, or why the program cannot go on.
+    Failure (*run)(const void *state, const Run *run);
     void (*release)(void *state);  // NULL: free
 } Kernel;
 

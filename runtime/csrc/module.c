@@ -176,8 +176,8 @@ static int program_clear(PyObject *self) {
     return 0;
 }
 
-// run(threads): -1, or the number of the record that stopped it, with an exception set by whoever
-// wants to know: a callback's exception is raised as it is.
+// run(threads): None, or, if a kernel has failed, (number of its record, why).  An exception of a
+// callback is raised.
 static PyObject *program_run_method(PyObject *self, PyObject *argument) {
     ProgramObject *object = (ProgramObject *)self;
     long threads = PyLong_AsLong(argument);
@@ -192,9 +192,9 @@ static PyObject *program_run_method(PyObject *self, PyObject *argument) {
     int64_t failed = program_run(object->program, (int)threads, call_back, poll_signals, &context);
     PyEval_RestoreThread(context.thread);
     object->running = 0;
+    if (PyErr_Occurred()) return NULL;
     if (!failed) Py_RETURN_NONE;
-    if (!PyErr_Occurred()) return PyErr_NoMemory();
-    return NULL;
+    return Py_BuildValue("Li", (long long)(failed - 1), (int)program_failure(object->program));
 }
 
 static PyObject *program_measure_method(PyObject *self, PyObject *argument) {

@@ -37,6 +37,7 @@ struct Program {
     PollFn poll;
     void *context;
     int64_t next_poll;
+    Failure failure;
 };
 
 enum { POLL_INTERVAL = 50 * 1000 * 1000 };  // nanoseconds
@@ -213,8 +214,8 @@ static int64_t run_repeat(Program *program, int64_t index) {
 static int64_t run_node(Program *program, int64_t index) {
     Node *node = &program->nodes[index];
     if (node->kind >= 0) {
-        node->kernel->run(node->state, &program->run);
-        return 0;
+        program->failure = node->kernel->run(node->state, &program->run);
+        return program->failure ? index + 1 : 0;
     }
     if (node->kind == CALLBACK)
         return program->callback(program->context, node->step) ? index + 1 : 0;
@@ -240,8 +241,8 @@ int64_t program_run(
     program->context = context;
     program->next_poll = now() + POLL_INTERVAL;
     threads = pool_acquire(threads);
-    int64_t failed = 1;
-    if (find_scratch(program, threads)) failed = run_nodes(program, 0, program->count);
+    program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
+    int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     return failed;
 }
@@ -254,3 +255,5 @@ void program_measure(Program *program, bool wanted) {
 int64_t program_time(const Program *program, int64_t index) {
     return index >= 0 && index < program->count ? program->nodes[index].nanoseconds : -1;
 }
+
+Failure program_failure(const Program *program) { return program->failure; }

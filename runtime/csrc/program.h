@@ -26,9 +26,12 @@ Program *program_new(
     int64_t *which);
 void program_free(Program *program);
 
-// 0, or the number of the record that stopped it plus one.
+// 0, or the number of the record that stopped it plus one; `program_failure` says why, if it was a
+// kernel.
 int64_t program_run(
     Program *program, int threads, CallbackFn callback, PollFn poll, void *context);
+
+Failure program_failure(const Program *program);
 
 // The time that record `index` has taken in the last timed run, in nanoseconds.
 int64_t program_time(const Program *program, int64_t index);

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from popc_runtime.device import Engine, InstructionTime, Ports, ReplicatedEngine
+from popc_runtime.counters import CycleCounters, required_counters
+from popc_runtime.device import Engine, InstructionTime, Ports, ReplicatedEngine, engine_type
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
+from popc_runtime.execution import ExecutionReport, Profile
 from popc_runtime.format import (
     Array,
     FloatCheck,
@@ -69,6 +71,8 @@ class Executable:
         seed: int = 0,
         threads: int = 1,
         floating_point_checks: bool | Iterable[str] | None = None,
+        profile: Profile | None = None,
+        engine: str = "numpy",
     ) -> None:
         start = perf_counter()
         self.manifest = manifest
@@ -86,8 +90,17 @@ class Executable:
         ports = Ports({**self._feeds, **self._synthetic}, self._results)
         checks = _chosen_checks(manifest, given=floating_point_checks)
         self._engine = _make_engine(
-            manifest, image, constants, ports, seed=seed, threads=threads, checks=checks
+            manifest,
+            image,
+            constants,
+            ports,
+            seed=seed,
+            threads=threads,
+            checks=checks,
+            counted="" if profile is None else _MAIN,
+            engine=engine,
         )
+        self._counters = profile and CycleCounters(profile, self._engine.replicas)
         self._lock = threading.RLock()
         self.state = DeviceState(self._engine, manifest, self._lock)
         self._worker: ThreadPoolExecutor | None = None
@@ -184,7 +197,11 @@ class Executable:
             self._check_open()
             self._connect(samples, takers)
             start = perf_counter()
+            if self._counters:
+                self._counters.begin()
             self._engine.run(_MAIN)
+            if self._counters:
+                self._counters.end()
             elapsed = perf_counter() - start
             self._stats = replace(
                 self._stats,
@@ -204,6 +221,27 @@ class Executable:
     def stats(self) -> RunStats:
         """Counts and times so far."""
         return self._stats
+
+    def get_cycle_count(self, name: str = "") -> int:
+        """Cycles that the last run would have taken on the target that the archive is for.
+
+        Args:
+            name: "" or "outer" for the whole program; "inner_ipu_0" and so on for what one IPU does
+                in the innermost main loop (the whole program, if it has no loop).
+
+        Raises:
+            UsageError: nothing has run yet, the archive was compiled without
+                ``instrument_with_hardware_cycle_counter``, or it does not count this.
+        """
+        return required_counters(self._counters).cycle_count(name)
+
+    def execution_report(self, *, total: bool = False) -> ExecutionReport:
+        """What the last run would have taken, step by step; with ``total``, all runs so far.
+
+        Raises:
+            UsageError: see `get_cycle_count`.
+        """
+        return required_counters(self._counters).report(total=total)
 
     def stream(self, name: str) -> StreamSpec:
         """What moves through a stream."""
@@ -306,11 +344,13 @@ def _make_engine(
     seed: int,
     threads: int,
     checks: Collection[FloatCheck],
+    counted: str,
+    engine: str,
 ) -> Engine | ReplicatedEngine:
     """What runs the program: one engine, or one for all replicas."""
     variables = manifest.variables
     if manifest.replicas == 1:
-        return Engine(
+        return engine_type(engine, checks)(
             image,
             constants,
             ports,
@@ -318,6 +358,7 @@ def _make_engine(
             seed=seed,
             threads=threads,
             checks=checks,
+            counted=counted,
         )
     return ReplicatedEngine(
         image,
@@ -329,6 +370,7 @@ def _make_engine(
         threads=threads,
         checks=checks,
         identical_seeds=manifest.identical_seeds,
+        counted=counted,
     )
 
 

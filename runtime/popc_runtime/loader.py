@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
+from popc_runtime.execution import Profile
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Array, Codec, Limits, ProgramImage, decode_program
 from popc_runtime.threads import thread_count
@@ -20,6 +21,7 @@ def load(
     seed: int = 0,
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
+    engine: str = "numpy",
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Executable:
     """Load an archive.
@@ -32,13 +34,15 @@ def load(
         floating_point_checks: Whether a run fails when an instruction makes NaN or infinity of
             ordinary numbers, naming the instruction: all of "div0", "invalid" and "overflow", or
             some of them.  Default: what the archive was compiled for.
+        engine: "native" runs native kernels, "numpy" does without, and "auto" takes those that
+            there are for this processor.  Floating-point checks need numpy.
         limits: What an archive may make the loader allocate.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: the number of threads is not positive, or a check does not exist.
+        UsageError: the number of threads is not positive, or a check or an engine does not exist.
     """
     count = thread_count() if threads is None else threads
     if count < 1:
@@ -53,6 +57,7 @@ def load(
                 hint="compile the model again",
             )
         _check_memory(archive.manifest.replicas, image, limits)
+        counted = archive.read("cycles") if "cycles" in archive.blobs else None
         return Executable(
             archive.manifest,
             image,
@@ -60,6 +65,8 @@ def load(
             seed=seed,
             threads=count,
             floating_point_checks=floating_point_checks,
+            engine=engine,
+            profile=None if counted is None else Profile(counted),
         )
 
 

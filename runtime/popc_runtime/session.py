@@ -36,6 +36,9 @@ class Steppable(Protocol):
     def stream(self, name: str) -> StreamSpec:
         """What moves through a stream."""
 
+    def get_cycle_count(self, name: str = "") -> int:
+        """Cycles of the last run."""
+
     def run_connected(
         self,
         samples: Mapping[str, Iterator[Array]],
@@ -131,6 +134,10 @@ class Session:
                 {name: sink.put for name, sink in self._sinks.items()},
             )
             self.steps_done += 1
+
+    def get_cycle_count(self, name: str = "") -> int:
+        """Cycles of the last run of the program: see `Executable.get_cycle_count`."""
+        return self._executable.get_cycle_count(name)
 
     def close(self) -> None:
         """Disconnect everything; files are written now."""

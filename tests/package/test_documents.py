@@ -15,6 +15,7 @@ import pytest
 from popc.options import SCHEMA
 from samples.fetch_models import FetchError, fetch
 from tools.options_page import options_page
+from tools.patterns_page import patterns_page
 
 _ROOT: Final = Path(__file__).parents[2]
 _README: Final = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -62,6 +63,11 @@ def test_python_of_the_readme() -> None:
     for block in _blocks(_README, "python"):
         exec(compile(block, "README.md", "exec"), names)
     assert len(names["results"]) == 4
+
+
+def test_the_patterns_page_is_current() -> None:
+    page = (_ROOT / "docs" / "patterns.md").read_text(encoding="utf-8")
+    assert page == patterns_page(), "make docs"
 
 
 def test_the_options_page_is_current() -> None:

@@ -21,6 +21,7 @@ _BASE: Final[dict[str, Any]] = {
     "accumulation_factor": 2,
     "accumulation_and_replication_reduction_type": "mean",
 }
+_SHARDED: Final = "sharded,min_elements_for_replicated_tensor_sharding=1"
 _OTHERS: Final[dict[str, dict[str, Any]]] = {
     "merged_updates": {"merge_var_update": "all"},
     "recomputation": {"auto_recomputation": "standard"},
@@ -35,6 +36,15 @@ _OTHERS: Final[dict[str, dict[str, Any]]] = {
         "merge_var_update": "all",
     },
     "raw_weights": {"weights": "mmap"},
+    "divided": {"weight_tensor_location": f"off_chip,{_SHARDED}"},
+    "streaming": {
+        "weight_tensor_location": "off_chip",
+        "optimizer_state_tensor_location": "off_chip",
+        "activation_tensor_location": "off_chip",
+        "accumulator_tensor_location": "off_chip",
+        "auto_recomputation": "standard",
+        "enable_floating_point_checks": True,
+    },
 }
 
 
@@ -47,17 +57,25 @@ def _trained(folder: Path, **options: Any) -> tuple[dict[str, Array], list[Array
 
 @pytest.mark.parametrize("other", _OTHERS)
 def test_results_stay_the_same(other: str, tmp_path: Path) -> None:
-    """Up to what the order of operations changes where passes are left out."""
+    """Up to what the order of operations changes: without passes, and in divided updates."""
     expected, expected_losses = _trained(tmp_path)
     found, losses = _trained(tmp_path, **_OTHERS[other])
-    tolerance = 1e-5 if other == "no_passes" else 0
+    tolerance = 1e-5 if other in ("no_passes", "divided") else 0
     np.testing.assert_allclose(losses, expected_losses, rtol=tolerance, atol=tolerance)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("sharded", [{}, {"shard_optimizer_state": True}], ids=["whole", "parts"])
+@pytest.mark.parametrize(
+    "sharded",
+    [
+        {},
+        {"optimizer_state_tensor_location": _SHARDED},
+        {"weight_tensor_location": f"off_chip,{_SHARDED}"},
+    ],
+    ids=["whole", "parts", "parts off chip"],
+)
 def test_weights_that_are_rounded_at_random_stay_equal(
     sharded: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -72,7 +90,6 @@ def test_weights_that_are_rounded_at_random_stay_equal(
         trainable(momentum=0.9, learning_rate=0.01),
         replicated_graph_count=3,
         enable_stochastic_rounding=True,
-        min_elements_for_replicated_tensor_sharding=1,
         **sharded,
     )
     start = program.state.read()["w"]

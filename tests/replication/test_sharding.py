@@ -19,8 +19,10 @@ from popc_runtime.format import Array
 from tests.training.small import data, trainable, training_program
 
 _SHARDED: Final[dict[str, Any]] = {
-    "shard_optimizer_state": True,
-    "min_elements_for_replicated_tensor_sharding": 1,
+    "optimizer_state_tensor_location": {
+        "replicated_tensor_sharding": True,
+        "min_elements_for_replicated_tensor_sharding": 1,
+    },
 }
 _OPTIMIZERS: Final[dict[str, dict[str, Any]]] = {
     "sgd1": {"momentum": 0.9},
@@ -33,10 +35,12 @@ _OPTIMIZERS: Final[dict[str, dict[str, Any]]] = {
     "centered": {"type": "centered_rmsprop"},
     "adagrad": {"type": "adagrad"},
     "adadelta": {"type": "adadelta"},
+    "decayed": {"momentum": 0.9, "weight_decay": 0.1},  # a velocity that does not start as zeros
+    "ones": {"type": "rmsprop", "rmsprop_tf_variant": True},
     "clipped": {"type": "adam", "clip_norm": [{"max_norm": 0.2}]},
 }
 # Norms are added up part by part; velocities of replicas are not averaged but added up before.
-_INEXACT: Final = ("lamb", "clipped", "sgd1")
+_INEXACT: Final = ("lamb", "clipped", "sgd1", "decayed")
 
 
 def _train(program: popc_runtime.Executable, samples: dict[str, Array]) -> Array:
@@ -95,18 +99,10 @@ def test_only_large_weights_are_divided(tmp_path: Path) -> None:
         tmp_path,
         trainable(type="adam"),
         replicated_graph_count=2,
-        shard_optimizer_state=True,
-        min_elements_for_replicated_tensor_sharding=10,
+        optimizer_state_tensor_location="sharded,min_elements_for_replicated_tensor_sharding=10",
     )
     divided = {spec.name for spec in program.manifest.variables if spec.whole}
     assert divided == {"Accl1___w", "Accl2___w"}
-    nothing = training_program(
-        tmp_path,
-        trainable(momentum=0.9, weight_decay=0.1),
-        replicated_graph_count=2,
-        **_SHARDED,
-    )
-    assert not any(spec.whole for spec in nothing.manifest.variables)
 
 
 def test_weights_that_not_all_share_are_not_divided(tmp_path: Path) -> None:
@@ -181,8 +177,9 @@ def test_options_of_popart() -> None:
             },
         }
     )
-    assert options.shard_optimizer_state
-    assert options.min_elements_for_replicated_tensor_sharding == 4
+    location = options.tensor_location("optimizer_state")
+    assert location.replicated_tensor_sharding
+    assert location.min_elements_for_replicated_tensor_sharding == 4
     with pytest.raises(OptionError) as caught:
-        make_options({"shard_optimizer_state": True})
+        make_options({"optimizer_state_tensor_location": "sharded"})
     assert "replicated_graph_count is 1" in caught.value.details[0]

@@ -148,6 +148,7 @@ class Page:
                 type=kind, button="left" if kind != "mouseMoved" else "none", buttons=buttons,
                 clickCount=int(kind != "mouseMoved"), **where,
             )  # fmt: skip
+            time.sleep(0.1)  # charts look twenty times a second at what the mouse is over
 
     def press(self, key: str) -> None:
         """A key, by its name."""

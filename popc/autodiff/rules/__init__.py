@@ -105,6 +105,7 @@ NOT_DIFFERENTIABLE: Final[Mapping[str, str]] = {
     "MatMulInteger": "multiplies integers",
     "RemoteLoad": "is added behind the backward pass",
     "RemoteStore": "is added behind the backward pass",
+    "ReplicaPart": "gives variables their first values",
     "Requantize": "rounds to integers",
     "Restore": "keeps a value from cycle to cycle of a pipeline",
     "Stash": "keeps a value from cycle to cycle of a pipeline",

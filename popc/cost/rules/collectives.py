@@ -37,6 +37,7 @@ RULES: Final[dict[str, CostRule]] = {
     "AllToAll": _rule(rounds=1, reduces=False),
     "AssumeEqualAcrossReplicas": free,
     "ReplicaIndex": free,
+    "ReplicaPart": free,
     "ReplicatedAllGather": _rule(rounds=1, reduces=False),
     "ReplicatedAllReduce": _rule(rounds=2, reduces=True),
     "ReplicatedBroadcast": _rule(rounds=1, reduces=False),

@@ -24,9 +24,9 @@ _UNSUPPORTED: Final = {
     "training has no such setting here": """
         autodiffSettings
         automaticLossScalingSettings
-        createImplicitPipeliningFwdOnlyProgram delayVarUpdates
+        createImplicitPipeliningFwdOnlyProgram
         disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
-        scheduleNonWeightUpdateGradientConsumersEarly updatableNamedBuffers""",
+        updatableNamedBuffers""",
     "all replicas run in one process": """
         enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
     "programs run on one virtual device": """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUILT_IN", "PATTERNS", "names_meant", "why_no_switch"]
+__all__ = ["BUILT_IN", "ELSEWHERE", "PATTERNS", "names_meant", "why_no_switch"]
 
 # By PopART's names, the passes and local rules that do what the pattern does.
 PATTERNS: Final[dict[str, tuple[str, ...]]] = {
@@ -83,7 +83,7 @@ BUILT_IN: Final[dict[str, str]] = {
 }
 
 # What other settings decide.
-_ELSEWHERE: Final = {
+ELSEWHERE: Final = {
     "InPlace": "the option enable_inplace decides it",
     "Inplace": "the option enable_inplace decides it",
     "UpdateInplacePrioritiesForIpu": "the annotation inplace_op_priorities decides it",
@@ -97,4 +97,4 @@ def names_meant(name: str) -> tuple[str, ...]:
 
 def why_no_switch(name: str) -> str:
     """Why a pattern of PopART's cannot be switched off; "" if it can, or is none."""
-    return _ELSEWHERE.get(name) or BUILT_IN.get(name, "")
+    return ELSEWHERE.get(name) or BUILT_IN.get(name, "")

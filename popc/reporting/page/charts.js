@@ -18,7 +18,12 @@ function shortened(text, length) {
   return text.length <= length ? text : `…${text.slice(1 - length)}`;
 }
 
+// On paper: black on white, and as wide as a page.
+const PAPER = { "--text": "#000", "--line": "#ccc", "--panel": "#fff", "--link": "#0b5cad" };
+const PAPER_WIDTH = 680;
+
 function colour(name) {
+  if (state.printing) return PAPER[name];
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
@@ -47,6 +52,7 @@ function draw(id, make, onClick = null) {
   const host = byId(id);
   const { data, layout, label, height } = make();
   if (height) host.style.height = `${height}px`;
+  if (state.printing) layout.width = PAPER_WIDTH;
   const config = { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" };
   Plotly.react(host, data, themed(layout), config);
   if (label) host.setAttribute("aria-label", label);

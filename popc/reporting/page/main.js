@@ -1,7 +1,7 @@
 // Puts the page together: what is selected, what the tables show, what happens on a click.
 
 const DATA = JSON.parse(byId("data").textContent);
-const state = { op: -1, memory: DATA.chips.length > 1 ? -1 : 0, liveness: 0, schedule: 0, tensors: 0, trace: null };
+const state = { op: -1, memory: DATA.chips.length > 1 ? -1 : 0, liveness: 0, schedule: 0, tensors: 0, trace: null, printing: false };
 const OPS = DATA.ops.name.map((_, op) => op);
 const TOTALS = DATA.ops.cycles.map((row) => row.reduce((a, b) => a + b, 0));
 const TOTAL = DATA.summary.total_cycles;
@@ -112,7 +112,7 @@ const opsTable = new Table(
     { label: "share", number: true, value: (op) => TOTALS[op], text: (op) => share(TOTALS[op], TOTAL) },
     cyclesOf(0), cyclesOf(2), cyclesOf(3), cyclesOf(4),
     { label: "temporary", number: true, value: (op) => DATA.ops.temporary[op], text: (op) => count(DATA.ops.temporary[op]) },
-    { label: "node", value: (op) => DATA.ops.node[op] },
+    ...(DATA.ops.node.some(Boolean) ? [{ label: "node", value: (op) => DATA.ops.node[op] }] : []),
   ],
   OPS,
   {
@@ -250,7 +250,9 @@ function start() {
     if (event.key === "Escape" && state.op >= 0) selectOp(-1);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  window.addEventListener("beforeprint", redraw);
+  const print = (printing) => () => { state.printing = printing; redraw(); };
+  window.addEventListener("beforeprint", print(true));
+  window.addEventListener("afterprint", print(false));
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
     if (narrow() !== width < 600) redraw();

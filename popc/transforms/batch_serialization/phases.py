@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -28,6 +29,8 @@ class FillPhases(Pass):
     After::
 
         %s = Sum(%a, %b)             batch_phase 1
+
+    What reads no part but is read by several (merged, because it is the same) belongs to none.
     """
 
     name: ClassVar[str] = "fill_phases"
@@ -42,6 +45,7 @@ def _fill(graph: Graph) -> int:
     order = graph.topological()
     if all(op.settings.batch_phase is None for op in order):
         return 0
+    count = _share(order)
     read: dict[Op, int | None] = {}  # the only part that an op reads, or belongs to
     for op in order:
         producers = [one.producer for one in op.present_inputs if one.producer is not None]
@@ -49,7 +53,6 @@ def _fill(graph: Graph) -> int:
         own = op.settings.batch_phase
         only = next(iter(found), None) if len(found) < 2 else _MIXED
         read[op] = only if own is None else own
-    count = 0
     for op in reversed(order):
         phase = read[op]
         if op.settings.batch_phase is not None or phase in (None, _MIXED):
@@ -57,5 +60,20 @@ def _fill(graph: Graph) -> int:
         users = [user for tensor in op.outputs for user in tensor.uses]
         if any(user.settings.batch_phase == phase for user in users):
             op.settings = replace(op.settings, batch_phase=phase)
+            count += 1
+    return count
+
+
+def _share(order: Sequence[Op]) -> int:
+    """Take the phases from ops that several parts share; how many."""
+    count = 0
+    for op in order:
+        phase = op.settings.batch_phase
+        producers = [one.producer for one in op.present_inputs if one.producer is not None]
+        users = (user.settings.batch_phase for tensor in op.outputs for user in tensor.uses)
+        if phase is None or all(user in (None, phase) for user in users):
+            continue
+        if all(one.settings.batch_phase is None for one in producers):
+            op.settings = replace(op.settings, batch_phase=None)
             count += 1
     return count

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass
+from popc.transforms.batch_serialization.check import find_disorder
 from popc.transforms.batch_serialization.isomorphism import Likeness, follow
 from popc.transforms.batch_serialization.levels import Position, edges_before, find_positions
 from popc.transforms.batch_serialization.overlap import Overlap
@@ -60,6 +61,12 @@ class BatchSchedule(Pass):
             for first, second in pairwise(orders[one]):
                 one.ordering.require(first, second)
         return count
+
+    def problems(self, graph: Graph) -> list[str]:
+        """Parts that do not follow each other, in the order that results."""
+        graphs = [one for one in graph.walk() if _has_parts(one)]
+        orders = self.orders(graph) if graphs else {}
+        return [text for one in graphs for text in find_disorder(orders[one], PARTITION)]
 
     def _overlap(self) -> Overlap | None:
         return Overlap(self.kind) if self.kind.startswith("overlap") else None

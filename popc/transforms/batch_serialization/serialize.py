@@ -12,6 +12,7 @@ from popc.options import Options
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.batch_serialization.analysis import Crossing, analyse
 from popc.transforms.batch_serialization.batch import find_batch
+from popc.transforms.batch_serialization.check import find_mixed_parts
 from popc.transforms.batch_serialization.loop import make_loops
 from popc.transforms.batch_serialization.regions import find_regions
 from popc.transforms.batch_serialization.unroll import unroll
@@ -63,6 +64,12 @@ class BatchSerialization(Pass):
         effects = {"cut": len(analysis.cuts), "whole": len(analysis.whole), "regions": len(regions)}
         note = _note(len(analysis.cuts), parts, analysis.whole)
         return Outcome(len(analysis.cuts), effects, (note,) if note else ())
+
+    def problems(self, graph: Graph) -> list[str]:
+        """Parts that mix, looked for naively."""
+        if not self.options.cuts_batch:
+            return []
+        return find_mixed_parts(graph, self.options.batch_serialization_factor)
 
     def _comes_before_gradients(self) -> bool:
         return self.options.batch_serialization_transform_context == "fwd"

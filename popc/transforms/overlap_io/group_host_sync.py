@@ -59,7 +59,7 @@ def _is_store(op: Op) -> bool:
 
 
 def _is_overlapped(op: Op) -> bool:
-    return bool(op.subgraphs) and op.op_type == "If" and _holds(op, _overlaps)
+    return op.op_type == "If" and _holds(op, _overlaps)
 
 
 def _overlaps(op: Op) -> bool:

@@ -150,7 +150,7 @@ class Rotation:
             "If",
             [condition, *formals],
             [tensor.type for tensor in then_branch.outputs],
-            {"taken": taken or (self._count - 1, self._count)},
+            {"taken": taken or (self._count - 1, self._count), "unrolled": 1},
             output_names=[f"{formal.name}_next" for formal in formals],
             settings=_ORIGIN,
             subgraphs={"then_branch": then_branch, "else_branch": else_branch},
@@ -168,13 +168,13 @@ class Rotation:
             bound = loop.count - 1 if last else 0
             number = scalar_constant(body, bound, DType.INT64)
             op_type = "Less" if last else "Greater"
-            own = build(body, op_type, [body.inputs[0], number], settings=_ORIGIN).output
+            own = _decide(body, op_type, body.inputs[0], number)
             if outer is not None:
                 loop.op.append_input(outer)
                 inner = body.add_input("otherwise", TensorType(DType.BOOL, ()))
                 if loop is self.loops[-1] and own.producer is not None:
                     self.others.append(own.producer)
-                own = build(body, "Or", [own, inner], settings=_ORIGIN).output
+                own = _decide(body, "Or", own, inner)
             outer = own
         assert outer is not None, "there is a loop"
         return outer
@@ -205,6 +205,11 @@ class Rotation:
             loop.body.output_names.insert(place, value.name)
             value = result
         return value
+
+
+def _decide(body: Graph, op_type: str, *operands: Tensor) -> Tensor:
+    """What depends on the iteration alone: an IPU would have written out the first and the last."""
+    return build(body, op_type, operands, {"unrolled": 1}, settings=_ORIGIN).output
 
 
 def _plain(op: Op) -> AttributeMap:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
+from popc.ops.streaming import find_remote
 from popc.transforms.base import Pass
 from popc_runtime.errors import OptionError
 
@@ -28,8 +30,8 @@ class IoTileCopies(Pass):
         %x_compute = IoTileCopy(%x) destination='compute' source='io'
         %y = Relu(%x_compute)
 
-    Constants are where they are needed; variables, and what graphs are given and give back, lie on
-    the tiles that compute.
+    Constants are where they are needed, and what lies in streaming memory is on no tiles.
+    Variables, and what graphs are given and give back, lie on the tiles that compute.
     """
 
     name: ClassVar[str] = "io_tile_copies"
@@ -38,9 +40,9 @@ class IoTileCopies(Pass):
 
     def run(self, graph: Graph) -> int:
         """Insert copies; how many."""
-        graphs = list(graph.walk())
+        graphs, remote = list(graph.walk()), find_remote(graph)
         self._require_tiles([op for nested in graphs for op in nested.ops if _is_on_io(op)])
-        return sum(_copy_between_sets(nested) for nested in graphs)
+        return sum(_copy_between_sets(nested, remote) for nested in graphs)
 
     def _require_tiles(self, ops: list[Op]) -> None:
         if ops and not self.num_io_tiles:
@@ -53,19 +55,25 @@ class IoTileCopies(Pass):
 
     def problems(self, graph: Graph) -> list[str]:
         """Operands on other tiles than the op that reads them."""
+        remote = find_remote(graph)
         return [
             f"{op!r} reads {tensor!r}, which lies on other tiles"
             for nested in graph.walk()
             for op in nested.ops
             for tensor in op.present_inputs
             if op.op_type != "IoTileCopy"
-            and not tensor.is_constant
+            and not _is_anywhere(tensor, remote)
             and _set_of(tensor) != _wanted_by(op)
         ]
 
 
 def _is_on_io(op: Op) -> bool:
     return op.settings.tile_set == "io" and not op.subgraphs
+
+
+def _is_anywhere(tensor: Tensor, remote: Set[Tensor]) -> bool:
+    """Whether a tensor lies on no tiles, or on those that want it."""
+    return tensor.is_constant or tensor in remote
 
 
 def _wanted_by(op: Op) -> str:
@@ -79,18 +87,20 @@ def _set_of(tensor: Tensor) -> str:
     return str(op.attributes["destination"]) if op.op_type == "IoTileCopy" else _wanted_by(op)
 
 
-def _copy_between_sets(graph: Graph) -> int:
+def _copy_between_sets(graph: Graph, remote: Set[Tensor]) -> int:
     copies: dict[tuple[Tensor, str], Tensor] = {}
     for op in graph.topological():
         for index, tensor in enumerate(op.inputs):
-            if tensor is None or tensor.is_constant or _set_of(tensor) == _wanted_by(op):
+            if tensor is None or _is_anywhere(tensor, remote):
+                continue
+            if _set_of(tensor) == _wanted_by(op):
                 continue
             key = (tensor, _wanted_by(op))
             if key not in copies:
                 copies[key] = _copied(graph, *key, op)
             graph.set_input(op, index, copies[key])
     for index, tensor in enumerate(graph.outputs):
-        if not tensor.is_constant and _set_of(tensor) != "compute":
+        if not _is_anywhere(tensor, remote) and _set_of(tensor) != "compute":
             key = (tensor, "compute")
             if key not in copies:
                 copies[key] = _copied(graph, *key, None)

@@ -89,7 +89,8 @@ class CycleWriter:
             for stage in stages:
                 writer.stage(self.staged.stages[stage], active[stage], 2 * (first_step + step))
             for stage in stages:
-                writer.copies(self.staged.stages[stage], 2 * (first_step + step) + 1)
+                bin_ = 2 * (first_step + step) + 1
+                writer.copies(self.staged.stages[stage], active[stage], bin_)
         for tensor in self.keeping.latest:
             if tensor in writer.new:
                 after.latest[tensor] = writer.new[tensor]
@@ -140,14 +141,18 @@ class _Writer:
         for op in stage.ops:
             twins[op] = self._clone(op, bin_, lambda t: self._read(t, stage.number, number, bin_))
         self.staged.body.ordering.copy(twins, self.graph.ordering)
-        for op in stage.ops:
-            for tensor in op.outputs:
-                self._stash(tensor, stage.number, self.new[tensor], number, bin_)
+        for tensor, stash in self.cycles.keeping.stashes.items():
+            if stash.stage == stage.number and not stash.arrives:
+                self._put(tensor, self.new[tensor], number, bin_)
 
-    def copies(self, stage: Stage, bin_: int) -> None:
+    def copies(self, stage: Stage, micro_batch: Tensor | int, bin_: int) -> None:
         """Write the copies of a stage's results to other chips."""
         for op in stage.copies:
             self._clone(op, bin_, self.current)
+            stash = self.cycles.keeping.stashes.get(op.output)
+            if stash is not None and stash.stage is None:
+                number = self.cycles.number(micro_batch)
+                self._put(op.output, self.new[op.output], number, bin_)
 
     def current(self, tensor: Tensor) -> Tensor:
         """``tensor`` of the body as this cycle has computed it."""
@@ -182,23 +187,16 @@ class _Writer:
                 "Restore",
                 [self.after.rows[tensor], number],
                 output_names=[f"Restored___{tensor.name}"],
-                settings=self._settings_of(stage, bin_),
+                settings=replace(self._settings_for(tensor, bin_), pipeline_stage=stage),
             ).output
         return self._restored[key]
 
     def _stash_arrivals(self, stage: Stage, number: Tensor, bin_: int) -> None:
         for tensor, stash in self.cycles.keeping.stashes.items():
             if stash.arrives and stash.stage == stage.number:
-                self._put(tensor, self.before.latest[tensor], number, stage.number, bin_)
+                self._put(tensor, self.before.latest[tensor], number, bin_)
 
-    def _stash(
-        self, tensor: Tensor, stage: int, value: Tensor, number: Tensor, bin_: int
-    ) -> None:
-        stash = self.cycles.keeping.stashes.get(tensor)
-        if stash is not None and not stash.arrives and stash.stage == stage:
-            self._put(tensor, value, number, stage, bin_)
-
-    def _put(self, tensor: Tensor, value: Tensor, number: Tensor, stage: int, bin_: int) -> None:
+    def _put(self, tensor: Tensor, value: Tensor, number: Tensor, bin_: int) -> None:
         row = self.after.rows.get(tensor)
         row = self.cycles.empty_row(tensor) if row is None else row
         self.after.rows[tensor] = build(
@@ -206,16 +204,20 @@ class _Writer:
             "Stash",
             [row, value, number],
             output_names=[f"Stashed___{tensor.name}"],
-            settings=self._settings_of(stage, bin_),
+            settings=self._settings_for(tensor, bin_),
         ).output
 
-    def _settings_of(self, stage: int, bin_: int) -> OpSettings:
-        ops = self.staged.stages[stage].ops or self.staged.stages[stage].copies
-        own = ops[0].settings
+    def _settings_for(self, tensor: Tensor, bin_: int) -> OpSettings:
+        """The settings of what keeps ``tensor``, which is done where it is."""
+        op = tensor.producer
+        assert op is not None, f"{tensor!r} does not change"
+        own = op.settings
+        copied = op.op_type == "IpuCopy"
+        chip = int(str(op.attributes["destination"])) if copied else own.virtual_graph
         return OpSettings(
             origin="pipelineStash",
-            virtual_graph=own.virtual_graph,
-            pipeline_stage=stage,
+            virtual_graph=chip,
+            pipeline_stage=own.pipeline_stage,
             bins=((BINS, bin_),),
             part=own.part,
         )

@@ -15,13 +15,13 @@ class Stash(NamedTuple):
     """A row of values of one tensor, each of another micro-batch.
 
     Attributes:
-        stage: The stage that puts values in.
+        stage: The stage that puts values in; ``None``: they are put in as they are copied.
         size: How many there are.
         arrives: Whether the stage finds the value among those of the cycle before, rather than
-            computes it.
+            in its own.
     """
 
-    stage: int
+    stage: int | None
     size: int
     arrives: bool
 
@@ -45,7 +45,7 @@ def find_keeping(staged: StagedLoop) -> Keeping:
     A value that is read one cycle later is handed on.  One that waits longer is stashed, by the
     stage that computes it or, if it comes from another chip, by the first one that reads it: then
     the stash has as many places as there are cycles from that stage to the last reader, both
-    counted.
+    counted.  What comes from another chip and waits from the beginning is stashed there at once.
     """
     timing = staged.timing
     latest: list[Tensor] = []
@@ -55,13 +55,14 @@ def find_keeping(staged: StagedLoop) -> Keeping:
         most = max(delays.values(), default=0)
         if most <= 0:
             continue
-        first = min(stage for stage, delay in delays.items() if delay > 0)
         copied = tensor.producer is not None and tensor.producer.op_type == "IpuCopy"
-        handed_on = most == 1 or (copied and delays[first] == 1)
-        if handed_on:
+        start = min(delays) if copied else made
+        wait = delays.get(start, 0)
+        if most == 1 or wait == 1:
             latest.append(tensor)
         if most > 1:
-            start = first if handed_on else made
-            size = most - (1 if handed_on else 0) + 1
-            stashes[tensor] = Stash(start, size, handed_on)
+            if wait > 1:
+                stashes[tensor] = Stash(None, most + 1, arrives=False)
+            else:
+                stashes[tensor] = Stash(start, most - wait + 1, arrives=wait == 1)
     return Keeping(tuple(latest), stashes)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, Recompute, Tensor
 from popc.ops.control import first_capture, loop_header, loop_states
 from popc.placement import Timing, stage_chips, time_stages
+from popc_runtime.errors import OptionError
 
 __all__ = ["Stage", "StagedLoop", "split_into_stages"]
 
@@ -39,6 +40,7 @@ class StagedLoop:
         timing: When each stage runs.
         stages: By number.
         made_in: The stage that computes each tensor of the body.
+        updates: Where a stage gives variables new values.
     """
 
     outer: Graph
@@ -48,6 +50,7 @@ class StagedLoop:
     timing: Timing
     stages: dict[int, Stage]
     made_in: dict[Tensor, int]
+    updates: list[Op]
 
     @property
     def iteration(self) -> Tensor:
@@ -55,17 +58,27 @@ class StagedLoop:
         return loop_header(self.body)[0]
 
     def states(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Of each state: its initial value, what the body sees, what the body hands on."""
+        """Of each state: its initial value, what the body sees, what the body hands on.
+
+        Variables that the body writes come last.
+        """
         for index, state in enumerate(loop_states(self.loop), start=1):
             yield self.loop.operand(state.operand), state.inner, self.body.outputs[index]
+        for op in self.updates:
+            yield self.outside(op.operand(0)), op.operand(0), op.operand(1)
+
+    def outside(self, formal: Tensor) -> Tensor:
+        """What a capture of the body is called outside."""
+        return self.loop.operand(self.body.inputs.index(formal))
 
     def captures(self) -> dict[Tensor, Tensor]:
-        """What the body's captures are called outside."""
+        """What the captures of the body are called outside; not those that it writes."""
         first = first_capture(self.loop)
+        written = [op.operand(0) for op in self.updates]
         return {
             formal: self.loop.operand(index)
             for index, formal in enumerate(self.body.inputs)
-            if index >= first
+            if index >= first and formal not in written
         }
 
     def readers(self, tensor: Tensor) -> list[int]:
@@ -83,7 +96,11 @@ def split_into_stages(outer: Graph, loop: Op, schedule: str, last_forward: int) 
     timing = time_stages(stage_chips(body.ops), schedule, last_forward)
     stages = {number: Stage(number) for number in timing.in_order()}
     made_in: dict[Tensor, int] = {}
+    updates: list[Op] = []
     for op in body.topological():
+        if op.op_type == "CopyVarUpdate":
+            updates.append(op)
+            continue
         number = op.settings.pipeline_stage
         assert number is not None, f"{op!r} is in no stage"
         made_in.update(dict.fromkeys(op.outputs, number))
@@ -91,4 +108,28 @@ def split_into_stages(outer: Graph, loop: Op, schedule: str, last_forward: int) 
         (stage.copies if op.op_type == "IpuCopy" else stage.ops).append(op)
     count = loop.attributes["trip_count"]
     assert isinstance(count, int), f"{loop!r} does not say how often it runs"
-    return StagedLoop(outer, loop, body, count, timing, stages, made_in)
+    staged = StagedLoop(outer, loop, body, count, timing, stages, made_in, updates)
+    _refuse_late_readers(staged)
+    return staged
+
+
+def _refuse_late_readers(staged: StagedLoop) -> None:
+    """Each micro-batch has to see what the one before has written.
+
+    What is computed once more does not depend on it.
+    """
+    problems: list[str] = []
+    for update in staged.updates:
+        variable, stage = update.operand(0), update.settings.pipeline_stage
+        for op in variable.uses:
+            again = op.settings.recompute is Recompute.RECOMPUTED
+            if op is not update and not again and op.settings.pipeline_stage != stage:
+                problems.append(
+                    f"{variable.name} is written in pipeline stage {stage}, but "
+                    f"{op.settings.origin or op.op_type} reads it in stage "
+                    f"{op.settings.pipeline_stage}: put all that use it into one stage"
+                )
+    if problems:
+        raise OptionError(
+            "the model cannot be pipelined", subject="enable_pipelining", details=tuple(problems)
+        )

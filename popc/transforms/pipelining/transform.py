@@ -227,6 +227,7 @@ class _Pipeline:
         loop = make_loop(self.outer, body, states, outside_captures, count)
         bin_ = 2 * (timing.depth - 1) * timing.step_count
         loop.settings = replace(loop.settings, bins=((BINS, bin_),))
+        loop.attributes = {**loop.attributes, "micro_batches": self.staged.count}
         for state, result in zip(states, loop.outputs, strict=True):
             state.finish(result)
         self.main = loop
@@ -243,11 +244,21 @@ class _Pipeline:
         settings = replace(self.staged.loop.settings, origin="microBatch")
         return build(body, "Add", [iteration, addend], settings=settings).output
 
+    def _update(self, op: Op, value: Tensor) -> None:
+        """Give a variable that the stages have handed on its last value."""
+        assert "start" not in op.attributes, f"{op!r} writes a part of its variable"
+        variable = self.staged.outside(op.operand(0))
+        settings = replace(op.settings, pipeline_stage=None)
+        build(self.outer, op.op_type, [variable, value], dict(op.attributes), settings=settings)
+
     def _replace_loop(self, kept: Kept) -> None:
         staged = self.staged
         results = [kept.states[formal] for _, formal, _ in staged.states()]
         loop = staged.loop
         names = [tensor.name for tensor in loop.outputs]
+        for op, new in zip(reversed(staged.updates), reversed(results), strict=False):
+            self._update(op, new)
+        results = results[: len(names)]
         for old, new in zip(loop.outputs, results, strict=True):
             self.outer.replace_uses(old, new)
         if loop in self.outer.ordering:

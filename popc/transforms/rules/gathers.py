@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.rules.rule import LocalRule
 
@@ -29,12 +29,12 @@ def _as_slice(graph: Graph, op: Op) -> Tensor | None:
     rank = source.type.rank
     before, after = (0,) * axis, (0,) * (rank - axis - 1)
     shape = source.type.shape
-    attributes = {
+    attributes: AttributeMap = {
         "starts": (*before, window.start, *after),
         "sizes": (*shape[:axis], len(window), *shape[axis + 1 :]),
         "steps": (*(1 for _ in before), window.step, *(1 for _ in after)),
     }
-    part = build(graph, "Slice", [source], {**attributes}, settings=op.settings).output
+    part = build(graph, "Slice", [source], attributes, settings=op.settings).output
     if part.type == op.output.type:
         return part
     return build(
@@ -61,8 +61,8 @@ def _cut(graph: Graph, op: Op) -> Tensor | None:
         return None
     axis = _axis(op)
     split = tuple(rows * (part + 1) // parts - rows * part // parts for part in range(parts))
-    attributes = {"axis": 0, "split": split}
-    pieces = build(graph, "Split", [indices], {**attributes}, settings=op.settings).outputs
+    attributes: AttributeMap = {"axis": 0, "split": split}
+    pieces = build(graph, "Split", [indices], attributes, settings=op.settings).outputs
     found = [
         build(graph, "Gather", [op.operand(0), one], {"axis": axis}, settings=op.settings).output
         for one in pieces

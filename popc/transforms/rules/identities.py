@@ -69,7 +69,7 @@ _IDENTITIES: Final[dict[str, Rewrite]] = {
 RULES: Final = (
     LocalRule(
         "drop_identities",
-        "default",
+        "minimal",
         "Removes ops that give their operand back: Cast, Copy, Expand, Reshape, Slice and Tile to "
         "the type that is there, Pad by nothing, Concat and Sum of one.",
         _IDENTITIES,
@@ -88,7 +88,7 @@ RULES: Final = (
     ),
     LocalRule(
         "drop_empty_operands",
-        "default",
+        "minimal",
         "Removes operands without elements from a Concat.",
         {"Concat": _without_empty},
     ),

@@ -83,11 +83,17 @@ def base_of(tensor: Tensor) -> Tensor:
 
 
 class Sources:
-    """The sources of one graph; fetches each once per context."""
+    """The sources of one graph; fetches each once per context.
+
+    Attributes:
+        loads: From each tensor in streaming memory.
+        fetches: All ops with which a fetch begins.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.loads: dict[Tensor, list[Op]] = {}
+        self.fetches: list[Op] = []
         self._sources: dict[Tensor, Source] = {}
         self._fetched: dict[tuple[Tensor, Context], Tensor] = {}
         self._parts: dict[tuple[Tensor, Context], Tensor] = {}
@@ -150,6 +156,7 @@ class Sources:
                 output_names=[f"{source.tensor.name}_loaded"],
             )
             self.loads.setdefault(source.kept, []).append(load)
+            self.fetches.append(load)
             self._parts[key] = load.output
         return self._parts[key]
 
@@ -163,6 +170,8 @@ class Sources:
             return build(self.graph, op_type, [x], attributes, settings=settings).output
 
         rows = emit("ReplicatedAllGather", held, source.attributes)
+        if source.kept is None and rows.producer is not None:
+            self.fetches.append(rows.producer)
         flat = emit("Reshape", rows, {"shape": (rows.type.size,)})
         size = prod(source.whole)
         if flat.type.size != size:

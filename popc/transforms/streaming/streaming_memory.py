@@ -9,6 +9,7 @@ from typing import ClassVar
 from popc.ir import Graph
 from popc.options import Options
 from popc.transforms.base import Outcome, Pass
+from popc.transforms.recompute import Orders, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
 from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.transfers import Transfers
@@ -42,21 +43,27 @@ class StreamingMemory(Pass):
         CopyVarUpdate($w1, %kept)
 
     What is fetched serves all ops of one context: of the forward pass, or of the backward pass, at
-    one place.  Of a weight that replicas divide among them, the parts are gathered once for each
+    one place, and waits for the op that would come before the first of them.  Of a weight that replicas divide among them, the parts are gathered once for each
     context, and the update gives this replica's part its next value.  Results stay the same.
+
+    Attributes:
+        options: What is kept where.
+        orders: Tells in which order ops would run if everything were kept on the chip.
     """
 
     name: ClassVar[str] = "streaming_memory"
     optional: ClassVar[bool] = False
     options: Options
+    orders: Orders = insertion_orders
 
     def run(self, graph: Graph) -> Outcome:
         """Insert transfers; how many, and what they move."""
         keeper = Keeper(graph, self.options)
         if not keeper.needed:
             return Outcome(0)
+        orders = self.orders(graph)
         keeper.settle()
-        transfers = Transfers(keeper)
+        transfers = Transfers(keeper, orders)
         transfers.visit(graph)
         return Outcome(sum(transfers.effects.values()), transfers.effects)
 

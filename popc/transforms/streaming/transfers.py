@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor
@@ -22,7 +22,8 @@ _OWN_GRADIENTS = 2
 class Transfers:
     """Adds loads and stores; counts them."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, orders: Mapping[Graph, Sequence[Op]]) -> None:
+        self.orders = orders
         self._keeper = keeper
         self._at_load = frozenset(find_load_ops(keeper.graph))
         self.effects: dict[str, int] = {"loads": 0, "stores": 0}
@@ -45,7 +46,7 @@ class _Visit:
         self._transfers = transfers
         self._keeper = keeper
         self._graph = graph
-        self._order = [op for op in graph.topological() if op not in at_load]
+        self._order = [op for op in transfers.orders[graph] if op not in at_load]
         self._at_load = at_load
         self._halves = _find_halves(self._order)
         self._sources = Sources(graph)
@@ -65,6 +66,12 @@ class _Visit:
         for index, tensor in enumerate(graph.outputs):
             if sources.needs_fetching(tensor, end):
                 graph.outputs[index] = sources.fetched(tensor, end, OpSettings())
+        for op in [one for one in self._order if sources.is_part(one)]:
+            # Last, for what it has given may be read as it is.
+            part = sources.part(op.operand(0), self._context(op), _plain(op.settings))
+            graph.replace_uses(op.output, part)
+            graph.remove_op(op)
+        self._put_off()
         self._drop_views()
         for kept, loads in sources.loads.items():
             for load in loads:
@@ -73,12 +80,31 @@ class _Visit:
                     if target is kept:
                         graph.ordering.require(load, store)
 
+    def _put_off(self) -> None:
+        """Let what is fetched wait for the op before the first that reads it.
+
+        Without, it could be fetched at any time, and would take memory from then on.
+        """
+        graph = self._graph
+        places = {op: index for index, op in enumerate(self._order) if op in graph}
+        before: list[Op | None] = []
+        latest: Op | None = None
+        for op in self._order:
+            before.append(latest)
+            if op in places and not is_view(op):
+                latest = op
+        for op in self._sources.fetches:
+            readers = [places[one] for one in _readers_of(op, places)]
+            first = before[min(readers)] if readers else None
+            if first is not None:
+                graph.ordering.require(first, op)
+
     def _drop_views(self) -> None:
         """Views of what has to be fetched: whoever read them reads others now."""
         graph = self._graph
         for op in reversed(self._order):
             used = any(one.uses or graph.is_output(one) for one in op.outputs)
-            if op in graph and is_view(op) and not used:
+            if is_view(op) and not used:
                 graph.remove_op(op)
 
     # -- what is kept elsewhere ------------------------------------------------------------------
@@ -151,11 +177,7 @@ class _Visit:
     def _rewrite(self, op: Op, inner: Sequence[Source]) -> None:
         """Let ``op``, and what is nested in it, read what is fetched."""
         graph, sources = self._graph, self._sources
-        context, settings = self._context(op), _plain(op.settings)
         if sources.is_part(op):
-            part = sources.part(op.operand(0), context, settings)
-            graph.replace_uses(op.output, part)
-            graph.remove_op(op)
             return
         entered = self._enter(op, inner)
         writes = op.op_type == "CopyVarUpdate" and op.operand(0) in sources
@@ -211,6 +233,19 @@ class _Visit:
             self._stored.append((source.kept, store))
             value = store.output
         self._graph.set_input(op, 1, value)
+
+
+def _readers_of(op: Op, known: Container[Op]) -> list[Op]:
+    """Of ``known`` ops, but for views, those that read what ``op`` leads to without others."""
+    found: dict[Op, None] = {}
+    pending = [op]
+    for one in pending:  # grows while it is walked
+        for user in (user for tensor in one.outputs for user in tensor.uses):
+            if user in known and not is_view(user):
+                found[user] = None
+            else:
+                pending.append(user)
+    return list(found)
 
 
 def _plain(settings: OpSettings) -> OpSettings:

@@ -89,14 +89,14 @@ static void lay_out_line(const Conv *conv, const float *from, float *line, int64
         if (first > count) first = count;
         if (end > count) end = count;
         if (end < first) end = first;
-        for (int64_t i = 0; i < first; i++) line[i] = 0;
+        for (int64_t i = 0; i < first; i++) line[i] = conv->outside;
         const float *source = from + first * stride + phase - before;
         if (stride == 1) {
             memcpy(line + first, source, (size_t)(end - first) * sizeof(float));
         } else {
             for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * stride];
         }
-        for (int64_t i = end; i < count; i++) line[i] = 0;
+        for (int64_t i = end; i < count; i++) line[i] = conv->outside;
     }
 }
 
@@ -111,7 +111,8 @@ void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane) 
             float *line = plane + phase * conv->stride[2] * size + row * conv->phase[2];
             if (d < 0 || d >= conv->size[0] || h < 0 || h >= conv->size[1]) {
                 for (int64_t k = 0; k < conv->stride[2]; k++)
-                    memset(line + k * size, 0, (size_t)conv->phase[2] * sizeof(float));
+                    for (int64_t m = 0; m < conv->phase[2]; m++)
+                        line[k * size + m] = conv->outside;
             } else {
                 lay_out_line(conv, channel + (d * conv->size[1] + h) * conv->size[2], line, size);
             }

@@ -23,6 +23,7 @@ typedef struct {
     int64_t x_batch, x_channel;  // floats; the rest of the input is contiguous
     Epilogue epilogue;
     bool constant;  // the weights
+    float outside;  // what the input is surrounded with
 } Conv;
 
 // Reads the tensors x, w, y, bias, residual; spatial rank; stride, dilation, pads before of each
@@ -32,7 +33,7 @@ bool ISA(read_conv)(Conv *conv, Params *params);
 // Where tap number `tap` of the window begins to read in a plane.
 int64_t ISA(tap_offset)(const Conv *conv, int64_t tap);
 
-// Copies one channel of the input into phases, with zeros around it.
+// Copies one channel of the input into phases, surrounded by `outside`.
 void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane);
 
 #endif

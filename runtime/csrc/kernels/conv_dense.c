@@ -223,7 +223,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     }
 }
 
-static void run_conv(const void *argument, const Run *run) {
+static Failure run_conv(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
     Job job = {state, run, state->packed, (float *)run->shared};
@@ -235,6 +235,7 @@ static void run_conv(const void *argument, const Run *run) {
     const int64_t columns = ceil_div(conv->pixels, PIXEL_PANELS * TILE_COLUMNS);
     const int64_t rows = ceil_div(conv->out, state->row_group);
     share_chunks(run, conv->batch * conv->groups * rows * columns, convolve, &job);
+    return OK;
 }
 
 // -- one channel by one channel -------------------------------------------------------------------
@@ -323,12 +324,13 @@ static void convolve_channels(void *context, int64_t chunk, int thread) {
     }
 }
 
-static void run_depthwise(const void *argument, const Run *run) {
+static Failure run_depthwise(const void *argument, const Run *run) {
     const Depthwise *state = argument;
     const Conv *conv = &state->conv;
     Job job = {argument, run, NULL, NULL};
     share_chunks(
         run, ceil_div(conv->batch * conv->groups * conv->out, state->unit), convolve_channels, &job);
+    return OK;
 }
 
 const Kernel ISA(CONVOLUTIONS)[] = {

@@ -63,7 +63,7 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
     state->map = *map;
-    Tensor tensors[MAX_OPERANDS + 1];
+    Tensor tensors[MAX_OPERANDS + 1] = {0};
     for (int i = 0; i <= map->operands; i++) {
         tensors[i] = next_tensor(params);
         state->data[i] = tensors[i].data;
@@ -114,11 +114,12 @@ static void map_chunk(void *context, int64_t chunk, int thread) {
     map_range(state, begin, end < state->count ? end : state->count);
 }
 
-void ISA(map_run)(const void *argument, const Run *run) {
+Failure ISA(map_run)(const void *argument, const Run *run) {
     State *state = (State *)argument;
     if (state->count <= 2 * state->chunk || run->threads == 1) {
         map_range(state, 0, state->count);
-        return;
+        return OK;
     }
     share_chunks(run, (state->count + state->chunk - 1) / state->chunk, map_chunk, state);
+    return OK;
 }

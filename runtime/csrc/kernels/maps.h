@@ -20,7 +20,7 @@ typedef struct {
 
 // Prepares a map from the tensors out, in[0], ... and three parameters.
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map);
-void ISA(map_run)(const void *state, const Run *run);
+Failure ISA(map_run)(const void *state, const Run *run);
 
 // The loop of an activation of floats by its number in _ACTIVATIONS of record.py; NULL for 0.
 MapLoop ISA(activation_loop)(int64_t number);

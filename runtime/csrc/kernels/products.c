@@ -206,20 +206,21 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
         &state->epilogue);
 }
 
-static void run_product(const void *argument, const Run *run) {
+static Failure run_product(const void *argument, const Run *run) {
     const State *state = argument;
     Job job = {state, run};
     if (state->batch > 1) {
         const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
         const Run alone = {1, run->shared, {run->own[0]}};
         share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
-        return;
+        return OK;
     }
     const int64_t packs = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
     share_chunks(run, packs, pack_left, &job);
     const int64_t across = ceil_div(state->n, state->column_group);
     const int64_t down = ceil_div(state->m, state->row_group);
     share_chunks(run, across * down, single_chunk, &job);
+    return OK;
 }
 
 const Kernel ISA(PRODUCTS)[] = {

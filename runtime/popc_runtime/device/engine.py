@@ -17,6 +17,7 @@ import numpy as np
 
 from popc_runtime.device.blas import single_threaded_blas
 from popc_runtime.device.checks import with_checks
+from popc_runtime.device.counts import BlockCounts
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
@@ -43,6 +44,7 @@ __all__ = [
     "Engine",
     "InstructionTime",
     "Step",
+    "counting",
     "missing_opcodes",
     "tell_iteration",
     "walker",
@@ -87,8 +89,10 @@ class Engine:
         variables: The arrays of the variables, by name; the host may write to them between runs.
         random: The device's random numbers.
         scratch: What its kernels use for temporaries.
+        counts: How often loops and branches have run, if they are counted.
 
     ``checks`` are the floating-point exceptions that end a run; the load program may have them.
+    ``counted`` is the program whose loops and branches are counted.
 
     Raises (constructor):
         IncompatibleArchiveError: the image needs instructions that this runtime lacks.
@@ -108,6 +112,7 @@ class Engine:
         random: RandomState | None = None,
         alike: RandomState | None = None,
         checks: Collection[FloatCheck] = (),
+        counted: str = "",
     ) -> None:
         missing = missing_opcodes(image)
         if missing:
@@ -121,6 +126,7 @@ class Engine:
         self.random = random or RandomState(seed)
         self._alike = alike or self.random
         self._image = image
+        self.counts = BlockCounts(image, counted) if counted else None
         self._memory = Memory(image, constants)
         self._ports = ports
         self.scratch = Scratch(threads)
@@ -175,8 +181,12 @@ class Engine:
 
     def _walk_of(self, program: str) -> Callable[[], None]:
         if program not in self._walks:
-            self._walks[program] = walker(self._steps_of(program))
+            self._walks[program] = self.walker(self._steps_of(program))
         return self._walks[program]
+
+    def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """A function that runs ``steps`` one after another."""
+        return walker(steps)
 
     def bind_block(self, block: Block) -> tuple[Step, ...]:
         """The ready calls of ``block``, in order."""
@@ -227,9 +237,15 @@ class Engine:
             attributes=item.attributes,
             constant=tuple(index >= 0 and self._is_final(index) for index in item.inputs),
             scratch=self.scratch,
-            random=self._alike if item.attributes.get("alike") else self.random,
+            random=self._random_of(item),
             replica=self._replica,
         )
+
+    def _random_of(self, item: Instruction) -> RandomState:
+        """The sequence that an instruction draws random numbers from."""
+        random = self._alike if item.attributes.get("alike") else self.random
+        number = item.attributes.get("sequence")
+        return random.numbered(number) if isinstance(number, int) else random
 
     def _dtypes(self, indices: Sequence[int]) -> tuple[DType | None, ...]:
         slots = self._image.slots
@@ -245,10 +261,11 @@ class Engine:
         return loaded and not any(low < end and start < high for start, end in self._mutable_state)
 
     def _bind_repeat(self, block: RepeatBlock) -> Call:
-        walk = walker(self.bind_block(block.body))
+        walk = self.walker(self.bind_block(block.body))
         condition = self._scalar(block.condition_slot)
         counter = self._scalar(block.counter_slot)
         limit = self._scalar(block.count_slot)
+        row = self.counts.row(block) if self.counts else None
 
         def repeat() -> None:
             count = int(limit[()]) if limit is not None else block.count
@@ -262,13 +279,15 @@ class Engine:
             except DeviceError as error:
                 tell_iteration(error, block, iteration)
                 raise
+            if row is not None:
+                row[0] += iteration
 
         return repeat
 
     def _bind_if(self, block: IfBlock) -> Call:
         condition = self._memory.view(block.condition_slot).reshape(())
-        then_walk = walker(self.bind_block(block.then_body))
-        else_walk = walker(self.bind_block(block.else_body))
+        then_walk = self.walker(self.bind_block(block.then_body))
+        else_walk = self.walker(self.bind_block(block.else_body))
 
         def branch() -> None:
             if condition[()]:
@@ -276,7 +295,7 @@ class Engine:
             else:
                 else_walk()
 
-        return branch
+        return counting(branch, condition, [self.counts.row(block)]) if self.counts else branch
 
     def view(self, slot: int) -> Array:
         """The array that a slot stands for."""
@@ -284,6 +303,18 @@ class Engine:
 
     def _scalar(self, slot: int) -> Array | None:
         return None if slot < 0 else self._memory.view(slot).reshape(())
+
+
+def counting(branch: Call, condition: Array, rows: Sequence[list[int]]) -> Call:
+    """``branch``, which ``condition`` decides about, counting which way it went in ``rows``."""
+
+    def counted() -> None:
+        way = 0 if condition[()] else 1  # the branch may write to the condition's memory
+        branch()
+        for row in rows:
+            row[way] += 1
+
+    return counted
 
 
 def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:

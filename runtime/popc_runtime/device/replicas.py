@@ -25,6 +25,7 @@ from popc_runtime.device.engine import (
     Engine,
     InstructionTime,
     Step,
+    counting,
     tell_iteration,
     walker,
 )
@@ -138,6 +139,7 @@ class ReplicatedEngine:
         threads: int = 1,
         checks: Collection[FloatCheck] = (),
         identical_seeds: bool = False,
+        counted: str = "",
     ) -> None:
         image = write_out(image)
         self._image = image
@@ -157,6 +159,7 @@ class ReplicatedEngine:
                 replica=number,
                 random=RandomState(seed, 0 if identical_seeds else number),
                 alike=alike[number],
+                counted=counted,
             )
             for number in range(replicas)
         )
@@ -336,6 +339,7 @@ class ReplicatedEngine:
         counters = self._scalars(block.counter_slot)
         agree = _agreement(block.name)
         limits = self._scalars(block.count_slot)
+        rows = self._rows(block)
 
         def repeat() -> None:
             count = int(agree(limits)) if limits else block.count
@@ -349,8 +353,14 @@ class ReplicatedEngine:
             except DeviceError as error:
                 tell_iteration(error, block, iteration)
                 raise
+            for row in rows:
+                row[0] += iteration
 
         return repeat
+
+    def _rows(self, block: Item) -> list[list[int]]:
+        """Where each replica counts how often a block runs, if it does."""
+        return [engine.counts.row(block) for engine in self.replicas if engine.counts]
 
     def _if(self, block: IfBlock) -> Call:
         conditions = self._scalars(block.condition_slot)
@@ -364,7 +374,8 @@ class ReplicatedEngine:
             else:
                 else_walk()
 
-        return branch
+        rows = self._rows(block)
+        return counting(branch, conditions[0], rows) if rows else branch
 
 
 def _agreement(name: str) -> Callable[[Sequence[Array]], Any]:

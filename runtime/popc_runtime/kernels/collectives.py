@@ -216,6 +216,16 @@ def _replica_index(binding: Binding) -> Calls:
     return partial(binding.output().fill, binding.replica)
 
 
+def _replica_part(binding: Binding) -> Calls:
+    """What ``_reduce_scatter`` gives this replica if all operands are the same."""
+    packed, calls = as_contiguous(binding, 0)
+    output, size = binding.output(), binding.integer("size")
+    index = binding.replica // binding.integer("stride") % size
+    part = packed.reshape(-1)[index * output.size : (index + 1) * output.size]
+    padding = (partial(output[part.size :].fill, 0),) if part.size < output.size else ()
+    return (*calls, *copy_calls(output[: part.size], part), *padding)
+
+
 def _assume_equal(binding: Binding) -> Calls:
     return copy_calls(binding.output(), binding.input(0))
 
@@ -224,6 +234,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "AllToAll": _by_group(_all_to_all),
     "AssumeEqualAcrossReplicas": MoveKernel(_assume_equal),
     "ReplicaIndex": _replica_index,
+    "ReplicaPart": MoveKernel(_replica_part),
     "ReplicatedAllGather": _by_group(_all_gather),
     "ReplicatedAllReduce": _by_group(_all_reduce),
     "ReplicatedBroadcast": _by_group(_broadcast),

@@ -71,6 +71,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "AllToAll",
         "AssumeEqualAcrossReplicas",
         "ReplicaIndex",
+        "ReplicaPart",
         "ReplicatedAllGather",
         "ReplicatedAllReduce",
         "ReplicatedBroadcast",

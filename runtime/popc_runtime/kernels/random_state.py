@@ -16,7 +16,9 @@ __all__ = ["LegacySequence", "RandomState"]
 # A state as JSON holds it: lists, strings and integers.
 Plain: TypeAlias = Any
 
-_ROUNDING: Final = 1  # tells the sequence for rounding apart from others with the same seed
+# Tell sequences with the same seed apart: that for rounding, and those that have numbers.
+_ROUNDING: Final = 1
+_NUMBERED: Final = 2
 
 
 class RandomState:
@@ -27,11 +29,15 @@ class RandomState:
     Sequences of instructions are made in the order in which the program is bound, which is always
     the same: that is how a saved state finds them again.
 
+    Where instructions may run in several orders, each op has a sequence of its own, by number: all
+    instructions that it has become draw from it.
+
     Replicas draw from sequences of their own; replica 0 from those that a single one would.
     """
 
     def __init__(self, seed: int = 0, replica: int = 0) -> None:
         self._own: list[RandomState | LegacySequence] = []
+        self._numbered: dict[int, NumberedState] = {}
         self._replica = replica
         self.seed(seed)
 
@@ -42,6 +48,14 @@ class RandomState:
         self._rounding: np.random.SFC64 | None = None
         for sequence in self._own:
             sequence.restart()
+        for numbered in self._numbered.values():
+            numbered.seed(seed)
+
+    def numbered(self, number: int) -> RandomState:
+        """The sequence of a number, which is the same each time that it is asked for."""
+        if number not in self._numbered:
+            self._numbered[number] = NumberedState(self, number, self._seed, self._replica)
+        return self._numbered[number]
 
     def restart(self) -> None:
         """Restart from the same seed."""
@@ -60,10 +74,15 @@ class RandomState:
         return sequence
 
     @property
+    def _key(self) -> Any:
+        """What the sequence follows from."""
+        return self._seed
+
+    @property
     def generator(self) -> np.random.Generator:
         """Made when first needed: most programs never do, and numpy.random is slow to load."""
         if self._generator is None:
-            entropy = _entropy(self._seed, self._replica)
+            entropy = _entropy(self._key, self._replica)
             self._generator = np.random.Generator(np.random.Philox(entropy))
         return self._generator
 
@@ -80,11 +99,13 @@ class RandomState:
     def save(self) -> Plain:
         """Where all sequences are."""
         drawn = None if self._generator is None else self._generator.bit_generator.state
+        numbered = {str(one): state.save() for one, state in sorted(self._numbered.items())}
         return {
             "seed": self._seed,
             "drawn": _plain(drawn),
             "rounding": _plain(None if self._rounding is None else self._rounding.state),
             "own": [sequence.save() for sequence in self._own],
+            **({"numbered": numbered} if numbered else {}),
         }
 
     def restore(self, state: Plain) -> None:
@@ -95,6 +116,9 @@ class RandomState:
         """
         if len(state["own"]) != len(self._own):
             raise ValueError(f"{len(state['own'])} sequences instead of {len(self._own)}")
+        numbered = {int(number): saved for number, saved in state.get("numbered", {}).items()}
+        if numbered.keys() != self._numbered.keys():
+            raise ValueError(f"{len(numbered)} numbered sequences, not {len(self._numbered)}")
         self._seed, self._generator, self._rounding = int(state["seed"]), None, None
         if state["drawn"] is not None:
             self.generator.bit_generator.state = state["drawn"]
@@ -103,6 +127,43 @@ class RandomState:
             self._rounding.state = state["rounding"]
         for sequence, saved in zip(self._own, state["own"], strict=True):
             sequence.restore(saved)
+        for number, saved in numbered.items():
+            self._numbered[number].restore(saved)
+
+
+class NumberedState(RandomState):
+    """One of the numbered sequences of a device.
+
+    However many instructions an op has become, it has one sequence, also if it has its own seed.
+    Rounding is not its business.
+    """
+
+    def __init__(self, device: RandomState, number: int, seed: int, replica: int) -> None:
+        self._device = device
+        self._number = number
+        super().__init__(seed, replica)
+
+    @property
+    def _key(self) -> Any:
+        return [self._seed, _NUMBERED, self._number]
+
+    def sequence(self, seed: int) -> RandomState:
+        """The sequence of the op, which has a seed of its own."""
+        for known in self._own:
+            if isinstance(known, RandomState):
+                return known
+        return super().sequence(seed)
+
+    def legacy_sequence(self, seed: int) -> LegacySequence:
+        """As `sequence`, of numpy's legacy generator."""
+        for known in self._own:
+            if isinstance(known, LegacySequence):
+                return known
+        return super().legacy_sequence(seed)
+
+    def rounding_bits(self, count: int) -> Array:
+        """Those of the device."""
+        return self._device.rounding_bits(count)
 
 
 class LegacySequence:

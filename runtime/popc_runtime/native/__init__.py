@@ -2,18 +2,21 @@
 
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import Library, find_library, why_missing
-from popc_runtime.native.program import Branch, Item, Loop, NativeProgram
+from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
 from popc_runtime.native.record import Record
+from popc_runtime.native.translate import translate
 
 __all__ = [
     "Branch",
     "Item",
     "Library",
     "Loop",
+    "NativeFailure",
     "NativeProgram",
     "Record",
     "encode",
     "find_library",
     "native_opcodes",
+    "translate",
     "why_missing",
 ]

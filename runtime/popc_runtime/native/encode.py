@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.kernels.binding import Binding
-from popc_runtime.native import convolutions, maps, products
-from popc_runtime.native.record import Record
+from popc_runtime.native import convolutions, gathers, maps, pools, products, rows
+from popc_runtime.native.record import Encoder, Record
 
 __all__ = ["encode", "native_opcodes"]
 
-_PLAIN: Final = {**maps.ENCODERS}
-_WITH_EPILOGUES: Final = {**convolutions.ENCODERS, **products.ENCODERS}
+_ENCODERS: Final[dict[str, Encoder]] = {
+    **convolutions.ENCODERS,
+    **gathers.ENCODERS,
+    **maps.ENCODERS,
+    **pools.ENCODERS,
+    **products.ENCODERS,
+    **rows.ENCODERS,
+}
 
 
 def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -23,13 +29,10 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
         binding: Its operands.
         numbers: Of the library's kernels, by name.
     """
-    if opcode in _PLAIN:
-        return _PLAIN[opcode](binding)
-    if opcode in _WITH_EPILOGUES:
-        return _WITH_EPILOGUES[opcode](binding, numbers)
-    return None
+    encoder = _ENCODERS.get(opcode)
+    return None if encoder is None else encoder(binding, numbers)
 
 
 def native_opcodes() -> frozenset[str]:
     """Opcodes that have a native form, for some operands at least."""
-    return frozenset({*_PLAIN, *_WITH_EPILOGUES})
+    return frozenset(_ENCODERS)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.native.record import (
@@ -108,14 +108,16 @@ def _map(kernel: str, binding: Binding, operands: int, parameters: _Parameters =
     return Record(kernel, (*words, *activation_words(0, parameters)[1:]))
 
 
-def _unary(name: str, binding: Binding) -> Record | None:
+def _unary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     found = activation(name, binding.attributes)
     if found is None or _types(binding) != (DType.FLOAT32, DType.FLOAT32):
         return None
     return _map(f"{found[0]}_f32", binding, 1, found[1])
 
 
-def _binary(name: str, binding: Binding) -> Record | None:
+def _binary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     left, right, result = *binding.input_dtypes[:2], binding.output_dtypes[0]
     if len(binding.inputs) != 2 or left is not right or left is not result or left is None:
         return None
@@ -125,22 +127,26 @@ def _binary(name: str, binding: Binding) -> Record | None:
     return _map(f"{name}_{_SUFFIXES[left]}", binding, 2)
 
 
-def _comparison(name: str, binding: Binding) -> Record | None:
+def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     left, right = binding.input_dtypes[:2]
     if left is not right or left not in (DType.FLOAT32, DType.INT32, DType.INT64):
         return None
     return _map(f"{name}_{_SUFFIXES[left]}", binding, 2)
 
 
-def _logical(name: str, binding: Binding) -> Record | None:
+def _logical(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     return _map(f"{name}_b8", binding, 2)
 
 
-def _not(binding: Binding) -> Record | None:
+def _not(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     return _map("Not_b8", binding, 1)
 
 
-def _cast(binding: Binding) -> Record | None:
+def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     types = _types(binding)
     if types not in _CASTS:
         return None
@@ -148,7 +154,8 @@ def _cast(binding: Binding) -> Record | None:
     return _map(f"Cast_{source}_{target}", binding, 1)
 
 
-def _where(binding: Binding) -> Record | None:
+def _where(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
     size = binding.output().itemsize
     return _map(f"Where_{8 * size}", binding, 3) if size in (1, 4, 8) else None
 

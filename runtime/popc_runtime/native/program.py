@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
 
-__all__ = ["Branch", "Item", "Loop", "NativeProgram"]
+__all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3
+_REASONS: Final = {1: "there is not enough memory", 2: "an index lies outside of the data"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Loop:
     limit: int = 0
     condition: int = 0
     counter: int = 0
+    kept: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +43,27 @@ class Branch:
 Item: TypeAlias = "Record | Loop | Branch | Callable[[], object]"
 
 
+class NativeFailure(Exception):
+    """A kernel cannot go on; ``owner`` is that of its record."""
+
+    def __init__(self, reason: int, owner: Any) -> None:
+        super().__init__(_REASONS[reason])
+        self.owner = owner
+
+
 @dataclass(slots=True)
 class _Writer:
     """Collects words, and what they refer to."""
 
-    numbers: Any
+    numbers: Mapping[str, int]
     calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
     kept: list[object] = field(default_factory=list[object])
+    written: list[Item] = field(default_factory=list[Item])  # in the order of their numbers
 
     def items(self, items: Sequence[Item]) -> list[int]:
         words: list[int] = []
         for item in items:
+            self.written.append(item)
             kind, body = self.item(item)
             words += (kind, len(body), *body)
         return words
@@ -61,6 +73,7 @@ class _Writer:
             self.kept.extend(item.kept)
             return self.numbers[item.kernel], item.words
         if isinstance(item, Loop):
+            self.kept.extend(item.kept)
             head = (item.count, item.limit, item.condition, item.counter)
             return _REPEAT, [*head, *self.items(item.body)]
         if isinstance(item, Branch):
@@ -80,21 +93,31 @@ class NativeProgram:
     def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
         writer = _Writer(library.numbers)
         words = array("q", writer.items(items))
-        owners = (kept, tuple(writer.kept))
+        self._items = items
+        self._written = writer.written
         self._program = library.module.Program(
-            library.variant, words.tobytes(), tuple(writer.calls), owners
+            library.variant, words.tobytes(), tuple(writer.calls), (kept, tuple(writer.kept))
         )
         self._threads = threads
 
     def run(self) -> None:
-        """Run to the end; an exception of a function ends it and is raised."""
-        self._program.run(self._threads)
+        """Run to the end; an exception of a function ends it and is raised.
 
-    def seconds(self, count: int) -> list[float]:
-        """Run once and time the first ``count`` records, which are in order of the items."""
+        Raises:
+            NativeFailure: a kernel cannot go on.
+        """
+        failed = self._program.run(self._threads)
+        if failed is not None:
+            number, reason = failed
+            item = self._written[number]
+            raise NativeFailure(reason, item.owner if isinstance(item, Record) else None)
+
+    def seconds(self) -> list[float]:
+        """Run once; the time that each item has taken."""
+        numbers = {id(item): number for number, item in enumerate(self._written)}
         self._program.measure(True)
         try:
             self.run()
-            return [self._program.nanoseconds(index) / 1e9 for index in range(count)]
+            return [self._program.nanoseconds(numbers[id(item)]) / 1e9 for item in self._items]
         finally:
             self._program.measure(False)

@@ -7,11 +7,9 @@ then whatever the kernel asks for.  `csrc/tensor.h` is the other side.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
-
-import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding
@@ -58,15 +56,22 @@ class Record:
         kernel: Its name.
         words: Its parameters.
         kept: Arrays made for it, which must live as long as the program.
+        owner: Whatever a failure of the kernel is to tell.
     """
 
     kernel: str
     words: tuple[int, ...]
     kept: tuple[Array, ...] = field(default=(), compare=False)
+    owner: Any = None
+
+    def owned(self, owner: object) -> Record:
+        """The same record of ``owner``."""
+        return replace(self, owner=owner)
 
 
-# The record of an instruction; ``None`` if no native kernel does exactly that.
-Encoder: TypeAlias = Callable[[Binding], "Record | None"]
+# The record of an instruction; ``None`` if no native kernel does exactly that.  It is given the
+# numbers of the library's kernels by name.
+Encoder: TypeAlias = Callable[[Binding, Mapping[str, int]], "Record | None"]
 
 
 def is_float32(binding: Binding) -> bool:
@@ -95,8 +100,3 @@ def activation_words(
     """An activation: its number and parameters, as many as maps have."""
     values = [*parameters, *(0.0 for _ in range(count))][:count]
     return (number, *(float_word(float(value)) for value in values))
-
-
-def plain(values: Any, dtype: np.dtype[Any]) -> Array:
-    """A contiguous array of ``dtype``."""
-    return np.ascontiguousarray(values, dtype)

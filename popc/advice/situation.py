@@ -1,0 +1,87 @@
+"""The program that is to be improved, and how tables say what may improve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from popc.advice.question import Change, Question
+from popc.advice.search import Ladder
+from popc.frontend import LoadedModel
+
+if TYPE_CHECKING:
+    from popc.cost import CostReport
+
+__all__ = ["Fix", "Situation", "ladders_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The program that is to fit.
+
+    Attributes:
+        question: What is compiled.
+        loaded: The model.
+        report: What it costs.
+    """
+
+    question: Question
+    loaded: LoadedModel
+    report: CostReport
+
+    @property
+    def trains(self) -> bool:
+        """Whether it has a backward pass."""
+        return self.question.training is not None
+
+    def value(self, name: str) -> Any:
+        """Of an option."""
+        return getattr(self.question.options, name)
+
+    def batch(self) -> tuple[int, Callable[[int], Change]] | None:
+        """The size of the batch, and how to set another one; ``None`` if the model fixes it."""
+        question, leading = self.question, self.loaded.leading_dims()
+        names = dict.fromkeys(leading.values())
+        names.pop("", None)
+        sized = [name for name in names if name in question.dims]
+        if sized:
+            size = question.dims[sized[0]]
+            same = [name for name in sized if question.dims[name] == size]
+            return size, lambda new: Change(dims=dict.fromkeys(same, new))
+        shaped = {name: shape for name, shape in question.shapes.items() if name in leading}
+        sizes = {shape[0] for shape in shaped.values() if shape}
+        if len(sizes) != 1:
+            return None
+        return sizes.pop(), lambda new: Change(
+            shapes={name: (new, *shape[1:]) for name, shape in shaped.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A row of the table.
+
+    Attributes:
+        name: What a reader calls it.
+        steps: What to try, the mildest first; nothing if it makes no sense.
+        monotonous: See `Ladder`.
+        note: See `Ladder`.
+        elsewhere: See `Ladder`.
+    """
+
+    name: str
+    steps: Callable[[Situation], Iterator[Change]]
+    monotonous: bool = False
+    note: str = ""
+    elsewhere: bool = False
+
+
+def ladders_for(situation: Situation, fixes: Sequence[Fix]) -> list[Ladder]:
+    """What to try, in the order of the table, which begins with what most often helps."""
+    ladders: list[Ladder] = []
+    for fix in fixes:
+        steps = tuple(change for change in fix.steps(situation) if change)
+        if steps:
+            ladders.append(Ladder(fix.name, steps, fix.monotonous, fix.note, fix.elsewhere))
+    return ladders

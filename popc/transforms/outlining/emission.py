@@ -1,0 +1,175 @@
+"""Give a part a graph of its own, and call that wherever the part occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from popc.ir import Attribute, Graph, Op, OpSettings, Recompute, StepPart, Tensor
+from popc.ops.control import callee_of
+from popc.transforms.outlining.instances import Instance, equal_constants
+from popc.transforms.outlining.labels import Labels, common_origin
+from popc.transforms.outlining.sequence import Program
+
+__all__ = ["outline"]
+
+_TEXTS: Final = ("labels", "results")
+
+
+def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph:
+    """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date."""
+    wanted = [any(column) for column in zip(*(one.results(program) for one in instances))]
+    constants = equal_constants(instances)
+    labels = Labels(len(instances))
+    callee = _Template(program, instances, labels, Graph(name)).build(constants, wanted)
+    for number, instance in enumerate(instances):
+        call = _add_call(instance, callee, constants, tuple(labels.of[number]))
+        results = [tensor for op in instance.ops for tensor in op.outputs]
+        kept = [tensor for tensor, is_wanted in zip(results, wanted, strict=True) if is_wanted]
+        _replace(program, instance, call, kept)
+    return callee
+
+
+@dataclass(slots=True)
+class _Template:
+    """Copies the ops of the first instance."""
+
+    program: Program
+    instances: Sequence[Instance]
+    labels: Labels
+    graph: Graph
+
+    def build(self, constants: set[int], wanted: Sequence[bool]) -> Graph:
+        """The graph; its inputs are the externals that are no ``constants``, in order."""
+        program, graph, first = self.program, self.graph, self.instances[0]
+        twins: dict[Tensor, Tensor] = {}
+        for number, tensor in enumerate(first.externals):
+            if number in constants and tensor.data is not None:
+                twins[tensor] = graph.add_constant(tensor.name, tensor.type, tensor.data)
+            else:
+                twins[tensor] = graph.add_input(tensor.name, tensor.type)
+        order: list[Op] = []
+        pairs: dict[Op, Op] = {}
+        for number, op in enumerate(first.ops):
+            operands = [None if t is None else self._operand(t, twins) for t in op.inputs]
+            copy = graph.add_op(
+                op.op_type,
+                operands,
+                [tensor.type for tensor in op.outputs],
+                self._attributes(number),
+                output_names=[tensor.name for tensor in op.outputs],
+                settings=self._settings(number),
+                subgraphs=op.subgraphs,
+            )
+            twins.update(zip(op.outputs, copy.outputs, strict=True))
+            pairs[op] = copy
+            order.append(copy)
+        self._order(pairs)
+        results = (tensor for op in first.ops for tensor in op.outputs)
+        for tensor, is_wanted in zip(results, wanted, strict=True):
+            if is_wanted:
+                graph.add_output(twins[tensor].name, twins[tensor])
+        program.orders[graph] = order
+        for op in order:
+            program.keys[op] = None if _gives(op, graph) else program.keys[first.ops[order.index(op)]]
+        return graph
+
+    def _operand(self, tensor: Tensor, twins: dict[Tensor, Tensor]) -> Tensor:
+        """The twin of ``tensor``; views that lead to it are copied."""
+        if tensor in twins:
+            return twins[tensor]
+        view = tensor.producer
+        assert view is not None, tensor
+        source = self._operand(view.operand(0), twins)
+        copy = self.graph.add_op(
+            view.op_type,
+            [source, *view.inputs[1:]],
+            [one.type for one in view.outputs],
+            dict(view.attributes),
+            output_names=[one.name for one in view.outputs],
+            settings=_plain(view.settings),
+        )
+        self.program.views.add(copy)
+        twins.update(zip(view.outputs, copy.outputs, strict=True))
+        return twins[tensor]
+
+    def _attributes(self, number: int) -> dict[str, Attribute]:
+        """Those of the first instance, with patterns for names."""
+        attributes = dict(self.instances[0].ops[number].attributes)
+        for key in _TEXTS:
+            texts = [one.ops[number].attributes.get(key) for one in self.instances]
+            columns = [tuple(map(str, text)) for text in texts if isinstance(text, tuple)]
+            if len(columns) == len(texts):
+                attributes[key] = tuple(map(self.labels.pattern, zip(*columns, strict=True)))
+        return attributes
+
+    def _settings(self, number: int) -> OpSettings:
+        all_settings = [one.ops[number].settings for one in self.instances]
+        origin = self.labels.pattern([settings.origin for settings in all_settings])
+        return replace(_plain(all_settings[0]), origin=origin)
+
+    def _order(self, pairs: dict[Op, Op]) -> None:
+        """Require what is required within any of the instances."""
+        for instance in self.instances:
+            own = dict(zip(instance.ops, pairs.values(), strict=True))
+            instance.graph.ordering.copy(own, self.graph.ordering)
+
+
+def _gives(op: Op, graph: Graph) -> bool:
+    return any(graph.is_output(tensor) for tensor in op.outputs)
+
+
+def _plain(settings: OpSettings) -> OpSettings:
+    """Settings of an op that is called: when it runs is the business of the call."""
+    return replace(
+        settings,
+        pipeline_stage=None,
+        execution_phase=None,
+        batch_phase=None,
+        bins=(),
+        part=StepPart.FORWARD,
+        recompute=Recompute.UNDEFINED,
+    )
+
+
+def _add_call(
+    instance: Instance, callee: Graph, constants: set[int], labels: tuple[str, ...]
+) -> Op:
+    operands = [t for number, t in enumerate(instance.externals) if number not in constants]
+    own = [op.settings for op in instance.ops]
+    settings = replace(
+        own[0],
+        origin=common_origin([one.origin for one in own]) or callee.name,
+        schedule_priority=max(one.schedule_priority for one in own),
+    )
+    return instance.graph.add_op(
+        "Call",
+        operands,
+        [tensor.type for tensor in callee.outputs],
+        {"labels": labels} if labels else {},
+        settings=settings,
+        subgraphs={"callee": callee},
+    )
+
+
+def _replace(program: Program, instance: Instance, call: Op, results: Sequence[Tensor]) -> None:
+    """Let everything read the results of ``call`` instead; what nobody needs then disappears."""
+    graph = instance.graph
+    for old, new in zip(results, call.outputs, strict=True):
+        graph.replace_uses(old, new)
+    views: dict[Op, None] = {}
+    for op in reversed(instance.ops):
+        for tensor in op.outputs:
+            _drop_views(program, graph, tensor)
+        graph.ordering.replace(op, call)
+        operands = op.present_inputs
+        graph.remove_op(op)
+        for tensor in operands:
+            _drop_unread(program, graph, tensor)
+    for old, new in zip(results, call.outputs, strict=True):
+        graph.rename(new, old.name)
+    del views
+    order = program.orders[graph]
+    first = order.index(instance.ops[0])
+    order[first : first + len(instance.ops)] = [call]

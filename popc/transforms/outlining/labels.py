@@ -1,0 +1,53 @@
+"""Names of what several parts have in common: one pattern, and what stands for it in each part.
+
+The ops of a graph that is called come from several places of a model.  Where the names of these
+differ in a piece only, a pattern has a mark there, such as ``{0}``, and each call has the piece as
+a label; what runs has its own name again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os.path import commonprefix
+
+__all__ = ["Labels", "common_origin"]
+
+
+class Labels:
+    """Collects patterns; ``of`` has the labels of each instance."""
+
+    def __init__(self, count: int) -> None:
+        self.of: list[list[str]] = [[] for _ in range(count)]
+        self._numbers: dict[tuple[str, ...], int] = {}
+
+    def pattern(self, names: Sequence[str]) -> str:
+        """What ``names``, one for each instance, have in common."""
+        if all(name == names[0] for name in names):
+            return names[0]
+        before, after = _ends(names)
+        pieces = tuple(name[before : len(name) - after] for name in names)
+        if pieces not in self._numbers:
+            self._numbers[pieces] = len(self._numbers)
+            for labels, piece in zip(self.of, pieces, strict=True):
+                labels.append(piece)
+        name = names[0]
+        return f"{name[:before]}{{{self._numbers[pieces]}}}{name[len(name) - after :]}"
+
+
+def _ends(names: Sequence[str]) -> tuple[int, int]:
+    """How many characters at the beginning and at the end are the same; numbers are not cut."""
+    before = len(commonprefix(list(names)))
+    while before and names[0][before - 1].isdigit():
+        before -= 1
+    after = len(commonprefix([name[before:][::-1] for name in names]))
+    while after and names[0][len(names[0]) - after].isdigit():
+        after -= 1
+    return before, after
+
+
+def common_origin(origins: Sequence[str]) -> str:
+    """The part of a model that ops with these origins belong to; "" if there is no one such part."""
+    common = commonprefix([origin for origin in origins if origin])
+    if common in origins:
+        return common
+    return common[: max(common.rfind("/"), common.rfind("."), 0)]

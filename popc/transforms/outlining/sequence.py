@@ -1,0 +1,192 @@
+"""A program as a sequence of symbols: equal symbols stand for ops that do the same.
+
+Ops that are views do not count: they cost nothing, so each part gets views of its own of what it
+reads.  What an op reads is known by the views that lead to it from a tensor with memory of its own,
+its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from popc.ir import Graph, Op, OpSettings, Tensor, TensorKind
+from popc.ops import OPS
+from popc.ops.aliases import Aliases
+from popc.ops.control import callee_of
+
+__all__ = ["Entry", "Program", "Sequenced", "code_value"]
+
+# How much it is worth that the code of an op is there once: much for what needs a plan or exchange
+# of its own, next to nothing for all else.  A call of what is outlined already saves no code.
+_PLANNED: Final = frozenset(
+    {
+        *("Attention", "AttentionGrad", "MultiHeadAttention", "GroupQueryAttention"),
+        *("BatchNormalization", "BatchNormalizationTraining", "BatchNormalizationGrad"),
+        *("Conv", "ConvGradData", "ConvGradWeights", "ConvInteger", "ConvTranspose"),
+        *("DeformConv", "DeformConvGrad", "QLinearConv"),
+        *("GRU", "GRUGrad", "LSTM", "LSTMGrad", "RNN", "RNNGrad"),
+        *("Gemm", "MatMul", "MatMulInteger", "MatMulNBits", "QLinearMatMul"),
+        *("GroupNormalization", "GroupNormalizationGrad"),
+        *("InstanceNormalization", "InstanceNormalizationGrad"),
+        *("LayerNormalization", "LayerNormalizationGrad"),
+        *("RMSNormalization", "RMSNormalizationGrad"),
+        *("AdamUpdater", "LambR1Sq", "LambR2Sq"),
+    }
+)
+_PLANNED_VALUE: Final = 1000.0
+_OTHER_VALUE: Final = 0.1
+
+
+def code_value(op: Op) -> float:
+    """What sharing the code of ``op`` is worth, in PopART's units."""
+    if callee_of(op) is not None:
+        return 0.0
+    spec = OPS.get(op.op_type)
+    is_exchange = spec is not None and (spec.collective or spec.transfer)
+    return _PLANNED_VALUE if is_exchange or op.op_type in _PLANNED else _OTHER_VALUE
+
+
+class Entry(NamedTuple):
+    """An op in the sequence; neither, for what keeps parts of the sequence apart."""
+
+    graph: Graph | None = None
+    op: Op | None = None
+
+
+@dataclass(slots=True)
+class Program:
+    """What is outlined: the order of every graph without ops that are views, and these."""
+
+    orders: dict[Graph, list[Op]]
+    views: set[Op]
+    strided: frozenset[Tensor]
+    kept: frozenset[Tensor]
+    keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
+
+    @classmethod
+    def of(cls, graph: Graph, orders: Mapping[Graph, Sequence[Op]], aliases: Aliases) -> Program:
+        """The program below ``graph``, in the given orders."""
+        return cls(
+            {one: [op for op in order if op not in aliases.views] for one, order in orders.items()},
+            set(aliases.views),
+            frozenset(t for t, place in aliases.places.items() if place.strides is not None),
+            _find_kept(graph, aliases),
+        )
+
+    def root(self, tensor: Tensor) -> tuple[Tensor, tuple[tuple[Op, int], ...]]:
+        """The tensor that ``tensor`` is a view of, and the views on the way, the last one first."""
+        path: list[tuple[Op, int]] = []
+        op = tensor.producer
+        while op is not None and op in self.views and op.op_type != "Concat":
+            path.append((op, op.outputs.index(tensor)))
+            tensor = op.operand(0)
+            op = tensor.producer
+        return tensor, tuple(path)
+
+    def key(self, op: Op) -> Hashable:
+        """Equal for ops that do the same; ``None`` if ``op`` must stay where it is."""
+        if op not in self.keys:
+            self.keys[op] = self._key(op) if self._may_move(op) else None
+        return self.keys[op]
+
+    def _may_move(self, op: Op) -> bool:
+        """Whether calling a graph that holds ``op`` is as good as running it here.
+
+        What draws random numbers or does more than compute stays, and so does what computes a
+        value where it is going to be kept: a variable, or a state of a loop.
+        """
+        if callee_of(op) is not None:
+            return not any(tensor in self.kept for tensor in op.outputs)
+        spec = OPS.get(op.op_type)
+        if spec is None or op.subgraphs or spec.random or spec.side_effect or spec.transfer:
+            return False
+        roots = [self.root(tensor)[0] for tensor in op.present_inputs]
+        is_strided = any(root in self.strided for root in roots)
+        return not is_strided and not any(tensor in self.kept for tensor in op.outputs)
+
+    def _key(self, op: Op) -> Hashable:
+        attributes = tuple(
+            (name, type(value).__name__, repr(value))
+            for name, value in sorted(op.attributes.items())
+            if name not in _NAMES
+        )
+        operands = tuple(None if t is None else self._operand_key(t) for t in op.inputs)
+        results = tuple(str(tensor.type) for tensor in op.outputs)
+        settings = op.settings
+        where = (settings.virtual_graph, settings.tile_set, settings.outline)
+        what = callee_of(op) or op.op_type
+        return what, attributes, operands, results, where, settings.exclude_patterns
+
+    def _operand_key(self, tensor: Tensor) -> Hashable:
+        root, path = self.root(tensor)
+        views = tuple(
+            (op.op_type, repr(sorted(op.attributes.items())), index, str(op.outputs[index].type))
+            for op, index in path
+        )
+        return str(root.type), views
+
+
+# Attributes that only say how things are called.
+_NAMES: Final = ("labels", "results")
+
+
+@dataclass(slots=True)
+class Sequenced:
+    """The sequence: entries with equal symbols may be equal; negative ones occur once."""
+
+    entries: list[Entry]
+    symbols: list[int]
+
+    @classmethod
+    def of(cls, program: Program, *, across_phases: bool = False) -> Sequenced:
+        """All graphs one behind the other.
+
+        Between ops of different parts of a step, places or bins there is a barrier, and between the
+        phases of a batch unless ``across_phases``.
+        """
+        found = cls([], [])
+        numbers: dict[Hashable, int] = {}
+        for graph, order in program.orders.items():
+            before: Hashable = None
+            for op in order:
+                belonging = _belonging(op.settings, across_phases=across_phases)
+                if belonging != before:
+                    found._part()
+                before = belonging
+                key = program.key(op)
+                if key is None:
+                    found._part()
+                else:
+                    found.entries.append(Entry(graph, op))
+                    found.symbols.append(numbers.setdefault(key, len(numbers)))
+            found._part()
+        return found
+
+    def _part(self) -> None:
+        if self.symbols and self.symbols[-1] >= 0:
+            self.entries.append(Entry())
+            self.symbols.append(-len(self.symbols))
+
+
+def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
+    """What ops of one part have in common; they may differ from part to part."""
+    stage, phase, batch = (
+        settings.pipeline_stage,
+        settings.execution_phase,
+        settings.batch_phase,
+    )
+    place = (stage, phase, None if across_phases else batch)
+    return place, settings.part, settings.recompute, settings.bins
+
+
+def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
+    """What is copied over a variable or a state, or handed over by a branch."""
+    graphs = list(graph.walk())
+    values = [
+        op.operand(1) for one in graphs for op in one.ops if op.op_type == "CopyVarUpdate"
+    ]
+    outputs: Iterable[Tensor] = (tensor for one in graphs[1:] for tensor in one.outputs)
+    roots = {aliases.places[tensor].root for tensor in (*values, *outputs)}
+    return frozenset(root for root in roots if root.kind is TensorKind.ACTIVATION)

@@ -1,0 +1,105 @@
+"""The table of options that are worth exploring.
+
+A row says which values make sense for a program, and whether results stay the same bit for bit.
+Options that say what a user wants (batches, anchors, targets) are not here: they are no matter of
+cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from popc.advice import Situation
+
+__all__ = ["TUNABLES", "Dimension", "Tunable", "dimensions_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """An option and the values to try.
+
+    Attributes:
+        option: Its name.
+        values: What to try; an options file would have it so.
+        when: Whether that makes sense for a program.
+        exact: Whether results stay the same bit for bit.
+    """
+
+    option: str
+    values: tuple[Any, ...]
+    when: Callable[[Situation], bool] = lambda situation: True
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A dimension of the space that is searched.
+
+    Attributes:
+        option: Its name.
+        values: To try: all but the one that the program has now.
+        exact: See `Tunable`.
+    """
+
+    option: str
+    values: tuple[Any, ...]
+    exact: bool = True
+
+
+def dimensions_of(situation: Situation, *, allow_inexact: bool = False) -> list[Dimension]:
+    """What to search for a program, in the order of the table.
+
+    Options that the user has set stay as they are.
+    """
+    found: list[Dimension] = []
+    for row in TUNABLES:
+        if not (row.exact or allow_inexact) or situation.question.is_set(row.option):
+            continue
+        current = situation.value(row.option)
+        values = tuple(value for value in row.values if not _same(value, current))
+        if values and row.when(situation):
+            found.append(Dimension(row.option, values, row.exact))
+    return found
+
+
+def _same(value: Any, current: Any) -> bool:
+    """Whether an option has a value already."""
+    if isinstance(value, dict):
+        return dict(current) == value
+    return bool(value == current) and isinstance(value, bool) == isinstance(current, bool)
+
+
+def _trains(situation: Situation) -> bool:
+    return situation.trains
+
+
+def _replicated(situation: Situation) -> bool:
+    return bool(situation.value("replicated_graph_count") > 1)
+
+
+def _updates_replicas(situation: Situation) -> bool:
+    return situation.trains and _replicated(situation)
+
+
+def _has_half(situation: Situation) -> bool:
+    tensors = [tensor for chip in situation.report.memory for tensor in chip.tensors]
+    return any(tensor.type.startswith("float16") for tensor in tensors)
+
+
+_SWITCH: Final = (False, True)
+
+TUNABLES: Final[Sequence[Tunable]] = (
+    Tunable("available_memory_proportion", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
+    Tunable("auto_recomputation", ("none", "norm_only", "standard", "recompute_all"), _trains),
+    Tunable("merge_var_update", ("off", "auto_tight", "auto_loose", "all"), _trains),
+    Tunable("optimizer_state_tensor_location", ("whole", "sharded"), _updates_replicas),
+    Tunable("merge_all_reduce_collectives", _SWITCH, _updates_replicas),
+    Tunable("scheduling_algorithm", ("choose_best", "clustering", "post_order", "kahn")),
+    Tunable("fold_limit_bytes", (0, 65_536, 1 << 20, 1 << 24)),
+    Tunable("compression", ("default", "best")),
+    Tunable("decompose_grad_sum", _SWITCH, _trains, exact=False),
+    Tunable("partials_type", ("float", "half"), _has_half, exact=False),
+    Tunable("partials_type_matmuls", ("float", "half"), _has_half, exact=False),
+)

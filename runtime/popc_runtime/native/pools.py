@@ -1,0 +1,50 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.pool import shares
+from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.record import Encoder, Record, activation_words, is_float32, tensor_words
+
+__all__ = ["ENCODERS"]
+
+_MOST_AXES: Final = 3
+
+
+def _max_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    return None if binding.optional_output(1) is not None else _pool(binding, maximum=True)
+
+
+def _average_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    return _pool(binding, maximum=False)
+
+
+def _pool(binding: Binding, *, maximum: bool) -> Record | None:
+    x, out, kernel = binding.input(0), binding.output(), binding.integers("kernel_shape")
+    plain = is_float32(binding) and x.flags.c_contiguous and 1 <= len(kernel) <= _MOST_AXES
+    if not plain or out.size == 0 or x.size == 0:
+        return None
+    axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
+    window = np.broadcast_to(np.zeros((), np.float32), (x.shape[1], 1, *kernel))
+    words = [*tensor_words(x), *tensor_words(np.ascontiguousarray(window)), *tensor_words(out)]
+    words += [*tensor_words(None), *tensor_words(None), x.shape[1]]
+    for axis in axes:
+        words += (axis.stride, axis.dilation, axis.begin)
+    words += (*activation_words(0, ()), int(maximum))
+    if maximum:
+        return Record("Pool_f32", (*words, *tensor_words(None)))
+    factors = np.ascontiguousarray(
+        np.broadcast_to(shares(binding, axes, out.dtype), out.shape[2:]), np.float32
+    )
+    return Record("Pool_f32", (*words, *tensor_words(factors)), (factors,))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}

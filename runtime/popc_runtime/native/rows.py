@@ -1,0 +1,86 @@
+"""Softmax, normalisation and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import groupby
+from math import prod
+from typing import Final
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+
+__all__ = ["ENCODERS"]
+
+
+def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int, ...] | None:
+    """The words of an operation on [rows, length, inner]; ``None`` if memory is not like that."""
+    x, out = binding.input(0), binding.output()
+    if not is_float32(binding) or x.size == 0 or not x.flags.c_contiguous:
+        return None
+    return (*tensor_words(x), *tensor_words(out), rows, length, inner)
+
+
+def _softmax(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    x = binding.input(0)
+    if binding.integer("axis") % x.ndim != x.ndim - 1:
+        return None
+    words = _rows(binding, x.size // max(x.shape[-1], 1), x.shape[-1])
+    return None if words is None else Record(kernel, words)
+
+
+def _normalization(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    x = binding.input(0)
+    axis = binding.integer("axis") % x.ndim
+    length = prod(x.shape[axis:])
+    words = _rows(binding, x.size // max(length, 1), length)
+    scale, bias = (_vector(binding.optional(index), x.shape[axis:]) for index in (1, 2))
+    wanted = [binding.optional(index) is not None for index in (1, 2)]
+    if words is None or wanted != [scale is not None, bias is not None]:
+        return None
+    vectors = (scale, bias, binding.optional_output(1), binding.optional_output(2))
+    for array in vectors:
+        words += tensor_words(array)
+    return Record(kernel, (*words, float_word(binding.number("epsilon"))))
+
+
+def _vector(array: Array | None, shape: tuple[int, ...]) -> Array | None:
+    """``array`` if it has one element for each of a row."""
+    if array is None or not array.flags.c_contiguous:
+        return None
+    return array if array.size == prod(shape) and array.shape[-len(shape) :] == shape else None
+
+
+def _reduction(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    x, axes = binding.input(0), binding.integers("axes")
+    kinds = [(size, axis in axes) for axis, size in enumerate(x.shape) if size != 1]
+    runs = groupby(kinds, key=lambda kind: kind[1])
+    sizes = [(prod(size for size, _ in run), reduced) for reduced, run in runs]
+    places = [number for number, (_, reduced) in enumerate(sizes) if reduced]
+    if len(places) != 1:
+        return None
+    place = places[0]
+    outer, inner = (
+        prod(size for size, _ in part) for part in (sizes[:place], sizes[place + 1 :])
+    )
+    if kernel == "ReduceSumSquare_f32" and inner != 1:
+        return None
+    words = _rows(binding, outer, sizes[place][0], inner)
+    return None if words is None else Record(kernel, words)
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "LayerNormalization": partial(_normalization, "LayerNorm_f32"),
+    "LogSoftmax": partial(_softmax, "LogSoftmax_f32"),
+    "RMSNormalization": partial(_normalization, "RmsNorm_f32"),
+    "Softmax": partial(_softmax, "Softmax_f32"),
+    **{
+        name: partial(_reduction, f"{name}_f32")
+        for name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
+    },
+}

@@ -1,0 +1,145 @@
+"""Ready calls of numpy's engine as records, where they are what a native kernel does.
+
+Many kernels are a few calls of numpy functions with fixed operands: copies, arithmetic, products.
+Such calls are translated one by one, so that an instruction without a native form of its own does
+not have to leave the native program.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Call
+from popc_runtime.native.record import (
+    MAX_RANK,
+    Record,
+    activation_words,
+    tensor_words,
+)
+
+__all__ = ["translate"]
+
+_UFUNCS: Final[dict[Any, str]] = {
+    np.absolute: "Abs",
+    np.add: "Add",
+    np.ceil: "Ceil",
+    np.divide: "Div",
+    np.equal: "Equal",
+    np.exp: "Exp",
+    np.floor: "Floor",
+    np.greater: "Greater",
+    np.greater_equal: "GreaterOrEqual",
+    np.less: "Less",
+    np.less_equal: "LessOrEqual",
+    np.log: "Log",
+    np.logical_and: "And",
+    np.logical_not: "Not",
+    np.logical_or: "Or",
+    np.logical_xor: "Xor",
+    np.maximum: "Max",
+    np.minimum: "Min",
+    np.multiply: "Mul",
+    np.negative: "Neg",
+    np.reciprocal: "Reciprocal",
+    np.rint: "Round",
+    np.sqrt: "Sqrt",
+    np.square: "Square",
+    np.subtract: "Sub",
+    np.tanh: "Tanh",
+}
+_SUFFIXES: Final = {"f4": "f32", "i4": "i32", "i8": "i64", "b1": "b8"}
+_NO_PARAMETERS: Final = activation_words(0, ())[1:]
+
+
+def translate(call: Call, known: Any) -> Record | None:
+    """The record of a call; ``None`` if no kernel of ``known`` does exactly that."""
+    if not isinstance(call, partial):
+        return None
+    record = None
+    if call.func is np.copyto:
+        record = _copy(call)
+    elif call.func is np.matmul:
+        record = _product(call)
+    elif call.func in _UFUNCS:
+        record = _map(call)
+    elif getattr(call.func, "__name__", "") == "fill" and not call.keywords:
+        record = _filled(call.func.__self__, call.args[0])
+    return record if record is not None and record.kernel in known else None
+
+
+def _copy(call: partial[Any]) -> Record | None:
+    if len(call.args) != 2 or call.keywords or not isinstance(call.args[1], np.ndarray):
+        return None
+    to, source = call.args
+    if to.dtype != source.dtype or to.ndim > MAX_RANK - 1 or to.size == 0:
+        return None
+    source = np.broadcast_to(source, to.shape)
+    if to.dtype.kind == "V":
+        return _copy_runs(to, source)
+    return Record("Move", (*tensor_words(source), *tensor_words(to)), (to, source))
+
+
+def _copy_runs(to: Array, source: Array) -> Record:
+    """Elements that are runs of bytes: one more dimension, of bytes."""
+    words: list[int] = []
+    for array in (source, to):
+        plain = array.view(np.dtype((np.uint8, (array.itemsize,)))) if array.flags.forc else None
+        if plain is not None and plain.shape == (*array.shape, array.itemsize):
+            words += tensor_words(plain)
+            continue
+        head = tensor_words(np.empty(0, np.uint8))
+        address = array.__array_interface__["data"][0]
+        shape = (*array.shape, array.itemsize)
+        words += (address, head[1], 0, len(shape), *shape, *array.strides, 1)
+    return Record("Move", tuple(words), (to, source))
+
+
+def _map(call: partial[Any]) -> Record | None:
+    out = call.keywords.get("out")
+    if not isinstance(out, np.ndarray) or len(call.keywords) != 1 or out.ndim > MAX_RANK:
+        return None
+    operands = [np.asarray(argument) for argument in call.args]
+    kinds = {one.dtype.str[1:] for one in operands}
+    if len(kinds) != 1 or len(operands) != call.func.nin or out.size == 0:
+        return None
+    kind = kinds.pop()
+    compares = out.dtype == np.bool_
+    if kind not in _SUFFIXES or (not compares and out.dtype != operands[0].dtype):
+        return None
+    if any(np.broadcast_shapes(one.shape, out.shape) != out.shape for one in operands):
+        return None
+    words = [*tensor_words(out)]
+    for one in operands:
+        words += tensor_words(np.broadcast_to(one, out.shape))
+    name = f"{_UFUNCS[call.func]}_{_SUFFIXES[kind]}"
+    return Record(name, (*words, *_NO_PARAMETERS), (out, *operands))
+
+
+def _product(call: partial[Any]) -> Record | None:
+    out = call.keywords.get("out")
+    if not isinstance(out, np.ndarray) or len(call.keywords) != 1 or len(call.args) != 2:
+        return None
+    left, right = call.args
+    floats = all(one.dtype == np.float32 and one.ndim >= 2 for one in (left, right, out))
+    if not floats or 0 in (left.size, right.size) or out.ndim > MAX_RANK:
+        return None
+    if out.shape[-1] > 1 and out.strides[-1] != out.itemsize:
+        return None
+    batch = out.shape[:-2]
+    operands = [np.broadcast_to(one, (*batch, *one.shape[-2:])) for one in (left, right)]
+    words = [word for one in (*operands, out, None, None) for word in tensor_words(one)]
+    return Record("Product_f32", (*words, *activation_words(0, ())), (left, right, out))
+
+
+def _filled(to: Any, value: Any) -> Record | None:
+    if not isinstance(to, np.ndarray) or not to.flags.c_contiguous or to.size == 0:
+        return None
+    if to.dtype.kind not in "fiub" or to.itemsize > 8:
+        return None
+    bits = int.from_bytes(np.asarray(value, to.dtype).tobytes().ljust(8, b"\0"), "little")
+    signed = bits - (1 << 64) if bits >> 63 else bits
+    return Record("Fill", (*tensor_words(to), signed), (to,))
