@@ -203,14 +203,13 @@ def _who_fills_the_tile(program: _Program) -> dict[str, dict[str, int]]:
     chip = max(costs.memory, key=lambda one: one.peak_bytes)
     step = chip.steps[chip.peak_step].name if chip.steps else "no step"
     live = {
-        f"{tensor.name}: {tensor.type}, {tensor.kind}": tensor.bytes
+        f"{tensor.name}: {tensor.type}, {tensor.kind}": tensor.on_busiest
         for tensor in chip.tensors
-        if tensor.first <= chip.peak_step <= tensor.last
     }
     categories = _categories(chip.busiest.to_dict())
     found = {
         f"by category on the busiest tile, at {step}": _largest(categories),
-        "biggest tensors then, bytes of all tiles": _largest(live),
+        "biggest tensors there": _largest(live),
     }
     if old is not None:
         worst = max(old.memory, key=lambda one: one.peak_bytes)

@@ -58,7 +58,7 @@ class Console:
             if live:
                 end = "\x1b[K" + ("\n" if done == total else "")
                 click.echo(f"\r{what:<10} {done:,} of {total:,}{end}", nl=False, err=True)
-            elif done == total:
+            elif done == total or done % max(total // 5, 1) == 0:
                 click.echo(f"{what:<10} {done:,} of {total:,}", err=True)
 
         return show

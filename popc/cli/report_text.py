@@ -65,6 +65,8 @@ def _execution(data: Mapping[str, Any], limit: int | None) -> str:
         [("  " if name != "total" else "") + name.replace("_", " "), f"{n:,}", _share(n, total)]
         for name, n in cycles.items()
     ]
+    if data["hidden_host_cycles"]:
+        rows.append(["hidden host exchange", f"{data['hidden_host_cycles']:,}", ""])
     types = [["op type", "cycles", ""]]
     types += [[name, f"{n:,}", _share(n, total)] for name, n in data["cycles_by_op_type"].items()]
     vertices = [["vertex", "compute sets", "compute cycles"]]
@@ -103,13 +105,14 @@ def _chip(chip: Mapping[str, Any], limit: int | None) -> str:
         ["tiles over the limit", f"{chip['tiles_over_limit']:,} of {chip['tiles']:,}"],
         ["total of all tiles", f"{chip['total_bytes']:,}"],
     ]
-    tensors = [["tensor", "type", "kind", "bytes", "steps"]]
+    tensors = [["tensor", "type", "kind", "bytes", "on max tile", "steps"]]
     tensors += [
         [
             row["name"],
             row["type"],
             row["kind"],
             f"{row['bytes']:,}",
+            f"{row['bytes_on_max_tile']:,}",
             f"{row['live_from_step']} to {row['live_to_step']}",
         ]
         for row in chip["biggest_tensors"]
@@ -118,7 +121,7 @@ def _chip(chip: Mapping[str, Any], limit: int | None) -> str:
     parts = [
         f"IPU {chip['ipu']}\n{peak}{format_table(rows, right=(1,))}",
         _categories(chip),
-        _cut(tensors, limit, (3,)),
+        _cut(tensors, limit, (3, 4)),
     ]
     if "liveness" in chip:
         live = [["step", "not always live", "temporary", "max tile", "name"]]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import chain
 from math import prod
 
-from popc.cost.chips import chip_of, home_of
+from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
-from popc.cost.formulas.links import global_sync, link_cycles
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes
 from popc.cost.memory import measure_memory
-from popc.cost.phases import Phase
+from popc.cost.phases import Cycles, Phase
+from popc.cost.pipeline import Timeline, pipeline_step
 from popc.cost.planner import Planner
 from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
@@ -23,6 +23,7 @@ from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_
 from popc.cost.work import Machine, Work
 from popc.ir import Graph, Op, Tensor
 from popc.memory import MemoryPlan
+from popc.ops.main_loops import PIPELINE
 from popc.schedule import Schedule
 from popc.target import Target
 
@@ -53,7 +54,8 @@ def estimate_costs(
         for chip in range(target.num_ipus)
     )
     plans, assumed = estimator.planned, tuple(estimator.assumed)
-    return CostReport(target, ops, memory, _samples(graph), plans, assumed)
+    pipeline = estimator.timeline.cost()
+    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline)
 
 
 def estimate_execution(
@@ -68,7 +70,9 @@ def estimate_execution(
     for _ in estimator.run(graph, 1):
         pass  # it notes what it finds
     hidden = find_hidden(graph, schedule, estimator.phases, target)
-    return Execution(graph, schedule, target, estimator.phases, hidden)
+    pipeline = estimator.timeline.cost()
+    beside = pipeline.hidden if pipeline else Cycles()
+    return Execution(graph, schedule, target, estimator.phases, hidden, beside)
 
 
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
@@ -89,6 +93,8 @@ class _Estimator:
         self._seen: dict[tuple[int, object], tuple[Phase, ...]] = {}
         orders = schedule.orders.values()
         self._kinds = Counter(_kind(op) for order in orders for op in order)
+        self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
+        self.timeline = Timeline()
         self.phases: dict[Op, tuple[Phase, ...]] = {}
         self.assumed: list[str] = []
 
@@ -104,16 +110,20 @@ class _Estimator:
     def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""
         for op in self._schedule.orders[graph]:
+            before = self._step
+            number = pipeline_step(graph, op)
+            if number is not None and before is None:
+                self._step = (graph.name == PIPELINE, number)
             if op.subgraphs:
                 yield from self._control(op, times)
             else:
                 yield op, self._op(op, times)
+            self._step = before
 
     def _op(self, op: Op, times: int) -> OpCost:
         work = Work(op, self._machine, self._layouts)
         if self._kinds[_kind(op)] > 1:
             _enter_function(work)
-        self._fetch(work)
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
             RULES[op.op_type](work)
         phases = tuple(replace(one, temporary=one.temporary + work.held) for one in work.phases)
@@ -125,21 +135,14 @@ class _Estimator:
         self.phases[op] = phases
         self._seen.setdefault((chip_of(op, self._chips), _signature(op, phases)), phases)
 
-    def _fetch(self, work: Work) -> None:
-        """Bring operands that another chip has computed."""
-        here, target = chip_of(work.op, self._chips), self._machine.target
-        for tensor in work.op.present_inputs:
-            if home_of(tensor, self._chips) not in {None, here}:
-                bytes_ = tensor.type.size * device_bytes(tensor.type.dtype)
-                cycles = link_cycles(target, bytes_) + global_sync(target, self._chips)
-                work.phases.append(Phase("links", exchange=cycles))
-
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
     ) -> OpCost:
         cycles = op_cycles(phases, self._machine.target)
         name = op.outputs[0].name if op.outputs else _first_name(op)
         origin, chip = op.settings.origin, chip_of(op, self._chips)
+        if self._step is not None:
+            self.timeline.note(self._step, op, chip, (cycles, times))
         return OpCost(name, op.op_type, origin, times, cycles * times, tuple(phases), plans, chip)
 
     def _lay_out(self, op: Op, work: Work) -> None:
@@ -166,6 +169,9 @@ class _Estimator:
                     self._layouts[inner] = self._layouts.get(tensor, LINEAR)
         phases = tuple(work.phases)
         self._note(op, phases)
+        if any(nested.name == PIPELINE for nested in op.subgraphs.values()):
+            self.timeline.enter(self._step[1] if self._step else 0, trips)
+            self._step = None  # its body has steps of its own
         yield op, self._cost(op, times * trips, phases)
         bodies = [
             list(self.run(nested, times_taken(op, name, times * trips)))
@@ -246,11 +252,13 @@ def _first_name(op: Op) -> str:
 
 def _samples(graph: Graph) -> int:
     """Samples of one run: the size of the first dimension of what the host sends first."""
+    counts: dict[object, int] = {}
     for nested in graph.walk():
         for op in nested.ops:
-            if op.op_type == "HostLoad":
-                return _loaded(op, nested, graph)
-    return 1
+            if op.op_type == "HostLoad":  # the first one of a stream may stand before the loop
+                stream = op.attributes["stream"]
+                counts[stream] = max(counts.get(stream, 1), _loaded(op, nested, graph))
+    return next(iter(counts.values()), 1)
 
 
 def _loaded(op: Op, nested: Graph, graph: Graph) -> int:

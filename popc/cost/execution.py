@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from popc.cost.chips import chip_of
-from popc.cost.phases import Phase
+from popc.cost.phases import Cycles, Phase
 from popc.cost.transfers import op_cycles
 from popc.ir import Graph, Op
 from popc.ops.main_loops import main_loops
@@ -25,13 +25,18 @@ __all__ = ["Execution", "encode_execution"]
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What every op costs when it runs once; of transfers, ``hidden`` cycles are none of it."""
+    """What every op costs when it runs once.
+
+    ``hidden`` cycles of transfers are none of it; of a whole run, ``beside`` pass while a slower
+    chip works.
+    """
 
     graph: Graph
     schedule: Schedule
     target: Target
     phases: Mapping[Op, Sequence[Phase]]
     hidden: Mapping[Op, int]
+    beside: Cycles = Cycles()
 
 
 def encode_execution(execution: Execution, instrumentations: Sequence[str]) -> bytes:
@@ -41,6 +46,7 @@ def encode_execution(execution: Execution, instrumentations: Sequence[str]) -> b
         "target": execution.target.name,
         "clock_hz": execution.target.tile.clock_hz,
         "instrumentations": list(instrumentations),
+        "beside": astuple(execution.beside),
         "program": _Writer(execution).steps(execution.graph),
     }
     return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
@@ -61,7 +67,11 @@ class _Writer:
     def steps(self, graph: Graph) -> list[dict[str, Any]]:
         """The steps of ``graph``; views and what else costs nothing are left out."""
         steps = [self._step(op) for op in self.execution.schedule.orders[graph]]
-        return [step for step in steps if any(step["cycles"]) or "bodies" in step]
+        return [
+            step
+            for step in steps
+            if any(step["cycles"]) or "bodies" in step or "hidden" in step
+        ]
 
     def _step(self, op: Op) -> dict[str, Any]:
         execution = self.execution

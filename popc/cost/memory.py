@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from popc.cost import codesize
-from popc.cost.chips import chip_of, home_of
+from popc.cost.chips import chip_of
 from popc.cost.mapping import Mapping as TileMapping
 from popc.cost.mapping import device_bytes, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
+from popc.placement import Homes
 from popc.schedule import Schedule
 from popc.target import Target
 from popc_runtime.format import Array, Region
@@ -87,6 +88,7 @@ class _Tiles:
         self._next = 0
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
+        self._homes = Homes(graph)
         for order in (schedule.load, *schedule.orders.values()):
             for op in order:
                 self._share(op)
@@ -119,8 +121,11 @@ class _Tiles:
 
     def lies_here(self, tensor: Tensor) -> bool:
         """Whether the chip of this report holds ``tensor``, which an op computes."""
-        home = home_of(tensor, self._chips)
-        return (0 if home is None else home) == self._chip
+        return self._home(tensor) == self._chip
+
+    def _home(self, tensor: Tensor) -> int:
+        home = self._homes.of(tensor)
+        return home if home is not None and home < self._chips else 0
 
     def lies_for_good(self, tensor: Tensor) -> bool:
         """Whether memory is its own from load to unload."""
@@ -135,6 +140,8 @@ class _Tiles:
         return placement is not None and placement.region is Region.REMOTE
 
     def _share(self, op: Op) -> None:
+        if op.op_type == "IpuCopy":
+            return  # its result lies on another chip
         if op in self.plan.views:
             for tensor in op.outputs:
                 self._roots[tensor] = op.operand(0)
@@ -147,7 +154,7 @@ class _Tiles:
 
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
-        own = graph.variables if self._chip == 0 else ()
+        own = [one for one in graph.variables if self.lies_here(one)]
         found = dict.fromkeys(tensor for tensor in own if not tensor.off_chip)
         data: set[int] = set()
         for order in schedule.orders.values():

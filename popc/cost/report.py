@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from popc.cost.phases import Cycles, Phase
+from popc.cost.pipeline import PipelineCost
 from popc.target import Target
 
 __all__ = ["Categories", "CostReport", "LiveStep", "LiveTensor", "MemoryReport", "OpCost"]
@@ -204,6 +205,7 @@ class CostReport:
         samples: How many samples a run processes: the first dimensions of the first input.
         plans: How many different convolutions and products were planned.
         assumed: Loops whose number of iterations is not known; one was assumed.
+        pipeline: What chips do at the same time; ``None`` if there is no pipeline.
     """
 
     target: Target
@@ -212,14 +214,15 @@ class CostReport:
     samples: int
     plans: int
     assumed: tuple[str, ...] = ()
+    pipeline: PipelineCost | None = None
 
     @property
     def cycles(self) -> Cycles:
-        """Of the whole run."""
+        """Of the whole run; where chips work at the same time, those of the slowest."""
         total = Cycles()
         for op in self.ops:
             total = total + op.cycles
-        return total
+        return total + self.pipeline.hidden * -1 if self.pipeline else total
 
     @property
     def hidden(self) -> int:
@@ -260,6 +263,7 @@ class CostReport:
             "samples_per_second": self.throughput,
             "plans": self.plans,
             "assumed_loops": list(self.assumed),
+            "pipeline": self.pipeline.to_dict() if self.pipeline else None,
             "memory": [chip.to_dict(full=full) for chip in self.memory],
         }
         if full:

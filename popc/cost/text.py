@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from popc.cost.pipeline import PipelineCost
 from popc.cost.report import Categories, CostReport, MemoryReport
 
 __all__ = ["format_costs"]
@@ -13,6 +14,8 @@ __all__ = ["format_costs"]
 def format_costs(report: CostReport, *, rows: int = 12) -> str:
     """Target, cycles, memory and the ``rows`` most expensive ops."""
     parts = [_summary(report), _cycles(report)]
+    if report.pipeline is not None:
+        parts.append(_pipeline(report.pipeline))
     for number, chip in enumerate(report.memory):
         title = f"IPU {number}\n" if len(report.memory) > 1 else ""
         parts.append(title + _memory(chip))
@@ -45,6 +48,26 @@ def _cycles(report: CostReport) -> str:
     if report.hidden:
         rows.append(("Hidden host exchange", report.hidden))
     return _table([(name, f"{count:,}", _share(count, cycles.total)) for name, count in rows])
+
+
+def _pipeline(pipeline: PipelineCost) -> str:
+    """Where the time goes while chips work at the same time."""
+    turns = f"{pipeline.turns:,} turns of {pipeline.cycle:,}"
+    slowest = pipeline.slowest
+    rows = [
+        ("Pipeline", f"{pipeline.total:,}", "cycles in all"),
+        ("  fill", f"{pipeline.fill:,}", ""),
+        ("  all stages", f"{pipeline.turns * pipeline.cycle:,}", turns),
+        ("  flush", f"{pipeline.flush:,}", ""),
+        ("In each turn", "", ""),
+        ("  copies between IPUs", f"{pipeline.copies:,}", ""),
+    ]
+    for one in pipeline.busy:
+        stages = ", ".join(map(str, one.stages))
+        mark = ": the slowest" if one is slowest else ""
+        rows.append((f"  IPU {one.ipu}", f"{one.cycles:,}", f"stages {stages}{mark}"))
+    rows.append(("  IPUs are busy", f"{pipeline.utilisation:.1%}", "of the time"))
+    return _table(rows)
 
 
 def _share(part: int, whole: int) -> str:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.walk import all_nodes, node_name
-from popc.frontend.wishes import PRODUCTS, is_about_products, wish_problems, with_wishes
+from popc.frontend.wishes import operators_meant, wish_problems, with_wishes
 from popc.ir import Op, OpSettings
 from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
 from popc_runtime.errors import ModelError, OptionError
@@ -83,10 +83,11 @@ class Annotations:
             if not any(_selects(rule, node) for node in known)
         ]
         problems += [
-            f"[{number}] cuts products, but selects none"
+            f"[{number}].{name} is for {', '.join(operators)}, but none is selected"
             for number, rule in enumerate(self.rules)
-            if any(is_about_products(name) for name, _ in rule.settings)
-            and not any(_selects(rule, one) and one.op_type in PRODUCTS for one in known)
+            for name, _ in rule.settings
+            if (operators := operators_meant(name))
+            and not any(_selects(rule, one) and one.op_type in operators for one in known)
         ]
         if problems:
             raise OptionError(
@@ -162,8 +163,8 @@ def _fits(pattern: str, name: str) -> bool:
 
 def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
     for name, value in rule.settings:
-        if is_about_products(name) and node.op_type not in PRODUCTS:
-            continue  # of all nodes that fit the selectors, these are meant
+        if node.op_type not in (operators_meant(name) or (node.op_type,)):
+            continue  # of all nodes that fit the selectors, others are meant
         attribute = ANNOTATIONS[name].attribute
         kept = [one for one in node.attribute if one.name != attribute]
         del node.attribute[:]
@@ -201,6 +202,8 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             settings = replace(settings, schedule_priority=number)
         elif attribute.name == "__exclude_patterns" and not settings.exclude_patterns:
             settings = replace(settings, exclude_patterns=excluded_names(_texts(attribute), ()))
+        elif attribute.name == "__outline" and not settings.outline:
+            settings = replace(settings, outline=_texts(attribute))
         elif attribute.name == "__tile_set" and settings.tile_set == "compute" and attribute.i:
             settings = replace(settings, tile_set="io")
         elif attribute.name in _PLACES:

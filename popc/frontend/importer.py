@@ -21,6 +21,7 @@ from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
 from popc.frontend.node import ImportRule, Node
+from popc.frontend.output_type import narrowed, wanted_type, widened
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.recomputation import RecomputeWishes
 from popc.frontend.signature import check_signature
@@ -290,7 +291,9 @@ class GraphImporter:
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
-            results = self.apply(proto, name, inputs)
+            wanted = wanted_type(proto)
+            results = self.apply(proto, name, widened(self.graph, inputs, wanted))
+            results = narrowed(self.graph, results, wanted)
             if is_annotated(proto):
                 annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
             if self.context.recompute is not None:

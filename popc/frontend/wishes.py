@@ -10,14 +10,15 @@ import onnx
 from onnx import helper
 
 from popc.frontend.names import did_you_mean
+from popc.frontend.output_type import SUMS_OF_PRODUCTS
 from popc.ir import Op, OpSettings, ProductCut
 from popc.ops import OPS
 from popc.options.annotations import ANNOTATIONS
 
-__all__ = ["PRODUCTS", "is_about_products", "wish_problems", "with_wishes"]
+__all__ = ["operators_meant", "wish_problems", "with_wishes"]
 
 # Operators that serialize_matmul_... is for, and what they become.
-PRODUCTS: Final = ("MatMul", "Gemm")
+_PRODUCTS: Final = ("MatMul", "Gemm")
 
 _MODE, _FACTOR, _PRECISION = (
     ANNOTATIONS[f"serialize_matmul_{what}"].attribute
@@ -32,17 +33,19 @@ _MODES: Final = {
 _SUFFIX: Final = "Inplace"  # of PopART's names for ops that overwrite an operand
 
 
-def is_about_products(annotation: str) -> bool:
-    """Whether an annotation, by our name for it, says something of products only."""
-    return annotation.startswith("serialize_matmul_")
+def operators_meant(annotation: str) -> tuple[str, ...]:
+    """The operators that an annotation, by our name for it, is for; empty if it is for all."""
+    if annotation == "output_type":
+        return SUMS_OF_PRODUCTS
+    return _PRODUCTS if annotation.startswith("serialize_matmul_") else ()
 
 
 def wish_problems(node: onnx.NodeProto) -> Iterator[str]:
     """What is wrong with such annotations of ``node``, as what follows its name."""
     found = _attributes(node)
     cutting = [name for name in (_MODE, _FACTOR, _PRECISION) if name in found]
-    if cutting and node.op_type not in PRODUCTS:
-        listed = " or ".join(PRODUCTS)
+    if cutting and node.op_type not in _PRODUCTS:
+        listed = " or ".join(_PRODUCTS)
         yield f"{cutting[0]} is for {listed}, not for {node.op_type}"
     elif cutting:
         yield from _cut_problems(found)
@@ -81,7 +84,7 @@ def _inplace_problems(names: Sequence[str], priorities: object) -> Iterator[str]
 def with_wishes(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSettings:
     """``settings`` of an op of ``node``, with what the node's annotations say of it."""
     found = _attributes(node)
-    if _MODE in found and op.op_type in PRODUCTS and settings.cut is None:
+    if _MODE in found and op.op_type in _PRODUCTS and settings.cut is None:
         mode, factor = _MODES[_text(found[_MODE])], found.get(_FACTOR, 0)
         if mode != "none" and factor > 1:
             keep = bool(found.get(_PRECISION, 0))

@@ -6,10 +6,13 @@ from typing import Final, NamedTuple
 
 from popc.ir import Graph, Op
 
-__all__ = ["ACCUMULATION_LOOP", "STEP_LOOP", "MainLoop", "main_loops"]
+__all__ = ["ACCUMULATION_LOOP", "PIPELINE", "STEP_LOOP", "MainLoop", "main_loops"]
 
 STEP_LOOP: Final = "stepLoop"
 ACCUMULATION_LOOP: Final = "accumulationLoop"
+# What has become of the innermost one of them if stages overlap; also the name of the partition of
+# bins that keeps the steps of a pipeline apart.
+PIPELINE: Final = "pipeline"
 
 
 class MainLoop(NamedTuple):

@@ -115,7 +115,6 @@ _NO_PHASES: Final = "programs have no execution phases"
 _ONE_PLACE: Final = "tensors have one location, the memory of the device"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
 _NO_TILES: Final = "kernels run on processors that have no tiles"
-_NOT_OUTLINED: Final = "subgraphs are not outlined"
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
 _CUTS: Final = (
     ("input_channels", "input_channels"),
@@ -144,10 +143,10 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "execution_phase": Annotation("__execution_phase", "int", useless=_NO_PHASES),
     "inplace_op_names": Annotation("__inplace_op_names", "names"),
     "inplace_op_priorities": Annotation("__inplace_op_priorities", "floats"),
-    "outline": Annotation("__outline", "names", useless=_NOT_OUTLINED),
+    "outline": Annotation("__outline", "names"),
     "output_tensor_location": Annotation("__output_tensor_location", "names", useless=_ONE_PLACE),
     "output_type": Annotation(
-        "__output_type", "choice", useless="results have the type that the model gives them"
+        "__output_type", "choice", (("float", "FLOAT"), ("half", "HALF"), ("float16", "HALF"))
     ),
     "pipeline_stage": Annotation("__pipeline_stage", "int"),
     "serialize_matmul_factor": Annotation("__serialize_matmul_factor", "int"),

@@ -10,11 +10,20 @@ if TYPE_CHECKING:
 
 __all__ = ["streaming_conflicts"]
 
+_NEED_PHASES = (
+    "execution_phase_schedule",
+    "execution_phase_stages",
+    "accumulator_io_schedule",
+    "activation_io_schedule",
+    "optimizer_state_io_schedule",
+    "weight_io_schedule",
+)
 _WHOLE_KINDS = ("accumulator", "activation")
 
 
 def streaming_conflicts(options: Options) -> Iterator[str]:
     """Locations that cannot be, a sentence each."""
+    yield from _about_phases(options)
     replicas = options.replicated_graph_count
     for kind in _WHOLE_KINDS:
         if options.tensor_location(kind).replicated_tensor_sharding:
@@ -42,3 +51,26 @@ def streaming_conflicts(options: Options) -> Iterator[str]:
                 f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
                 "compute"
             )
+
+
+def _about_phases(options: Options) -> Iterator[str]:
+    mode = options.virtual_graph_mode
+    if options.has_phases and mode != "execution_phases":
+        yield (
+            f"execution_phases is {options.execution_phases}, but virtual_graph_mode is {mode}: "
+            "set virtual_graph_mode=execution_phases, or leave execution_phases out"
+        )
+    if mode == "execution_phases" and not options.has_phases:
+        yield (
+            f"virtual_graph_mode is execution_phases, but execution_phases is "
+            f"{options.execution_phases}: set it to 2 or more"
+        )
+    if options.has_phases and options.num_ipus < options.execution_phase_stages:
+        yield (
+            f"execution_phase_stages is {options.execution_phase_stages}, but num_ipus is "
+            f"{options.num_ipus}: set num_ipus={options.execution_phase_stages}, or "
+            "execution_phase_stages=1"
+        )
+    for name in _NEED_PHASES:
+        if name in options.origins and not options.has_phases:
+            yield f"{name} is about execution phases, but execution_phases is 0: set it too"

@@ -32,6 +32,17 @@ _SETTINGS: Final = (
 class StreamingOptions(PlacementOptions):
     """What is kept in streaming memory, and when it is fetched."""
 
+    accumulator_io_schedule: str = field(
+        default="preload",
+        metadata=described(
+            "choice",
+            "When sums of gradients are fetched from streaming memory. Preload: in the execution phase "
+            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            choices=("preload", "on_demand"),
+            synonyms=(("ondemand", "on_demand"),),
+            popart="executionPhaseSettings.accumulatorIOSchedule",
+        ),
+    )
     accumulator_tensor_location: Settings = field(
         default=_NOTHING,
         metadata=described(
@@ -40,6 +51,17 @@ class StreamingOptions(PlacementOptions):
             f"and stored in each. {_SETTINGS} They are never divided. Training with "
             "accumulation_factor > 1 only.",
             popart="accumulatorTensorLocationSettings",
+        ),
+    )
+    activation_io_schedule: str = field(
+        default="preload",
+        metadata=described(
+            "choice",
+            "When activations are fetched from streaming memory. Preload: in the execution phase "
+            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            choices=("preload", "on_demand"),
+            synonyms=(("ondemand", "on_demand"),),
+            popart="executionPhaseSettings.activationIOSchedule",
         ),
     )
     activation_tensor_location: Settings = field(
@@ -59,6 +81,54 @@ class StreamingOptions(PlacementOptions):
             "Make one exchange of neighbouring transfers from and to streaming memory. They are "
             "those between which nothing is computed; so they wait for each other once.",
             popart="enableMergeExchange",
+        ),
+    )
+    execution_phase_schedule: str = field(
+        default="interleaving",
+        metadata=described(
+            "choice",
+            "In which order the transfers of an execution phase take place. Interleaving fetches "
+            "first, and leaves it to the scheduler in which order weights are updated and stored; "
+            "batch makes each step for all weights before the next; batch_clustered_io also puts "
+            "what is fetched at the beginning of a phase. Needs execution_phases.",
+            choices=("interleaving", "batch", "batch_clustered_io"),
+            synonyms=(("batchclusteredio", "batch_clustered_io"),),
+            popart="executionPhaseSettings.schedule",
+        ),
+    )
+    execution_phase_stages: int = field(
+        default=2,
+        metadata=described(
+            "int",
+            "Between how many chips execution phases alternate. With 2, a chip fetches what its "
+            "next phase needs while the other one computes. Needs execution_phases.",
+            low=1,
+            high=2,
+            popart="executionPhaseSettings.stages",
+        ),
+    )
+    execution_phases: int = field(
+        default=0,
+        metadata=described(
+            "int",
+            "Into how many parts the forward pass is divided, by bytes of weights. They run one "
+            "after the other, and then those of the backward pass in the opposite order; "
+            "tensors that are kept off chip are fetched for the phases that need them. The "
+            "attribute __execution_phase of a node, or execution_phase of annotate, says to which "
+            "it belongs. Needs virtual_graph_mode = execution_phases. 0 or 1: none.",
+            high=1 << 16,
+            popart="executionPhaseSettings.phases",
+        ),
+    )
+    optimizer_state_io_schedule: str = field(
+        default="on_demand",
+        metadata=described(
+            "choice",
+            "When the state of the optimizer is fetched from streaming memory. Preload: in the execution phase "
+            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            choices=("preload", "on_demand"),
+            synonyms=(("ondemand", "on_demand"),),
+            popart="executionPhaseSettings.optimizerStateIOSchedule",
         ),
     )
     optimizer_state_tensor_location: Settings = field(
@@ -86,6 +156,17 @@ class StreamingOptions(PlacementOptions):
             popart="tensorLocationSettingsOverride",
         ),
     )
+    weight_io_schedule: str = field(
+        default="preload",
+        metadata=described(
+            "choice",
+            "When weights are fetched from streaming memory. Preload: in the execution phase "
+            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            choices=("preload", "on_demand"),
+            synonyms=(("ondemand", "on_demand"),),
+            popart="executionPhaseSettings.weightIOSchedule",
+        ),
+    )
     weight_tensor_location: Settings = field(
         default=_NOTHING,
         metadata=described(
@@ -111,6 +192,16 @@ class StreamingOptions(PlacementOptions):
         settings |= annotated
         settings |= self.location_override(name)
         return TensorLocation(**settings)
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether there are execution phases."""
+        return self.execution_phases > 1
+
+    def io_schedule(self, kind: str) -> str:
+        """When tensors of a kind are fetched: "preload" or "on_demand"."""
+        schedule: str = getattr(self, f"{kind}_io_schedule")
+        return schedule
 
     def location_override(self, name: str) -> Mapping[str, Any]:
         """What is said of the tensor ``name`` alone."""

@@ -72,7 +72,8 @@ class TargetOptions:
         default=0,
         metadata=described(
             "int",
-            "How many tiles of each IPU only transfer data; the others compute.",
+            "How many tiles of each IPU only transfer data; the others compute. An even number, 32 "
+            "or more, or 0. What they transfer is said by tile_sets and exchange_strategies.",
             high=(1 << 20) - 2,
             popart="numIOTiles",
         ),

@@ -7,12 +7,13 @@ from typing import Final
 from popc.ir import Graph, Op, OpSettings, StepPart, Tensor, TensorKind, VariableRole
 from popc.ops import OPS
 from popc.ops.control import captured_as, first_capture, loop_body
+from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
 
 __all__ = ["MAIN_LOOPS", "Homes", "chip_of_variable", "is_main_loop", "main_graphs"]
 
 # Names of the bodies of the loops that popc itself puts around a program.  They run on all chips;
 # every other control-flow op runs on one, with all that it holds.
-MAIN_LOOPS: Final = frozenset({"accumulationLoop", "pipeline", "stepLoop"})
+MAIN_LOOPS: Final = frozenset({ACCUMULATION_LOOP, PIPELINE, STEP_LOOP})
 
 
 def is_main_loop(op: Op) -> bool:
@@ -104,6 +105,8 @@ class Homes:
         return self._known[tensor]
 
     def _find(self, tensor: Tensor) -> int | None:
+        if tensor.off_chip or (tensor.producer and tensor.producer.op_type == "RemoteStore"):
+            return None  # in streaming memory, from which every chip can fetch
         if tensor.kind is TensorKind.VARIABLE:
             return chip_of_variable(tensor)
         if self.is_fixed(tensor):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from popc.ir import Graph, StepPart
+from popc.ir import Graph, Op, StepPart
 from popc.options import Options
 from popc.placement.check import check_places, check_stages
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
+from popc.placement.phases import assign_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
@@ -28,8 +29,10 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
             settings = op.settings
             chip = settings.virtual_graph if keeps_chips else None
             stage = settings.pipeline_stage if options.enable_pipelining else None
-            if (chip, stage) != (settings.virtual_graph, settings.pipeline_stage):
-                op.settings = replace(settings, virtual_graph=chip, pipeline_stage=stage)
+            phase = settings.execution_phase if options.has_phases else None
+            op.settings = replace(
+                settings, virtual_graph=chip, pipeline_stage=stage, execution_phase=phase
+            )
     if options.virtual_graph_mode != "off":
         check_places(graph, options, trains=trains)
     if options.virtual_graph_mode == "manual":
@@ -55,6 +58,8 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     Raises:
         OptionError: the graph cannot be divided as the options say.
     """
+    if options.virtual_graph_mode == "execution_phases":
+        return _place_phases(graph, options)
     if options.virtual_graph_mode != "auto" or is_placed(graph) or _is_trained(graph):
         return 0
     split_automatically(
@@ -71,6 +76,21 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
         fill_places(graph)
         check_stages(graph, options, trains=trains)
     return insert_copies(graph, boundaries=True)
+
+
+def _place_phases(graph: Graph, options: Options) -> int:
+    """Divide the model into execution phases, unless that has been done."""
+    phased = {op.settings.execution_phase for op in graph.ops if op.outputs} - {None}
+    if _is_trained(graph) or (phased and not any(map(_wants_phase, graph.ops))):
+        return 0
+    assign_phases(graph, options)
+    fill_places(graph)
+    number_sequences(graph)
+    return insert_copies(graph, boundaries=True)
+
+
+def _wants_phase(op: Op) -> bool:
+    return bool(op.inputs) and op.settings.virtual_graph is None
 
 
 def _is_trained(graph: Graph) -> bool:

@@ -68,6 +68,7 @@ def _ops(costs: CostReport) -> dict[str, Any]:
         "times": [op.times for op in costs.ops],
         "start": [0, *accumulate(totals)][: len(totals)],
         "cycles": [_parts(op.cycles) for op in costs.ops],
+        "hidden": [op.hidden for op in costs.ops],
         "temporary": [op.temporary_bytes for op in costs.ops],
         "plans": [list(op.plans) for op in costs.ops],
         "phases": [_phases(op, costs, words) for op in costs.ops],
@@ -104,7 +105,10 @@ def _chip(chip: MemoryReport, ops: Sequence[OpCost]) -> dict[str, Any]:
         "temporary": [step.temporary for step in chip.steps],
         "top": [step.busiest for step in chip.steps],
         "tile": [step.tile for step in chip.steps],
-        "tensors": [[t.name, t.type, t.kind, t.bytes, t.first, t.last] for t in tensors],
+        "tensors": [
+            [t.name, t.type, t.kind, t.bytes, t.on_busiest, t.first, t.last, t.origin]
+            for t in tensors
+        ],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from popc.cost import MemoryReport
+from popc.cost import LiveTensor, MemoryReport
 
 __all__ = ["CATEGORIES", "by_tile", "memory_section"]
 
@@ -88,12 +88,14 @@ def _step(chip: MemoryReport, number: int) -> dict[str, Any] | None:
     }
 
 
-def _tensor(tensor: Any) -> dict[str, Any]:
+def _tensor(tensor: LiveTensor) -> dict[str, Any]:
     return {
         "name": tensor.name,
         "type": tensor.type,
         "kind": tensor.kind,
+        "node": tensor.origin,
         "bytes": tensor.bytes,
+        "bytes_on_max_tile": tensor.on_busiest,
         "live_from_step": tensor.first,
         "live_to_step": tensor.last,
     }

@@ -115,6 +115,7 @@ def _execution(profile: Profile, costs: CostReport, full: bool) -> dict[str, Any
     ranked = sorted(costs.ops, key=lambda op: (-op.cycles.total, op.name))
     data: dict[str, Any] = {
         "cycles": cycles_of(costs.cycles),
+        "hidden_host_cycles": costs.hidden,
         "seconds": costs.seconds,
         "ops": len(costs.ops),
         "cycles_by_op_type": dict(sorted(by_type.items(), key=lambda item: (-item[1], item[0]))),
@@ -134,6 +135,7 @@ def _op(op: OpCost) -> dict[str, Any]:
         "ipu": op.ipu,
         "executions": op.times,
         "cycles": cycles_of(op.cycles),
+        "hidden_host_cycles": op.hidden,
         "temporary_bytes": op.temporary_bytes,
         "plans": list(op.plans),
     }

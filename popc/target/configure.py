@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from popc.target.target import Target
 from popc.target.topology import SelectionOrder
 from popc_runtime.errors import OptionError
 
 __all__ = ["configure_target"]
+
+_FEWEST_IO_TILES: Final = 32
 
 
 def configure_target(
@@ -50,5 +53,7 @@ def _problems(target: Target, ipus: int, tiles: int, io_tiles: int) -> Iterator[
         yield f"tiles_per_ipu is {tiles}, but a chip has {target.tile.count}"
     if io_tiles >= tiles:
         yield f"num_io_tiles is {io_tiles}, which leaves none of {tiles} tiles to compute"
+    if 0 < io_tiles < _FEWEST_IO_TILES:
+        yield f"num_io_tiles is {io_tiles}, but must be 0, or {_FEWEST_IO_TILES} or more"
     if io_tiles % 2:
         yield f"num_io_tiles is {io_tiles}, but pairs of tiles share a bus: it must be even"

@@ -27,7 +27,5 @@ def chosen_rules(
 ) -> tuple[LocalRule, ...]:
     """The local rules that are on; with ``late``, also those that must wait for other passes."""
     return tuple(
-        rule
-        for rule in rules
-        if (late or not rule.late) and is_on(rule.name, rule.level, options)
+        rule for rule in rules if (late or not rule.late) and is_on(rule.name, rule.level, options)
     )

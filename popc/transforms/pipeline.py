@@ -34,6 +34,7 @@ from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.merge_collectives import MergeCollectives
 from popc.transforms.name_results import NameResults
+from popc.transforms.outlining import Outlining, Terms
 from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
 from popc.transforms.partials_type import PartialsType
 from popc.transforms.patterns import chosen_rules, is_on
@@ -232,6 +233,8 @@ def build_pipeline(
             "in place",
             (InplaceOrder(options.enable_inplace, options.enable_inplace_ambiguity_checking),),
         ),
+        # At the very end: what is called from several places is not edited any more.
+        Phase("outlining", (_outlining(options, orders),)),
     )
 
 
@@ -243,6 +246,15 @@ def _merge_collectives(options: Options, orders: Orders) -> MergeCollectives:
     }
     chosen = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
     return MergeCollectives(chosen, options.prepare_schedule_for_merging_collectives, orders)
+
+
+def _outlining(options: Options, orders: Orders) -> Outlining:
+    terms = Terms(
+        options.outline_threshold,
+        options.outline_sequence_break_cost,
+        options.enable_outlining_copy_cost_pruning,
+    )
+    return Outlining(options.enable_outlining, terms, orders)
 
 
 def _rounds_at_random(options: Options) -> Callable[[Op], bool]:

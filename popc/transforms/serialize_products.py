@@ -162,6 +162,4 @@ class _Cutter:
         return self._emit("Cast", [total], to=dtype.value) if wide else total
 
     def _emit(self, op_type: str, inputs: Sequence[Tensor], **attributes: int | str) -> Tensor:
-        return build(
-            self._graph, op_type, inputs, {**attributes}, settings=self._settings
-        ).output
+        return build(self._graph, op_type, inputs, {**attributes}, settings=self._settings).output

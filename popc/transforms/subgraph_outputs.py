@@ -90,7 +90,8 @@ def _owns_memory(tensor: Tensor) -> bool:
     if op is None or op.subgraphs:
         return False
     spec = OPS.get(op.op_type)
-    return spec is not None and spec.view is None
+    # What a graph hands out is no view: there a copy between chips is one.
+    return spec is not None and (spec.view is None or op.op_type == "IpuCopy")
 
 
 def _copy(graph: Graph, tensor: Tensor) -> Tensor:

@@ -76,4 +76,4 @@ def effect_text(outcome: Outcome, other: Outcome) -> str:
         f"{archive:+,} bytes of archive" if archive else "",
         "fits" if outcome.fits and not other.fits else "",
     ]
-    return ", ".join(part for part in parts if part) or "no difference"
+    return ", ".join(part for part in parts if part) or "as fast and as large"

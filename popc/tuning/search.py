@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from math import log
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -30,38 +31,40 @@ Point: TypeAlias = "Mapping[str, Any]"
 
 _GENERATION: Final = 8
 _PATIENCE: Final = 40
+_STEPS: Final = 1000
+_NOTHING: Final = 1 << 20
 # Of the budget, at most so much goes to descent.
 _DESCENT_SHARE: Final = 0.6
 
-Key: TypeAlias = "tuple[float, ...]"
-Objective: TypeAlias = "Callable[[Outcome, Outcome], Key]"
+Key: TypeAlias = "tuple[int, ...]"
+Objective: TypeAlias = "Callable[[Outcome], Key]"
 
 
-def _measures(outcome: Outcome) -> tuple[float, int, int]:
-    return (outcome.seconds_per_sample, outcome.peak_bytes, outcome.archive_bytes)
+def _measures(outcome: Outcome) -> tuple[int, int, int]:
+    """Time, memory and archive in steps of a thousandth: what is less is no difference."""
+    measures = (outcome.seconds_per_sample, outcome.peak_bytes, outcome.archive_bytes)
+    time, memory, archive = (round(_STEPS * log(one)) if one > 0 else -_NOTHING for one in measures)
+    return time, memory, archive
 
 
-def _by_cycles(outcome: Outcome, base: Outcome) -> Key:
-    del base
+def _by_cycles(outcome: Outcome) -> Key:
     return _measures(outcome)
 
 
-def _by_bytes(outcome: Outcome, base: Outcome) -> Key:
-    del base
-    return (outcome.peak_bytes, outcome.seconds_per_sample, outcome.archive_bytes)
+def _by_bytes(outcome: Outcome) -> Key:
+    time, memory, archive = _measures(outcome)
+    return memory, time, archive
 
 
-def _by_archive(outcome: Outcome, base: Outcome) -> Key:
-    del base
-    return (outcome.archive_bytes, outcome.seconds_per_sample, outcome.peak_bytes)
+def _by_archive(outcome: Outcome) -> Key:
+    time, memory, archive = _measures(outcome)
+    return archive, time, memory
 
 
-def _balanced(outcome: Outcome, base: Outcome) -> Key:
-    """The product of what time, memory and archive are relative to the program as it is."""
-    product = 1.0
-    for new, old in zip(_measures(outcome), _measures(base), strict=True):
-        product *= new / old if old else 1.0
-    return (round(product, 9), *_measures(outcome))
+def _balanced(outcome: Outcome) -> Key:
+    """The product of time, memory and archive: the measures are logarithms."""
+    measures = _measures(outcome)
+    return (sum(measures), *measures)
 
 
 OBJECTIVES: Final[Mapping[str, Objective]] = {
@@ -176,8 +179,8 @@ class _Ranking:
     def rank(self, point: Point, outcome: Outcome) -> tuple[bool, Key, int, str]:
         """Lower is better: what fits comes first, then the objective, then fewer options."""
         if not outcome.fits:
-            return (True, (float(outcome.excess),), len(point), key_of(point))
-        return (False, self._objective(outcome, self._base), len(point), key_of(point))
+            return (True, (outcome.excess,), len(point), key_of(point))
+        return (False, self._objective(outcome), len(point), key_of(point))
 
     def best(self) -> tuple[Point, Outcome]:
         """The best point so far; one that does not fit if none does."""
@@ -212,7 +215,7 @@ def _sweep(evaluator: Evaluator, dimensions: Sequence[Dimension]) -> dict[str, l
 
 def _matters(outcomes: Sequence[Outcome], base: Outcome) -> bool:
     possible = [one for one in outcomes if not one.refused]
-    return any((*_measures(one), one.excess) != (*_measures(base), base.excess) for one in possible)
+    return any((_measures(one), one.fits) != (_measures(base), base.fits) for one in possible)
 
 
 def _neighbours(point: Point, dimensions: Sequence[Dimension]) -> Iterator[Point]:
@@ -293,7 +296,7 @@ def _pruned(
 
 def pareto_front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Those that no other one beats in everything, the fastest first; of equal ones, one."""
-    distinct: dict[tuple[float, int, int], Trial] = {}
+    distinct: dict[tuple[int, int, int], Trial] = {}
     for one in sorted(trials, key=lambda one: (len(one.change.options), key_of(one.change.options))):
         distinct.setdefault(_measures(one.outcome), one)
     front = [

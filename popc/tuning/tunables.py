@@ -22,13 +22,13 @@ class Tunable:
 
     Attributes:
         option: Its name.
-        values: What to try; an options file would have it so.
+        values: What to try, as an options file would have it; it may depend on the program.
         when: Whether that makes sense for a program.
         exact: Whether results stay the same bit for bit.
     """
 
     option: str
-    values: tuple[Any, ...]
+    values: tuple[Any, ...] | Callable[[Situation], tuple[Any, ...]]
     when: Callable[[Situation], bool] = lambda situation: True
     exact: bool = True
 
@@ -58,8 +58,11 @@ def dimensions_of(situation: Situation, *, allow_inexact: bool = False) -> list[
         if not (row.exact or allow_inexact) or situation.question.is_set(row.option):
             continue
         current = situation.value(row.option)
-        values = tuple(value for value in row.values if not _same(value, current))
-        if values and row.when(situation):
+        if not row.when(situation):
+            continue
+        listed = row.values if isinstance(row.values, tuple) else row.values(situation)
+        values = tuple(value for value in listed if not _same(value, current))
+        if values:
             found.append(Dimension(row.option, values, row.exact))
     return found
 
@@ -88,17 +91,42 @@ def _has_half(situation: Situation) -> bool:
     return any(tensor.type.startswith("float16") for tensor in tensors)
 
 
+def _spreads(situation: Situation) -> bool:
+    return bool(situation.value("num_ipus") > 1)
+
+
+def _streams(situation: Situation) -> bool:
+    return situation.report.target.host.streaming_memory_bytes > 0
+
+
+def _trains_and_streams(situation: Situation) -> bool:
+    return situation.trains and _streams(situation)
+
+
+def _parts(situation: Situation) -> tuple[int, ...]:
+    """Numbers of equal parts of the batch."""
+    found = situation.batch()
+    size = found[0] if found is not None else situation.report.samples
+    return (0, *(parts for parts in (2, 4, 8, 16, 32) if parts <= size and size % parts == 0))
+
+
 _SWITCH: Final = (False, True)
+_OFF_CHIP: Final = ({}, {"storage": "off_chip"})
 
 TUNABLES: Final[Sequence[Tunable]] = (
     Tunable("available_memory_proportion", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
     Tunable("auto_recomputation", ("none", "norm_only", "standard", "recompute_all"), _trains),
+    Tunable("batch_serialization_factor", _parts),
+    Tunable("virtual_graph_mode", ("off", "auto"), _spreads),
+    Tunable("weight_tensor_location", _OFF_CHIP, _streams),
+    Tunable("optimizer_state_tensor_location", _OFF_CHIP, _trains_and_streams),
+    Tunable("activation_tensor_location", _OFF_CHIP, _trains_and_streams),
     Tunable("merge_var_update", ("off", "auto_tight", "auto_loose", "all"), _trains),
     Tunable("optimizer_state_tensor_location", ("whole", "sharded"), _updates_replicas),
     Tunable("merge_all_reduce_collectives", _SWITCH, _updates_replicas),
     Tunable("scheduling_algorithm", ("choose_best", "clustering", "post_order", "kahn")),
     Tunable("fold_limit_bytes", (0, 65_536, 1 << 20, 1 << 24)),
-    Tunable("compression", ("default", "best")),
+    Tunable("compression", ("default", "max")),
     Tunable("decompose_grad_sum", _SWITCH, _trains, exact=False),
     Tunable("partials_type", ("float", "half"), _has_half, exact=False),
     Tunable("partials_type_matmuls", ("float", "half"), _has_half, exact=False),

@@ -115,6 +115,7 @@ def tune_question(
         with open_pool(Workshop(question, loaded), jobs) as pool:
             planner = _Planner(pool, book, budget, on_planned)
             found = search(Evaluator(planner, budget), dimensions, OBJECTIVES[objective], seed)
+        on_planned(found.planned, found.planned)
     finally:
         book.close()
     return Tuning(question, objective, found)

@@ -66,6 +66,7 @@ class ExecutionReport:
         runs: How many runs it is about.
         ops: The ops, in the order of the program.
         assumed: Whether loops and branches were not counted but assumed, as for an estimate.
+        beside: Cycles of ``ops`` that pass while a slower chip of a pipeline works, by kind.
     """
 
     target: str
@@ -73,11 +74,12 @@ class ExecutionReport:
     runs: int
     ops: tuple[OpExecution, ...]
     assumed: bool = False
+    beside: tuple[int, ...] = (0,) * len(KINDS)
 
     @property
     def cycles(self) -> int:
-        """All cycles."""
-        return sum(op.total for op in self.ops)
+        """All cycles; where chips work at the same time, those of the slowest."""
+        return sum(op.total for op in self.ops) - sum(self.beside)
 
     @property
     def seconds(self) -> float:
@@ -93,7 +95,8 @@ class ExecutionReport:
         """Cycles by what they were spent on."""
         columns = zip(*(op.cycles for op in self.ops), strict=True)
         totals = [sum(column) for column in columns] or [0] * len(KINDS)
-        return dict(zip(KINDS, totals, strict=True))
+        rows = zip(KINDS, totals, self.beside, strict=True)
+        return {kind: total - beside for kind, total, beside in rows}
 
     def by_type(self) -> dict[str, int]:
         """Cycles by type of op, most first."""
@@ -117,6 +120,7 @@ class ExecutionReport:
             "assumed": self.assumed,
             "cycles": {"total": self.cycles, **self.by_kind()},
             "hidden_cycles": self.hidden,
+            "beside_cycles": sum(self.beside),
             "seconds": self.seconds,
             "by_type": self.by_type(),
             "steps": [
@@ -153,6 +157,8 @@ class ExecutionReport:
             yield f"  {title}", f"{kinds[kind]:,}", _share(kinds[kind], self.cycles)
         if self.hidden:
             yield "Hidden host exchange", f"{self.hidden:,}", ""
+        if any(self.beside):
+            yield "Beside slower chips", f"{sum(self.beside):,}", ""
 
     def _types(self) -> Iterator[tuple[str, ...]]:
         yield "Cycles by op type", "", ""
@@ -186,6 +192,7 @@ class Profile:
             self._target, self._clock = str(data["target"]), int(data["clock_hz"])
             self.instrumentations = tuple(str(one) for one in data["instrumentations"])
             self._program: list[Mapping[str, Any]] = data["program"]
+            self._beside = tuple(int(one) for one in data["beside"])
             self._blocks = sum(1 for step in _all_steps(self._program) if "block" in step)
             self.report([], 0)  # finds out whether everything is there
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -199,7 +206,10 @@ class Profile:
         known = counts if len(counts) == self._blocks else None
         ops = tuple(_executed(self._program, runs, known, inner=False))
         assumed = known is None and self._blocks > 0
-        return ExecutionReport(self._target, self._clock, runs, ops, assumed)
+        beside = tuple(one * runs for one in self._beside)
+        report = ExecutionReport(self._target, self._clock, runs, ops, assumed, beside)
+        report.by_kind()  # finds out whether the kinds are those that we know
+        return report
 
 
 def _all_steps(steps: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -220,7 +220,7 @@ def _count(graph: Graph) -> int:
         ({"serialize_matmul_factor": 2}, "__serialize_matmul_factor needs __serialize_matmul_mode"),
         ({"serialize_matmul_mode": "rows", "serialize_matmul_factor": 2}, "must be one of"),
         ({"op_type": "Relu", "serialize_matmul_mode": "reducing_dim",
-          "serialize_matmul_factor": 2}, "cuts products, but selects none"),
+          "serialize_matmul_factor": 2}, "is for MatMul, Gemm, but none is selected"),
     ],
 )  # fmt: skip
 def test_mistakes_are_reported(settings_: Mapping[str, Any], message: str) -> None:

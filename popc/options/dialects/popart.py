@@ -30,7 +30,7 @@ _UNSUPPORTED: Final = {
     "all replicas run in one process": """
         enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
     "programs run on one virtual device": """
-        executionPhaseSettings""",
+        """,
     "it is the old name of defaultBufferingDepth": "defaultPrefetchBufferingDepth",
     "it is the old name of bufferingDepthMap": "prefetchBufferingDepthMap",
     "samples have one order of elements, on the host and on the device": """
@@ -40,9 +40,8 @@ _UNSUPPORTED: Final = {
     "host transfers, loops and recomputation are always explicit": """
         enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
         useLoopCandidateCreator""",
-    "subgraphs are not outlined": """
-        aliasZeroCopy enableOutlining enableOutliningCopyCostPruning
-        outlineSequenceBreakCost outlineThreshold subgraphCopyingStrategy""",
+    "graphs that are called find operands and results where the caller has them, without copies": """
+        aliasZeroCopy""",
     "schedules do not come from Poprithms": """
         serializedPoprithmsAnnealGraphsDir serializedPoprithmsShiftGraphsDir""",
     "kernels have one form, which is stable and exact": """

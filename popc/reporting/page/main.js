@@ -6,6 +6,7 @@ const OPS = DATA.ops.name.map((_, op) => op);
 const TOTALS = DATA.ops.cycles.map((row) => row.reduce((a, b) => a + b, 0));
 const TOTAL = DATA.summary.total_cycles;
 const ALL = DATA.kinds.map((_, kind) => DATA.ops.cycles.reduce((sum, row) => sum + row[kind], 0));
+const HIDDEN = DATA.ops.hidden.reduce((a, b) => a + b, 0);
 const RANKED = [...OPS].sort((a, b) => TOTALS[b] - TOTALS[a] || a - b).filter((op) => TOTALS[op] > 0);
 const OPS_OF = DATA.chips.map((_, ipu) => OPS.filter((op) => DATA.ops.ipu[op] === ipu));
 const typeOf = (op) => (op < 0 ? "" : DATA.ops.types[DATA.ops.type[op]]);
@@ -49,6 +50,7 @@ function showSummary() {
     card("program steps", count(graph.ops)),
     card("compute sets", count(graph.compute_sets)),
     card("exchanges", count(graph.exchanges)),
+    ...(HIDDEN ? [card("cycles for the host that are hidden", count(HIDDEN))] : []),
   );
   const list = byId("interface");
   const tell = (term, text) => list.append(element("dt", {}, term), element("dd", {}, text));
@@ -78,6 +80,7 @@ function showDetail() {
     ["program step", `${count(op)} of ${count(OPS.length)}, from cycle ${count(ops.start[op])}`],
     ["IPU", DATA.chips.length > 1 ? String(ops.ipu[op]) : ""],
     ["executions", ops.times[op] > 1 ? count(ops.times[op]) : ""],
+    ["hidden", ops.hidden[op] ? `${count(ops.hidden[op])} more cycles for the host while others compute` : ""],
     ["temporary data", ops.temporary[op] ? `${count(ops.temporary[op])} bytes on the busiest tile` : ""],
     ...ops.plans[op].map((plan) => ["plan", plan]),
   ].filter(([, text]) => text);
@@ -150,12 +153,14 @@ const tensorsTable = new Table(
     { label: "type", value: (row) => row[1] },
     { label: "kind", value: (row) => row[2] },
     { label: "bytes", number: true, value: (row) => row[3], text: (row) => count(row[3]) },
-    { label: "from step", number: true, value: (row) => row[4], text: (row) => count(row[4]) },
-    { label: "to step", number: true, value: (row) => row[5], text: (row) => count(row[5]) },
+    { label: "on the busiest tile", number: true, value: (row) => row[4], text: (row) => count(row[4]) },
+    { label: "from step", number: true, value: (row) => row[5], text: (row) => count(row[5]) },
+    { label: "to step", number: true, value: (row) => row[6], text: (row) => count(row[6]) },
+    { label: "node", value: (row) => row[7] },
   ],
   DATA.chips[0]?.tensors ?? [],
   {
-    caption: "Biggest tensors", search: (row) => row.slice(0, 3).join(" "),
+    caption: "Biggest tensors", search: (row) => `${row.slice(0, 3).join(" ")} ${row[7]}`,
     filter: { label: "All kinds", names: ["activation", "constant", "input", "state", "variable"], value: (row) => row[2] },
   },
 );
@@ -250,7 +255,11 @@ function start() {
     if (event.key === "Escape" && state.op >= 0) selectOp(-1);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  const print = (printing) => () => { state.printing = printing; redraw(); };
+  const print = (printing) => () => {
+    state.printing = printing;
+    redraw();
+    if (!printing) drawn.forEach((_, id) => Plotly.Plots.resize(byId(id)));
+  };
   window.addEventListener("beforeprint", print(true));
   window.addEventListener("afterprint", print(false));
   let width = window.innerWidth;

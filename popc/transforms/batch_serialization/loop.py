@@ -128,7 +128,7 @@ class _Loop:
     def _operand(self, op: Op, index: int, tensor: Tensor) -> Tensor:
         cut = self.analysis.cuts[op]
         axis = cut.operands[index]
-        if self.analysis.crosses(tensor, op):
+        if tensor in self.parts and self.analysis.crosses(tensor, op):
             return self.parts[tensor]
         whole = self.done.of(tensor)
         if index in cut.divided:
@@ -197,4 +197,7 @@ class _Loop:
 
     def _leaves(self, tensor: Tensor) -> bool:
         """Whether a result is read outside of the loop, or as a whole."""
-        return is_needed_whole(self.outer, self.analysis, tensor)
+        ours = frozenset(self.ops)
+        return is_needed_whole(self.outer, self.analysis, tensor) or any(
+            user not in ours for user in tensor.users
+        )

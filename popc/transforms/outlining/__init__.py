@@ -2,5 +2,6 @@
 
 from popc.transforms.outlining.inlining import inline_calls
 from popc.transforms.outlining.outline import Outlining
+from popc.transforms.outlining.selection import Terms
 
-__all__ = ["Outlining", "inline_calls"]
+__all__ = ["Outlining", "Terms", "inline_calls"]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from popc.ir import Attribute, Graph, Op, OpSettings, Recompute, StepPart, Tensor
-from popc.ops.control import callee_of
+from popc.ir import AttributeMap, Graph, Op, OpSettings, Recompute, StepPart, Tensor
 from popc.transforms.outlining.instances import Instance, equal_constants
 from popc.transforms.outlining.labels import Labels, common_origin
 from popc.transforms.outlining.sequence import Program
@@ -19,12 +18,15 @@ _TEXTS: Final = ("labels", "results")
 
 def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph:
     """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date."""
-    wanted = [any(column) for column in zip(*(one.results(program) for one in instances))]
+    needed = (one.results(program) for one in instances)
+    wanted = [any(column) for column in zip(*needed, strict=True)]
     constants = equal_constants(instances)
     labels = Labels(len(instances))
     callee = _Template(program, instances, labels, Graph(name)).build(constants, wanted)
     for number, instance in enumerate(instances):
-        call = _add_call(instance, callee, constants, tuple(labels.of[number]))
+        externals = [program.current(tensor) for tensor in instance.externals]
+        operands = [tensor for n, tensor in enumerate(externals) if n not in constants]
+        call = _add_call(instance, operands, callee, tuple(labels.of[number]))
         results = [tensor for op in instance.ops for tensor in op.outputs]
         kept = [tensor for tensor, is_wanted in zip(results, wanted, strict=True) if is_wanted]
         _replace(program, instance, call, kept)
@@ -44,7 +46,7 @@ class _Template:
         """The graph; its inputs are the externals that are no ``constants``, in order."""
         program, graph, first = self.program, self.graph, self.instances[0]
         twins: dict[Tensor, Tensor] = {}
-        for number, tensor in enumerate(first.externals):
+        for number, tensor in enumerate(map(program.current, first.externals)):
             if number in constants and tensor.data is not None:
                 twins[tensor] = graph.add_constant(tensor.name, tensor.type, tensor.data)
             else:
@@ -71,8 +73,7 @@ class _Template:
             if is_wanted:
                 graph.add_output(twins[tensor].name, twins[tensor])
         program.orders[graph] = order
-        for op in order:
-            program.keys[op] = None if _gives(op, graph) else program.keys[first.ops[order.index(op)]]
+        program.keys.update({copy: program.key(op) for op, copy in pairs.items()})
         return graph
 
     def _operand(self, tensor: Tensor, twins: dict[Tensor, Tensor]) -> Tensor:
@@ -94,7 +95,7 @@ class _Template:
         twins.update(zip(view.outputs, copy.outputs, strict=True))
         return twins[tensor]
 
-    def _attributes(self, number: int) -> dict[str, Attribute]:
+    def _attributes(self, number: int) -> AttributeMap:
         """Those of the first instance, with patterns for names."""
         attributes = dict(self.instances[0].ops[number].attributes)
         for key in _TEXTS:
@@ -116,10 +117,6 @@ class _Template:
             instance.graph.ordering.copy(own, self.graph.ordering)
 
 
-def _gives(op: Op, graph: Graph) -> bool:
-    return any(graph.is_output(tensor) for tensor in op.outputs)
-
-
 def _plain(settings: OpSettings) -> OpSettings:
     """Settings of an op that is called: when it runs is the business of the call."""
     return replace(
@@ -134,9 +131,8 @@ def _plain(settings: OpSettings) -> OpSettings:
 
 
 def _add_call(
-    instance: Instance, callee: Graph, constants: set[int], labels: tuple[str, ...]
+    instance: Instance, operands: Sequence[Tensor], callee: Graph, labels: tuple[str, ...]
 ) -> Op:
-    operands = [t for number, t in enumerate(instance.externals) if number not in constants]
     own = [op.settings for op in instance.ops]
     settings = replace(
         own[0],
@@ -158,18 +154,29 @@ def _replace(program: Program, instance: Instance, call: Op, results: Sequence[T
     graph = instance.graph
     for old, new in zip(results, call.outputs, strict=True):
         graph.replace_uses(old, new)
-    views: dict[Op, None] = {}
+        program.substitutes[old] = new
+    names = [tensor.name for tensor in results]
     for op in reversed(instance.ops):
-        for tensor in op.outputs:
-            _drop_views(program, graph, tensor)
+        program.replaced[op] = call
         graph.ordering.replace(op, call)
         operands = op.present_inputs
         graph.remove_op(op)
         for tensor in operands:
             _drop_unread(program, graph, tensor)
-    for old, new in zip(results, call.outputs, strict=True):
-        graph.rename(new, old.name)
-    del views
-    order = program.orders[graph]
-    first = order.index(instance.ops[0])
-    order[first : first + len(instance.ops)] = [call]
+    for name, new in zip(names, call.outputs, strict=True):
+        graph.rename(new, name)
+
+
+def _drop_unread(program: Program, graph: Graph, tensor: Tensor) -> None:
+    """Remove ``tensor`` if it is a constant or shown by a view, and nobody reads it any more."""
+    if tensor.uses or graph.is_output(tensor) or graph.tensors.get(tensor.name) is not tensor:
+        return
+    op = tensor.producer
+    if tensor.is_constant:
+        graph.remove_tensor(tensor)
+    elif op is not None and op in program.views:
+        if not any(one.uses or graph.is_output(one) for one in op.outputs):
+            operands = op.present_inputs
+            graph.remove_op(op)
+            for operand in operands:
+                _drop_unread(program, graph, operand)

@@ -21,10 +21,13 @@ class Labels:
         self._numbers: dict[tuple[str, ...], int] = {}
 
     def pattern(self, names: Sequence[str]) -> str:
-        """What ``names``, one for each instance, have in common."""
-        if all(name == names[0] for name in names):
+        """What ``names``, one for each instance, have in common.
+
+        Names that are patterns themselves, or look like some, are labels as a whole.
+        """
+        before, after = (0, 0) if any("{" in name for name in names) else _ends(names)
+        if before + after >= len(names[0]) == len(names[-1]) and len(set(names)) == 1:
             return names[0]
-        before, after = _ends(names)
         pieces = tuple(name[before : len(name) - after] for name in names)
         if pieces not in self._numbers:
             self._numbers[pieces] = len(self._numbers)
@@ -37,6 +40,8 @@ class Labels:
 def _ends(names: Sequence[str]) -> tuple[int, int]:
     """How many characters at the beginning and at the end are the same; numbers are not cut."""
     before = len(commonprefix(list(names)))
+    if all(len(name) == before for name in names):
+        return before, 0
     while before and names[0][before - 1].isdigit():
         before -= 1
     after = len(commonprefix([name[before:][::-1] for name in names]))

@@ -15,6 +15,7 @@ from popc.ir import Graph, Op, OpSettings, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
 from popc.ops.control import callee_of
+from popc.ops.load import find_load_ops
 
 __all__ = ["Entry", "Program", "Sequenced", "code_value"]
 
@@ -57,23 +58,47 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Program:
-    """What is outlined: the order of every graph without ops that are views, and these."""
+    """What is outlined: the order of every graph without ops that are views, and these.
+
+    Attributes:
+        orders: Of every graph, without views and without what runs at load time.
+        views: The ops that are views.
+        strided: Tensors that are not contiguous, and so cannot be handed over.
+        kept: What ops compute where it is going to be kept.
+        keys: Those of `key` that are known.
+        replaced: Ops that are gone since `renew`, and the calls in their places.
+        substitutes: Tensors that are gone since then, and the results of calls in their places.
+    """
 
     orders: dict[Graph, list[Op]]
     views: set[Op]
     strided: frozenset[Tensor]
     kept: frozenset[Tensor]
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
+    replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
+    substitutes: dict[Tensor, Tensor] = field(default_factory=dict["Tensor", "Tensor"])
 
     @classmethod
     def of(cls, graph: Graph, orders: Mapping[Graph, Sequence[Op]], aliases: Aliases) -> Program:
-        """The program below ``graph``, in the given orders."""
+        """The program below ``graph``, in the given orders, without what load time does."""
+        left_out = aliases.views.union(find_load_ops(graph))
         return cls(
-            {one: [op for op in order if op not in aliases.views] for one, order in orders.items()},
+            {one: [op for op in order if op not in left_out] for one, order in orders.items()},
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_kept(graph, aliases),
         )
+
+    def renew(self) -> None:
+        """Put calls in the orders, in the places of the ops that they have replaced."""
+        for order in self.orders.values():
+            order[:] = dict.fromkeys(self.replaced.get(op, op) for op in order)
+        self.replaced.clear()
+        self.substitutes.clear()
+
+    def current(self, tensor: Tensor) -> Tensor:
+        """What stands for ``tensor`` now."""
+        return self.substitutes.get(tensor, tensor)
 
     def root(self, tensor: Tensor) -> tuple[Tensor, tuple[tuple[Op, int], ...]]:
         """The tensor that ``tensor`` is a view of, and the views on the way, the last one first."""
@@ -95,13 +120,16 @@ class Program:
         """Whether calling a graph that holds ``op`` is as good as running it here.
 
         What draws random numbers or does more than compute stays, and so does what computes a
-        value where it is going to be kept: a variable, or a state of a loop.
+        value where it is going to be kept: a variable, or a state of a loop.  Transfers happen at
+        times of their own.
         """
         if callee_of(op) is not None:
             return not any(tensor in self.kept for tensor in op.outputs)
         spec = OPS.get(op.op_type)
         if spec is None or op.subgraphs or spec.random or spec.side_effect or spec.transfer:
             return False
+        if op.settings.inplace:
+            return False  # the user wants operands to be overwritten, which a callee may not do
         roots = [self.root(tensor)[0] for tensor in op.present_inputs]
         is_strided = any(root in self.strided for root in roots)
         return not is_strided and not any(tensor in self.kept for tensor in op.outputs)

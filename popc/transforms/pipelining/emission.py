@@ -9,16 +9,14 @@ import numpy as np
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
+from popc.ops.main_loops import PIPELINE
 from popc.transforms.loop_states import zeros
 from popc.transforms.pipelining.keeping import Keeping
 from popc.transforms.pipelining.stages import Stage, StagedLoop
 from popc_runtime.format import DType
 
-__all__ = ["BINS", "CycleWriter", "Kept"]
+__all__ = ["CycleWriter", "Kept"]
 
-# The partition of bins that keeps the steps of a pipeline apart: even numbers are those of
-# computation, odd ones those of the copies after it.
-BINS = "pipeline"
 
 
 @dataclass(slots=True)
@@ -69,7 +67,8 @@ class CycleWriter:
         """Write one cycle.
 
         Args:
-            number: Its place among the cycles that follow each other in the graph.
+            number: Its place among the cycles that follow each other in the graph.  Ops of a step
+                have equal bins: even ones if they compute, odd ones if they copy what is computed.
             active: The stages that run, and which micro-batch each works on: its number, or a
                 tensor with it.
             before: What the cycle before has left.
@@ -187,7 +186,7 @@ class _Writer:
                 "Restore",
                 [self.after.rows[tensor], number],
                 output_names=[f"Restored___{tensor.name}"],
-                settings=replace(self._settings_for(tensor, bin_), pipeline_stage=stage),
+                settings=self._settings_for(tensor, bin_, stage),
             ).output
         return self._restored[key]
 
@@ -204,10 +203,10 @@ class _Writer:
             "Stash",
             [row, value, number],
             output_names=[f"Stashed___{tensor.name}"],
-            settings=self._settings_for(tensor, bin_),
+            settings=self._settings_for(tensor, bin_, self.cycles.keeping.stashes[tensor].stage),
         ).output
 
-    def _settings_for(self, tensor: Tensor, bin_: int) -> OpSettings:
+    def _settings_for(self, tensor: Tensor, bin_: int, stage: int | None) -> OpSettings:
         """The settings of what keeps ``tensor``, which is done where it is."""
         op = tensor.producer
         assert op is not None, f"{tensor!r} does not change"
@@ -217,8 +216,8 @@ class _Writer:
         return OpSettings(
             origin="pipelineStash",
             virtual_graph=chip,
-            pipeline_stage=own.pipeline_stage,
-            bins=((BINS, bin_),),
+            pipeline_stage=own.pipeline_stage if stage is None else stage,
+            bins=((PIPELINE, bin_),),
             part=own.part,
         )
 
@@ -230,7 +229,7 @@ class _Writer:
             [tensor.type for tensor in op.outputs],
             dict(op.attributes),
             output_names=[tensor.name for tensor in op.outputs],
-            settings=replace(op.settings, bins=(*op.settings.bins, (BINS, bin_))),
+            settings=replace(op.settings, bins=(*op.settings.bins, (PIPELINE, bin_))),
             subgraphs={name: _copied(one) for name, one in op.subgraphs.items()},
         )
         self.new.update(zip(op.outputs, clone.outputs, strict=True))

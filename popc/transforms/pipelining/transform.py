@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from popc.ir import Graph, Op, Recompute, Tensor, TensorType
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.control import first_capture
+from popc.ops.main_loops import PIPELINE
 from popc.placement import is_main_loop, last_stage, main_graphs
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
-from popc.transforms.pipelining.emission import BINS, CycleWriter, Kept
+from popc.transforms.pipelining.emission import CycleWriter, Kept
 from popc.transforms.pipelining.keeping import find_keeping
 from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
 from popc_runtime.format import DType
 
 __all__ = ["Pipelining"]
-
-_NAME: Final = "pipeline"
-
 
 @dataclass(frozen=True)
 class Pipelining(Pass):
@@ -200,7 +198,7 @@ class _Pipeline:
     def _main(self, before: Kept, count: int) -> Kept:
         """Write the loop in which all stages run; what it leaves."""
         timing = self.staged.timing
-        body = Graph(_NAME)
+        body = Graph(PIPELINE)
         iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
         body.add_input("condition", TensorType(DType.BOOL, ()))
         inside = Kept(*(self._formals(body, table) for table in _tables(before)))
@@ -226,7 +224,7 @@ class _Pipeline:
         ]
         loop = make_loop(self.outer, body, states, outside_captures, count)
         bin_ = 2 * (timing.depth - 1) * timing.step_count
-        loop.settings = replace(loop.settings, bins=((BINS, bin_),))
+        loop.settings = replace(loop.settings, bins=((PIPELINE, bin_),))
         loop.attributes = {**loop.attributes, "micro_batches": self.staged.count}
         for state, result in zip(states, loop.outputs, strict=True):
             state.finish(result)

@@ -8,30 +8,23 @@ from fnmatch import fnmatchcase
 from math import prod
 
 from popc.ir import Graph, Op, StepPart, Tensor
-from popc.ops.control import loop_body, loop_states
+from popc.ops.control import loop_states
 from popc.ops.load import find_load_ops
 from popc.ops.streaming import passes_on
 from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation
-from popc.transforms.streaming.sources import Source, base_of
+from popc.transforms.streaming.sources import Source
+from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError
 from popc_runtime.format import VariableRole
 
-__all__ = ["Keeper", "Kept", "is_main_loop"]
-
-_MAIN_LOOPS = ("stepLoop", "accumulationLoop")
-
-
-def is_main_loop(op: Op) -> bool:
-    """Whether ``op`` repeats the program for batches or micro-batches."""
-    body = loop_body(op)
-    return body is not None and body.name in _MAIN_LOOPS
-
+__all__ = ["Keeper", "Kept"]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A variable or constant, or a state of a main loop, that has to be fetched."""
 
+    kind: str
     off_chip: bool
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
@@ -40,7 +33,7 @@ class Kept:
     def source(self, tensor: Tensor) -> Source:
         """``tensor``, which is it, or another name of it."""
         kept = tensor if self.off_chip else None
-        return Source(tensor, kept, self.whole, self.group, tile_set=self.tile_set)
+        return Source(tensor, self.kind, kept, self.whole, self.group, tile_set=self.tile_set)
 
 
 class Keeper:
@@ -86,7 +79,7 @@ class Keeper:
             self._divide(variable, group[0])
         if variable.off_chip or whole is not None:
             tiles = self.tile_set(location)
-            self.kept[variable] = Kept(variable.off_chip, whole, group or (1, 1), tiles)
+            self.kept[variable] = Kept(kind, variable.off_chip, whole, group or (1, 1), tiles)
 
     def _division(self, variable: Tensor, location: TensorLocation) -> tuple[int, int] | None:
         """Size and stride of the groups of replicas that divide a weight; ``None`` if none do."""
@@ -118,7 +111,7 @@ class Keeper:
             for tensor in part.constants:
                 location = self.options.tensor_location("weight", tensor.name)
                 if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
-                    self.kept[tensor] = Kept(True, tile_set=self.tile_set(location))
+                    self.kept[tensor] = Kept("weight", True, tile_set=self.tile_set(location))
         for op in load:
             for tensor in op.outputs:
                 self._settle_result(tensor, at_load)
@@ -129,7 +122,7 @@ class Keeper:
         if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
             return
         if base_of(tensor) is tensor and any(_reads_on_run(tensor, at_load)):
-            self.kept[tensor] = Kept(True, tile_set=self.tile_set(location))
+            self.kept[tensor] = Kept("weight", True, tile_set=self.tile_set(location))
 
     # -- activations and sums --------------------------------------------------------------------
 

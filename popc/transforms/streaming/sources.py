@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
-from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.streaming import LOAD
+from popc.transforms.streaming.contexts import Context, Contexts
+from popc.transforms.streaming.phases import PhaseRules
+from popc.transforms.streaming.views import base_of
 
-__all__ = ["Context", "Source", "Sources", "base_of", "is_view"]
-
-
-class Context(NamedTuple):
-    """Ops that share what is fetched for them.
-
-    Attributes:
-        half: "forward"; "backward", with the updates that need no more than the gradient of one
-            weight; or "update".
-        place: Where they run.
-    """
-
-    half: str
-    place: tuple[object, ...]
+__all__ = ["Source", "Sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +22,7 @@ class Source:
 
     Attributes:
         tensor: What it is in the graph in question.
+        kind: "weight", "optimizer_state", "accumulator" or "activation".
         kept: What lies in streaming memory; ``None``: it is kept on the chip.
         whole: If replicas hold a part each, the shape of the whole.
         group: Size and stride of the groups of these replicas.
@@ -41,6 +31,7 @@ class Source:
     """
 
     tensor: Tensor
+    kind: str
     kept: Tensor | None
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
@@ -69,19 +60,6 @@ class Source:
         return build(graph, "ReplicatedReduceScatter", [value], attributes, settings=settings).output
 
 
-def is_view(op: Op | None) -> bool:
-    """Whether the results of ``op`` are, or may be, other ways to look at its first operand."""
-    spec = None if op is None else OPS.get(op.op_type)
-    return spec is not None and spec.view is not None
-
-
-def base_of(tensor: Tensor) -> Tensor:
-    """What ``tensor`` may be a view of."""
-    while tensor.producer is not None and is_view(tensor.producer):
-        tensor = tensor.producer.operand(0)
-    return tensor
-
-
 class Sources:
     """The sources of one graph; fetches each once per context.
 
@@ -90,13 +68,15 @@ class Sources:
         fetches: All ops with which a fetch begins.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, contexts: Contexts, rules: PhaseRules) -> None:
         self.graph = graph
+        self._contexts = contexts
+        self._rules = rules
         self.loads: dict[Tensor, list[Op]] = {}
         self.fetches: list[Op] = []
         self._sources: dict[Tensor, Source] = {}
-        self._fetched: dict[tuple[Tensor, Context], Tensor] = {}
-        self._parts: dict[tuple[Tensor, Context], Tensor] = {}
+        self._fetched: dict[tuple[Tensor, Hashable], Tensor] = {}
+        self._parts: dict[tuple[Tensor, Hashable], Tensor] = {}
 
     def __contains__(self, tensor: Tensor) -> bool:
         return tensor in self._sources
@@ -104,6 +84,7 @@ class Sources:
     def add(self, source: Source) -> None:
         """One more."""
         self._sources[source.tensor] = source
+        self._contexts.note(source.tensor, source.made_in)
 
     def find(self, tensor: Tensor) -> Source | None:
         """The source that ``tensor`` is, if it is kept from run to run or iteration to iteration."""
@@ -115,11 +96,13 @@ class Sources:
         source = self._sources.get(base_of(tensor))
         if source is None:
             return False
-        return source.made_in is None or source.made_in.half != context.half
+        label = self._contexts.label
+        base, made_in = source.tensor, source.made_in
+        return made_in is None or label(base, made_in) != label(base, context)
 
     def fetched(self, tensor: Tensor, context: Context, settings: OpSettings) -> Tensor:
         """``tensor`` as ops of ``context`` may read it."""
-        key = (tensor, context)
+        key = (tensor, self._contexts.key(base_of(tensor), context))
         if key not in self._fetched:
             if tensor in self._sources:
                 self._fetched[key] = self._whole(self._sources[tensor], context, settings)
@@ -129,7 +112,8 @@ class Sources:
 
     def part(self, tensor: Tensor, context: Context, settings: OpSettings) -> Tensor:
         """What this replica holds of a source that is divided."""
-        return self._on_chip(self._sources[tensor], context, settings)
+        source = self._sources[tensor]
+        return self._on_chip(source, context, self._rules.for_load(source.kind, settings))
 
     def is_part(self, op: Op) -> bool:
         """Whether ``op`` takes just the part of a source that this replica holds."""
@@ -144,23 +128,31 @@ class Sources:
     def _on_chip(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
         if source.kept is None:
             return source.tensor
-        key = (source.tensor, context)
+        key = (source.tensor, self._contexts.key(source.tensor, context))
         if key not in self._parts:
+            origin = f"load of {source.tensor.name}"
             load = build(
                 self.graph,
                 LOAD,
                 [source.kept],
-                settings=replace(
-                    settings, origin=f"load of {source.tensor.name}", tile_set=source.tile_set
-                ),
+                settings=replace(settings, origin=origin, tile_set=source.tile_set),
                 output_names=[f"{source.tensor.name}_loaded"],
             )
             self.loads.setdefault(source.kept, []).append(load)
-            self.fetches.append(load)
+            self._note_fetch(load, source)
             self._parts[key] = load.output
         return self._parts[key]
 
+    def _note_fetch(self, op: Op, source: Source) -> None:
+        """What is fetched in an earlier phase need not wait for an op."""
+        self._rules.note_load(op, source.kind)
+        if op.settings.execution_phase is None or not self._rules.preloads(
+            source.kind, op.settings
+        ):
+            self.fetches.append(op)
+
     def _whole(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
+        settings = self._rules.for_load(source.kind, settings)
         held = self._on_chip(source, context, settings)
         if source.whole is None:
             return held
@@ -171,7 +163,7 @@ class Sources:
 
         rows = emit("ReplicatedAllGather", held, source.attributes)
         if source.kept is None and rows.producer is not None:
-            self.fetches.append(rows.producer)
+            self._note_fetch(rows.producer, source)
         flat = emit("Reshape", rows, {"shape": (rows.type.size,)})
         size = prod(source.whole)
         if flat.type.size != size:
@@ -183,6 +175,9 @@ class Sources:
         op = tensor.producer
         assert op is not None, f"{tensor!r} is no view"
         shown = self.fetched(op.operand(0), context, settings)
+        if op.op_type == "IpuCopy":  # every chip can fetch
+            self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
+            return
         twin = self.graph.add_op(
             op.op_type,
             [shown, *op.inputs[1:]],
@@ -192,4 +187,4 @@ class Sources:
             settings=replace(settings, origin=op.settings.origin),
         )
         for old, new in zip(op.outputs, twin.outputs, strict=True):
-            self._fetched[old, context] = new
+            self._fetched[old, self._contexts.key(base_of(old), context)] = new

@@ -12,6 +12,7 @@ from popc.transforms.base import Outcome, Pass
 from popc.transforms.recompute import Orders, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
 from popc.transforms.streaming.kept import Keeper
+from popc.transforms.streaming.phases import PhaseRules, phased_graphs, settle_phases
 from popc.transforms.streaming.transfers import Transfers
 
 __all__ = ["StreamingMemory"]
@@ -58,14 +59,20 @@ class StreamingMemory(Pass):
 
     def run(self, graph: Graph) -> Outcome:
         """Insert transfers; how many, and what they move."""
-        keeper = Keeper(graph, self.options)
-        if not keeper.needed:
-            return Outcome(0)
-        orders = self.orders(graph)
-        keeper.settle()
-        transfers = Transfers(keeper, orders)
-        transfers.visit(graph)
-        return Outcome(sum(transfers.effects.values()), transfers.effects)
+        keeper, rules = Keeper(graph, self.options), PhaseRules(self.options)
+        phased = phased_graphs(graph)
+        for one in phased:
+            settle_phases(one)
+            rules.finish(one)
+        effects: dict[str, int] = {}
+        if keeper.needed:
+            orders = self.orders(graph)
+            keeper.settle()
+            transfers = Transfers(keeper, orders, rules)
+            transfers.visit(graph)
+            effects = transfers.effects
+        changes = sum(map(rules.finish, phased)) + sum(effects.values())
+        return Outcome(changes, effects)
 
     def problems(self, graph: Graph) -> Sequence[str]:
         """Ops that read what they would have to fetch first."""

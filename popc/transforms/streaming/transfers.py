@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor
+from popc.ir import Graph, Op, OpSettings, Recompute, Tensor
 from popc.ops.build import build
 from popc.ops.control import captured_as, first_capture, loop_states
 from popc.ops.load import find_load_ops
 from popc.ops.streaming import LOAD, STORE
-from popc.transforms.streaming.kept import Keeper, is_main_loop
-from popc.transforms.streaming.sources import Context, Source, Sources, is_view
+from popc.placement import is_main_loop
+from popc.transforms.streaming.contexts import Context, Contexts
+from popc.transforms.streaming.kept import Keeper
+from popc.transforms.streaming.phases import PhaseRules
+from popc.transforms.streaming.sources import Source, Sources
+from popc.transforms.streaming.views import is_view
 
 __all__ = ["Transfers"]
-
-# An update that waits for more gradients than this waits for those of other weights too.
-_OWN_GRADIENTS = 2
-
 
 class Transfers:
     """Adds loads and stores; counts them."""
 
-    def __init__(self, keeper: Keeper, orders: Mapping[Graph, Sequence[Op]]) -> None:
+    def __init__(
+        self, keeper: Keeper, orders: Mapping[Graph, Sequence[Op]], rules: PhaseRules
+    ) -> None:
         self.orders = orders
+        self.rules = rules
         self._keeper = keeper
         self._at_load = frozenset(find_load_ops(keeper.graph))
         self.effects: dict[str, int] = {"loads": 0, "stores": 0}
@@ -48,8 +51,8 @@ class _Visit:
         self._graph = graph
         self._order = [op for op in transfers.orders[graph] if op not in at_load]
         self._at_load = at_load
-        self._halves = _find_halves(self._order)
-        self._sources = Sources(graph)
+        self._contexts = Contexts(self._order, transfers.rules.gap)
+        self._sources = Sources(graph, self._contexts, transfers.rules)
         self._stored: list[tuple[Tensor, Op]] = []
 
     def run(self, given: Sequence[Source]) -> None:
@@ -62,13 +65,13 @@ class _Visit:
         for op in self._order:
             if not is_view(op):
                 self._rewrite(op, sums.get(op, []))
-        end = Context("forward", OpSettings().place)
+        end = Context()
         for index, tensor in enumerate(graph.outputs):
             if sources.needs_fetching(tensor, end):
                 graph.outputs[index] = sources.fetched(tensor, end, OpSettings())
         for op in [one for one in self._order if sources.is_part(one)]:
             # Last, for what it has given may be read as it is.
-            part = sources.part(op.operand(0), self._context(op), _plain(op.settings))
+            part = sources.part(op.operand(0), self._contexts.of(op), _plain(op.settings))
             graph.replace_uses(op.output, part)
             graph.remove_op(op)
         self._put_off()
@@ -122,27 +125,21 @@ class _Visit:
 
     def _keep_activations(self) -> None:
         """Store results of the forward pass that the backward pass reads."""
-        if all(half == "forward" for half in self._halves.values()):
+        if self._contexts.has_one:
             return
         for op in self._order:
-            if self._halves[op] != "forward" or is_view(op) or is_main_loop(op):
+            made_in = self._contexts.of(op)
+            if made_in.half != "forward" or is_view(op) or is_main_loop(op):
                 continue
             for tensor in op.outputs:
                 location = self._keeper.keeps_activation(tensor)
-                if location is None or not self._is_read_later(tensor):
+                self._contexts.note(tensor, made_in)
+                if location is None or not self._contexts.is_read_later(tensor, made_in):
                     continue
-                store = self._store(tensor, op.settings)
-                made_in = Context("forward", op.settings.place)
+                kept = self._store(tensor, op.settings).output
                 tiles = self._keeper.tile_set(location)
-                self._sources.add(Source(tensor, store.output, made_in=made_in, tile_set=tiles))
-
-    def _is_read_later(self, tensor: Tensor) -> bool:
-        return any(
-            any(map(self._is_read_later, op.outputs))
-            if is_view(op)
-            else self._halves.get(op, "forward") != "forward"
-            for op in tensor.uses
-        )
+                source = Source(tensor, "activation", kept, made_in=made_in, tile_set=tiles)
+                self._sources.add(source)
 
     def _keep_sums(self, op: Op) -> list[Source]:
         """Keep sums of gradients off chip between the iterations of ``op``; they, in its body."""
@@ -155,13 +152,13 @@ class _Visit:
             tiles = self._keeper.tile_set(location)
             initial = self._store(self._readable(op, state.operand), op.settings)
             self._graph.set_input(op, state.operand, initial.output)
-            self._sources.add(Source(state.result, state.result, tile_set=tiles))
+            self._sources.add(Source(state.result, "accumulator", state.result, tile_set=tiles))
             value = body.outputs[1 + index]
             assert value.producer is not None, "sums are computed"
             stored = build(body, STORE, [value], settings=_plain(value.producer.settings))
             self._transfers.count(STORE)
             body.outputs[1 + index] = stored.output
-            inner.append(Source(state.inner, state.inner, tile_set=tiles))
+            inner.append(Source(state.inner, "accumulator", state.inner, tile_set=tiles))
         return inner
 
     def _store(self, tensor: Tensor, settings: OpSettings, **attributes: int) -> Op:
@@ -190,12 +187,9 @@ class _Visit:
         if writes:
             self._keep(op)
 
-    def _context(self, op: Op) -> Context:
-        return Context(self._halves[op], op.settings.place)
-
     def _readable(self, op: Op, index: int) -> Tensor:
         """Operand ``index`` of ``op``, fetched if need be."""
-        operand, context = op.operand(index), self._context(op)
+        operand, context = op.operand(index), self._contexts.of(op)
         if not self._sources.needs_fetching(operand, context):
             return operand
         return self._sources.fetched(operand, context, _plain(op.settings))
@@ -272,29 +266,3 @@ def _is_written(tensor: Tensor) -> bool:
         else False
         for op in tensor.uses
     )
-
-
-def _find_halves(order: Sequence[Op]) -> Mapping[Op, str]:
-    """For each op, the half of a step in which it reads what has to be fetched.
-
-    Updates belong to the backward pass, which has just read the weight, unless they have to wait
-    for gradients of other weights.
-    """
-    halves: dict[Op, str] = {}
-    waits: dict[Op, set[Tensor]] = {}
-    for op in order:
-        part = op.settings.part
-        halves[op] = "forward" if part < StepPart.BACKWARD else "backward"
-        if part is not StepPart.UPDATE:
-            continue
-        gradients: set[Tensor] = set()
-        for tensor in op.present_inputs:
-            maker = tensor.producer
-            if maker in waits:
-                gradients |= waits[maker]
-            elif maker is not None and maker.settings.part is StepPart.BACKWARD:
-                gradients.add(tensor)
-        waits[op] = gradients if len(gradients) <= _OWN_GRADIENTS else set([*gradients][:3])
-        if len(gradients) > _OWN_GRADIENTS:
-            halves[op] = "update"
-    return halves

@@ -72,7 +72,7 @@
     _(Abs, 1, __builtin_fabsf(x))                                                                 \
     _(Ceil, 1, __builtin_ceilf(x))                                                                \
     _(Clip, 1, (x < p0 ? p0 : x) > p1 ? p1 : (x < p0 ? p0 : x))                                   \
-    _(Elu, 12, x > 0 ? x : p0 * (fast_exp(x < 0 ? x : 0) - 1.0f))                                 \
+    _(Elu, 12, x > 0 ? x : p0 * (fast_exp(x > 0 ? 0 : x) - 1.0f))                                 \
     _(Erf, 16, fast_erf(x))                                                                       \
     _(Exp, 8, fast_exp(x))                                                                        \
     _(FakeQuantize, 4, ({                                                                         \

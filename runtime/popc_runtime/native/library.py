@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-__all__ = ["Library", "find_library", "why_missing"]
+__all__ = ["Library", "find_library", "variants", "why_missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,23 @@ def find_library(variant: str = "") -> Library | None:
 
     ``None`` if the package was built without it, or if there are no kernels for this processor.
     """
+    known = variants()
+    if not known or (variant and variant not in known):
+        return None
+    from popc_runtime.native import _native
+
+    chosen = variant or known[0]
+    return Library(chosen, _native.kernels(chosen), _native)
+
+
+def variants() -> list[str]:
+    """The kinds of processors whose kernels run here, the best first."""
     try:
         from popc_runtime.native import _native
     except ImportError:
-        return None
-    variants = _native.variants()
-    if not variants or (variant and variant not in variants):
-        return None
-    chosen = variant or variants[0]
-    return Library(chosen, _native.kernels(chosen), _native)
+        return []
+    found: list[str] = _native.variants()
+    return found
 
 
 def why_missing() -> str:

@@ -232,7 +232,7 @@ CASES: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], Any
      {"interleaved": 0}, 0),
     ("LSTM", [floats(3, 4, 2), floats(1, 20, 2), floats(1, 20, 5), None, None, floats(1, 4, 5)],
      [1, None, None, None, None, None],
-     {"direction": "forward", "activations": ("Sigmoid", "Tanh", "Tanh"),
+     {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"),
       "alphas": (0.0,) * 3, "betas": (0.0,) * 3}, 2),
 ]  # fmt: skip
 

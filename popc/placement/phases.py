@@ -1,0 +1,106 @@
+"""Execution phases: the parts of a forward pass that run one after the other.
+
+Between phases what a chip does not need can be in streaming memory.  The transfers are added when
+the backward pass and the loops are there; here ops only learn which phase they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.options import Options
+from popc.ops.load import find_load_ops
+from popc_runtime.errors import OptionError
+
+__all__ = ["assign_phases", "phase_problems"]
+
+_LISTED = 8  # ops shown of many
+
+
+def assign_phases(graph: Graph, options: Options) -> int:
+    """Divide the forward pass into phases of about equal bytes of weights; how many ops it has.
+
+    An op goes to the phase that it is annotated with, else to the current one, but never to one
+    before those of its operands.  A new phase begins when the weights of the current one are more
+    than its share.  Phase p runs on chip p modulo the number of stages.
+
+    Raises:
+        OptionError: annotations name phases that do not exist, or chips that run others.
+    """
+    problems = list(phase_problems(graph, options))
+    if problems:
+        raise OptionError(
+            "the execution phases of ops are wrong",
+            subject="execution_phases",
+            details=tuple(problems),
+        )
+    settled = frozenset(find_load_ops(graph))
+    order = [op for op in graph.topological() if op not in settled]
+    total = sum(map(_weight_bytes, order))
+    phase, current = 0, 0
+    for op in order:
+        cost = _weight_bytes(op)
+        full = current > 0 and (current + cost) * options.execution_phases > total
+        if full and cost and phase < options.execution_phases - 1:
+            phase, current = phase + 1, 0
+        current += cost
+        wanted = op.settings.execution_phase
+        _put(op, phase if wanted is None else wanted, options.execution_phase_stages)
+    return len(order)
+
+
+def _put(op: Op, phase: int, stages: int) -> None:
+    """Put ``op`` into ``phase``, or the first after it in which its operands are there."""
+    makers = (tensor.producer for tensor in op.present_inputs)
+    earlier = [one.settings.execution_phase for one in makers if one is not None]
+    first = max((one for one in earlier if one is not None), default=0)
+    number = max(phase, first)
+    op.settings = replace(op.settings, execution_phase=number, virtual_graph=number % stages)
+
+
+def _weight_bytes(op: Op) -> int:
+    return sum(_weights(op.present_inputs))
+
+
+def _weights(tensors: Sequence[Tensor]) -> Iterator[int]:
+    """Bytes of the weights among operands, through what is only computed from them."""
+    for tensor in dict.fromkeys(tensors):
+        if tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE):
+            yield tensor.type.nbytes
+        elif tensor.producer is not None and _is_settled(tensor.producer):
+            yield tensor.type.nbytes
+
+
+def _is_settled(op: Op) -> bool:
+    return bool(op.inputs) and all(
+        tensor.is_constant or (tensor.producer is not None and _is_settled(tensor.producer))
+        for tensor in op.present_inputs
+    )
+
+
+def phase_problems(graph: Graph, options: Options) -> Iterator[str]:
+    """What is wrong with the phases that ops are annotated with."""
+    phases, stages = options.execution_phases, options.execution_phase_stages
+    beyond: dict[int, list[Op]] = {}
+    for op in graph.ops:
+        phase, chip = op.settings.execution_phase, op.settings.virtual_graph
+        if phase is not None and phase >= phases:
+            beyond.setdefault(phase, []).append(op)
+        elif phase is not None and chip is not None and chip != phase % stages:
+            yield (
+                f"{_shown(op)} is in execution phase {phase}, which runs on chip {phase % stages}, "
+                f"but on virtual graph {chip}: leave out one of the annotations, or change it"
+            )
+    for phase, ops in sorted(beyond.items()):
+        names = ", ".join(_shown(op) for op in ops[:_LISTED])
+        more = f" and {len(ops) - _LISTED} more" if len(ops) > _LISTED else ""
+        yield (
+            f"{names}{more} in execution phase {phase}, but execution_phases is {phases}: set it "
+            f"to at least {phase + 1}, or use smaller numbers"
+        )
+
+
+def _shown(op: Op) -> str:
+    return f"{op.op_type} ({op.settings.origin})" if op.settings.origin else op.op_type

@@ -1,0 +1,99 @@
+"""Find repeated parts, and call one graph for all occurrences of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, pairwise
+from typing import ClassVar
+
+from popc.ir import Graph, Op
+from popc.ops import OPS
+from popc.ops.aliases import find_aliases
+from popc.transforms.base import Outcome, Pass
+from popc.transforms.outlining.check import find_broken_calls
+from popc.transforms.outlining.emission import outline
+from popc.transforms.outlining.selection import Terms, find_matches
+from popc.transforms.outlining.sequence import Program, Sequenced
+from popc.transforms.recompute import Orders, insertion_orders
+
+__all__ = ["Outlining"]
+
+
+@dataclass(frozen=True)
+class Outlining(Pass):
+    """Ops that follow each other in the same way several times become a graph that is called.
+
+    Before::
+
+        %a = MatMul(%x, @u) ; %b = Gelu(%a) ; %c = MatMul(%b, @v) ; %d = Gelu(%c)
+
+    After::
+
+        %b = Call(%x, @u) callee = graph part_1 (%x, %w) { %a = MatMul(%x, %w)
+                                                           %b = Gelu(%a) ; return %b }
+        %d = Call(%b, @v) callee = graph part_1
+
+    Attributes:
+        enabled: Whether to do anything.
+        terms: What a part must be worth.
+        orders: Tells in which order ops are going to run.
+    """
+
+    name: ClassVar[str] = "outlining"
+    optional: ClassVar[bool] = False
+    enabled: bool = True
+    terms: Terms = Terms()
+    orders: Orders = insertion_orders
+
+    def run(self, graph: Graph) -> Outcome:
+        """Outline until nothing is worth it any more; the number of calls."""
+        if not self.enabled:
+            return Outcome(0)
+        program = Program.of(graph, self.orders(graph), find_aliases(graph))
+        taken = {one.name for one in graph.walk()}
+        names = (name for number in count(1) if (name := f"part_{number}") not in taken)
+        parts = calls = ops = 0
+        for length, instances in self._outlined(program, names):
+            parts, calls, ops = parts + 1, calls + instances, ops + length * (instances - 1)
+        return Outcome(calls, {"parts outlined": parts, "calls": calls, "ops shared": ops})
+
+    def _outlined(self, program: Program, names: Iterator[str]) -> Iterator[tuple[int, int]]:
+        """The number of ops and of occurrences of each part.
+
+        Phases of a batch are kept apart at first, so that each becomes the same calls.
+        """
+        for across_phases in (False, True):
+            while True:
+                sequence = Sequenced.of(program, across_phases=across_phases)
+                matches = find_matches(program, sequence, self.terms)
+                if not matches:
+                    break
+                _fix_orders(program)
+                for match in matches:
+                    outline(program, match.instances, next(names))
+                    yield len(match.instances[0].ops), len(match.instances)
+                program.renew()
+
+    def problems(self, graph: Graph) -> list[str]:
+        """Calls that are not right."""
+        return find_broken_calls(graph)
+
+
+def _fix_orders(program: Program) -> None:
+    """Views take no time, and random numbers are drawn in the order in which they would be."""
+    for graph, order in program.orders.items():
+        ordered = dict.fromkeys(op for pair in graph.ordering for op in pair[:2])
+        for op in ordered:
+            if op in program.views:
+                graph.ordering.remove(op)
+        for earlier, later in pairwise(filter(_draws, order)):
+            graph.ordering.require(earlier, later)
+
+
+def _draws(op: Op) -> bool:
+    """Whether ``op`` draws from the random numbers that all ops share."""
+    if op.subgraphs:
+        return any(_draws(inner) for graph in op.subgraphs.values() for inner in graph.ops)
+    spec = OPS.get(op.op_type)
+    return spec is not None and spec.random and "seed" not in op.attributes

@@ -1,0 +1,188 @@
+"""Execution phases: one after the other, and when in them transfers take place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from popc.ir import Graph, Op, OpSettings, Recompute, StepPart
+from popc.ops.streaming import LOAD, STORE
+from popc.options import Options
+from popc.placement import is_main_loop, main_graphs
+
+__all__ = ["BINS", "PhaseRules", "phased_graphs", "settle_phases"]
+
+# The partition that keeps phases apart.
+BINS: Final = "execution_phase"
+
+_COPIES: Final = ("IpuCopy", "IoTileCopy")
+_COLLECTIVES: Final = ("ReplicatedAllReduce", "ReplicatedReduceScatter")
+
+# The later in a phase, the lower.  Priorities of the user lie in between.
+_LIMIT: Final = 9000.0
+_PRIORITIES: Final[Mapping[str, Mapping[str, float]]] = {
+    "interleaving": {
+        "load": -9002.0,
+        "copy": -9003.0,
+        "late load": -9004.0,
+        "collective": -9004.0,
+        "update": -9004.0,
+        "store": -9004.0,
+    },
+    "batch": {
+        "load": -9002.0,
+        "copy": -9003.0,
+        "late load": -9004.0,
+        "collective": -9004.0,
+        "update": -9005.0,
+        "store": -9006.0,
+    },
+    "batch_clustered_io": {
+        "load": 9001.0,
+        "copy": -9001.0,
+        "late load": 9001.0,
+        "collective": -9002.0,
+        "update": -9003.0,
+        "store": -9004.0,
+    },
+}
+
+
+def phased_graphs(graph: Graph) -> list[Graph]:
+    """The graphs whose ops are in phases: of a step, or of a micro-batch.
+
+    Around a main loop there are none: the ops there forget theirs.
+    """
+    found: list[Graph] = []
+    for one in main_graphs(graph):
+        phased = [op for op in one.ops if op.settings.execution_phase is not None]
+        if any(map(is_main_loop, one.ops)):
+            for op in phased:
+                op.settings = replace(op.settings, execution_phase=None)
+        elif phased:
+            found.append(one)
+    return found
+
+
+def settle_phases(graph: Graph) -> None:
+    """Give every op of a graph with phases one that is not before that of what it waits for."""
+    order = graph.topological()
+    for op in order:
+        producers = (t.producer for t in op.present_inputs)
+        _default(op, [one for one in producers if one is not None], latest=True)
+    for op in reversed(order):
+        users = [user for tensor in op.outputs for user in tensor.uses]
+        repeated = op.settings.recompute is Recompute.RECOMPUTED
+        _default(op, users, latest=False, again=repeated)
+    for op in order:
+        if op.settings.execution_phase is None:
+            _set_phase(op, 0)
+    while _raise_phases(graph, order):
+        pass
+
+
+def _default(op: Op, others: list[Op], *, latest: bool, again: bool = False) -> None:
+    phases = [one.settings.execution_phase for one in others]
+    known = [one for one in phases if one is not None]
+    if known and (op.settings.execution_phase is None or again):
+        _set_phase(op, max(known) if latest else min(known))
+
+
+def _raise_phases(graph: Graph, order: list[Op]) -> bool:
+    """Let ops be no earlier than what they wait for; whether any was."""
+    changed = False
+    earlier: dict[Op, list[Op]] = {}
+    for first, second, _ in graph.ordering:
+        earlier.setdefault(second, []).append(first)
+    for op in order:
+        before = [t.producer for t in op.present_inputs if t.producer is not None]
+        before += earlier.get(op, [])
+        if op.op_type == "CopyVarUpdate":
+            before += [one for one in op.operand(0).uses if one.op_type != "CopyVarUpdate"]
+        phase = max((_phase(one) for one in before), default=0)
+        if phase > _phase(op):
+            _set_phase(op, phase)
+            changed = True
+    return changed
+
+
+def _phase(op: Op) -> int:
+    return op.settings.execution_phase or 0
+
+
+def _set_phase(op: Op, phase: int) -> None:
+    op.settings = replace(op.settings, execution_phase=phase)
+
+
+class PhaseRules:
+    """In which phase, and how early in it, a transfer takes place."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._urgent: set[Op] = set()
+
+    @property
+    def gap(self) -> int:
+        """How far apart phases may be between which a tensor stays on the chip."""
+        return self._options.execution_phase_stages
+
+    def preloads(self, kind: str, settings: OpSettings) -> bool:
+        """Whether tensors of a kind are fetched in the phase before that of their reader."""
+        early = self._options.io_schedule(kind) == "preload"
+        return settings.execution_phase is not None and early
+
+    def for_load(self, kind: str, settings: OpSettings) -> OpSettings:
+        """The settings of a transfer to the chip for an op with ``settings``."""
+        phase = settings.execution_phase
+        if phase is None or not self.preloads(kind, settings):
+            return settings
+        return replace(settings, execution_phase=max(phase - 1, 0))
+
+    def note_load(self, op: Op, kind: str) -> None:
+        """Remember a load that takes place when it is needed, like any op that computes."""
+        on_demand = self._options.io_schedule(kind) == "on_demand"
+        if on_demand and kind != "optimizer_state":
+            self._urgent.add(op)
+
+    def finish(self, graph: Graph) -> int:
+        """Keep the phases of ``graph`` apart, and let transfers take place when they should."""
+        own = [op for op in graph.ops if op.settings.execution_phase is not None]
+        scale = self._scale(own)
+        for op in own:
+            bins = dict(op.settings.bins) | {BINS: _phase(op)}
+            priority = self._priority(op)
+            if priority is None:
+                priority = op.settings.schedule_priority * scale
+            op.settings = replace(
+                op.settings, bins=tuple(bins.items()), schedule_priority=priority
+            )
+        return len(own)
+
+    def _scale(self, ops: list[Op]) -> float:
+        largest = max((abs(op.settings.schedule_priority) for op in ops), default=0.0)
+        return min(1.0, _LIMIT / largest) if largest else 1.0
+
+    def _priority(self, op: Op) -> float | None:
+        kind = self._kind(op)
+        schedule = self._options.execution_phase_schedule
+        return None if kind is None else _PRIORITIES[schedule][kind]
+
+    def _kind(self, op: Op) -> str | None:
+        """What ``op`` is to a phase; ``None``: it computes, in the middle."""
+        if op.op_type in (LOAD, "ReplicatedAllGather"):
+            if op in self._urgent:
+                return None
+            return "late load" if self._is_late(op) else "load"
+        if op.op_type == STORE:
+            return "store"
+        if op.op_type in _COPIES:
+            return "copy"
+        if op.op_type in _COLLECTIVES:
+            return "collective"
+        return "update" if op.settings.part is StepPart.UPDATE else None
+
+    def _is_late(self, op: Op) -> bool:
+        """Whether what is fetched is read in the same phase."""
+        users = [user for tensor in op.outputs for user in tensor.uses]
+        return any(_phase(user) == _phase(op) for user in users)

@@ -1,0 +1,86 @@
+"""Bound instructions, run by the native library and by numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
+from popc_runtime.native import Library, NativeProgram, encode, translate
+
+_DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
+
+
+def bound(
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+    constant: Sequence[int] = (),
+) -> Binding:
+    """What a kernel is given."""
+    return Binding(
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        input_dtypes=tuple(None if one is None else _DTYPES[one.dtype] for one in inputs),
+        output_dtypes=tuple(_DTYPES[one.dtype] for one in outputs),
+        attributes=attributes,
+        constant=tuple(index in constant for index in range(len(inputs))),
+        scratch=Scratch(2),
+        random=RandomState(0),
+    )
+
+
+def numpy_results(
+    opcode: str,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+    constant: Sequence[int] = (),
+) -> list[Array]:
+    """Results of the numpy engine, in arrays like ``outputs``."""
+    results = [np.empty_like(one) for one in outputs]
+    with np.errstate(all="ignore"):
+        for call in prepare(KERNELS[opcode], bound(inputs, results, attributes, constant)):
+            call()
+    return results
+
+
+def native_results(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+    constant: Sequence[int] = (),
+    threads: int = 2,
+) -> list[Array] | None:
+    """Results of the native kernel, in arrays like ``outputs``; ``None`` if there is none."""
+    results = [np.full_like(one, 77) for one in outputs]
+    binding = bound(inputs, results, attributes, constant)
+    record = encode(opcode, binding, library.numbers)
+    if record is None:
+        return None
+    NativeProgram(library, [record], binding, threads).run()
+    return results
+
+
+def translated_results(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+) -> list[Array] | None:
+    """Results of numpy's calls, each by a native kernel; ``None`` if one of them has none."""
+    results = [np.full_like(one, 77) for one in outputs]
+    binding = bound(inputs, results, attributes)
+    calls = prepare(KERNELS[opcode], binding)
+    records = [translate(call, library.numbers) for call in calls]
+    kept = [record for record in records if record is not None]
+    if len(kept) < len(records):
+        return None
+    NativeProgram(library, kept, binding, 2).run()
+    return results
