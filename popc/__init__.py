@@ -15,6 +15,7 @@ from popc_runtime import errors
 from popc_runtime.errors import PopcError
 
 if TYPE_CHECKING:
+    from popc.advice import explain_model as explain
     from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
     from popc.api import estimate_model as estimate
     from popc.api import make_options
@@ -35,6 +36,7 @@ __all__ = [
     "compile",
     "errors",
     "estimate",
+    "explain",
     "export_onnx",
     "load_weights",
     "make_options",
@@ -51,6 +53,7 @@ _LAZY: Final = {
     "Stage": ("popc.progress", "Stage"),
     "compile": ("popc.api", "compile_model"),
     "estimate": ("popc.api", "estimate_model"),
+    "explain": ("popc.advice", "explain_model"),
     "export_onnx": ("popc.export", "export_onnx"),
     "load_weights": ("popc.export", "load_weights"),
     "make_options": ("popc.api", "make_options"),

@@ -278,7 +278,7 @@ def _refuse_training_options(options: Options) -> None:
             hint="compile with --train FILE, or use batches_per_step",
         )
     given = {
-        "auto_recomputation": options.auto_recomputation != "none",
+        "auto_recomputation": options.auto_recomputation != "none" and not _recomputes(options),
         "checkpoints": options.checkpoints,
         "merge_var_update": options.merge_var_update != "off",
         "recompute": options.recompute,
@@ -290,6 +290,11 @@ def _refuse_training_options(options: Options) -> None:
             subject=useless[0],
             hint="compile with --train FILE",
         )
+
+
+def _recomputes(options: Options) -> bool:
+    """Whether later stages of a pipeline compute once more what earlier ones have computed."""
+    return options.enable_pipelining and options.auto_recomputation == "pipeline"
 
 
 def make_options(

@@ -18,6 +18,7 @@ from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
 from popc.transforms import (
+    Outlining,
     PassReport,
     check_replicas,
     cut_before_gradients,
@@ -118,6 +119,7 @@ class _Stages:
         self.training = training
         self.done = done
         self.show = show
+        self.latest: Schedule | None = None
 
     def in_order(self) -> list[tuple[Stage, Callable[[], _Made]]]:
         """The stages that there are."""
@@ -176,16 +178,25 @@ class _Stages:
         return f"{_op_count(graph):,} ops", lambda: format_graph(graph)
 
     def _orders(self, graph: Graph) -> Mapping[Graph, Sequence[Op]]:
-        return build_schedule(graph, self.options).orders
+        self.latest = build_schedule(graph, self.options, inplace=self.options.enable_inplace)
+        return self.latest.orders
 
     def _schedule(self) -> _Made:
         graph = self.done.graph
-        inplace = self.options.enable_inplace
-        schedule = self.done.schedule = build_schedule(graph, self.options, inplace=inplace)
+        if not self._is_settled():
+            self._orders(graph)
+        assert self.latest is not None
+        schedule = self.done.schedule = self.latest
         if self.options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
         self._show(Checkpoint.FINAL, schedule.orders[graph])
         return f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule)
+
+    def _is_settled(self) -> bool:
+        """Whether the last pass has looked at the order of the graph and has changed nothing."""
+        last = self.done.passes[-1] if self.done.passes else None
+        looked = self.options.enable_outlining and self.latest is not None
+        return looked and last is not None and last.name == Outlining.name and not last.changes
 
     def _plan(self) -> _Made:
         graph, schedule = self.done.graph, self.done.schedule

@@ -117,7 +117,7 @@ def costs_of(done: Compilation, options: Options) -> CostReport:
 
 
 def cycles_of(done: Compilation, options: Options) -> bytes:
-    """What every op costs when it runs once, for counting at run time; nothing if that is not wanted.
+    """What every op costs when it runs once, for counting at run time; empty if not wanted.
 
     Raises:
         OptionError: see `target_of`.

@@ -33,6 +33,11 @@ _OF_ARCHIVES: Final = (
     "instrument_with_hardware_cycle_counter",
     "weights",
 )
+# These say what is refused, and why they change nothing.
+_OF_COMPILING: Final = {
+    "budget": "it says what the program may cost, not what it is",
+    "verify_ir": "it checks what the compiler does, not the program",
+}
 _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
 
 
@@ -176,8 +181,8 @@ class _Explainer:
         effect = Effect(name, part.shown, given.origin(name).value)
         if getattr(given, name) == _DEFAULTS[name]:
             return replace(effect, none="this is the default")
-        if name == "verify_ir":
-            return replace(effect, none="it checks what the compiler does, not the program")
+        if name in _OF_COMPILING:
+            return replace(effect, none=_OF_COMPILING[name])
         without = replace(options, **{name: part.without})
         try:
             other = done if name in _OF_ARCHIVES else self._compile(without)

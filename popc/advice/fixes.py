@@ -16,9 +16,10 @@ from popc.target import ALIASES, PRESETS, Target, find_target
 
 __all__ = ["FIXES"]
 
-_MAX_PARTS: Final = 64
+_MAX_PARTS: Final = 16
 _MAX_PRODUCTS: Final = 24
 _MAX_IPUS: Final = 16
+_MAX_STEPS: Final = 4
 _STEP: Final = 0.01
 # Options without which results are the same; they may cost memory.
 _DISPENSABLE: Final = (
@@ -83,9 +84,12 @@ def _batch_parts(situation: Situation) -> Iterator[Change]:
     found = situation.batch()
     size = found[0] if found is not None else situation.report.samples
     current = max(situation.value("batch_serialization_factor"), 1)
+    methods: tuple[dict[str, str], ...] = ({},)
+    if not situation.question.is_set("batch_serialization_method"):
+        methods = ({}, {"batch_serialization_method": "unroll_static"})
     for parts in _divisors(size):
-        if parts > current:
-            yield _options(batch_serialization_factor=parts)
+        for method in methods if parts > current else ():
+            yield _options(batch_serialization_factor=parts, **method)
 
 
 def _smaller_batches(situation: Situation) -> Iterator[Change]:
@@ -108,8 +112,8 @@ def _micro_batches(situation: Situation) -> Iterator[Change]:
 def _divisors(size: int) -> list[int]:
     """Numbers of equal parts, from 2 on; powers of two if there are many."""
     found = [parts for parts in range(2, min(size, _MAX_PARTS) + 1) if size % parts == 0]
-    if len(found) > 6:
-        found = [parts for parts in found if parts & (parts - 1) == 0] or found[:6]
+    if len(found) > _MAX_STEPS:
+        found = [parts for parts in found if parts & (parts - 1) == 0] or found[:_MAX_STEPS]
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from popc.cli.command_line import compile_line
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report
+
+if TYPE_CHECKING:
+    from popc.advice import Explanation
 
 __all__ = ["command"]
 
@@ -71,21 +75,36 @@ def command(
     from popc.advice import ask, explain_question
     from popc.cli.fit_text import explanation_lines, headline
     from popc.estimation import check_target
+    from popc.reporting import is_archive
 
     if target is not None:
         settings = settings.with_settings(f"target={target}")
-    keywords = settings.keywords()
-    check_target(keywords["options"])
-    explanation = explain_question(
-        ask(sys.stdin.buffer.read() if str(model) == "-" else model, train=train, **keywords),
-        budget=budget,
-        jobs=jobs,
-        on_progress=console.on_progress(),
-        on_finding=console.on_count("advice"),
-    )
+    if str(model) != "-" and is_archive(model):
+        explanation = _of_archive(model, settings, train, console)
+    else:
+        keywords = settings.keywords()
+        check_target(keywords["options"])
+        explanation = explain_question(
+            ask(sys.stdin.buffer.read() if str(model) == "-" else model, train=train, **keywords),
+            budget=budget,
+            jobs=jobs,
+            on_progress=console.on_progress(),
+            on_finding=console.on_count("advice"),
+        )
     lines = explanation_lines(
         explanation, lambda change: compile_line(model, settings, train, change)
     )
     first = headline(explanation.diagnosis)
     text = "\n".join([first[0].upper() + first[1:], "", *lines])
     return Report("explain", explanation.to_dict(), text, 0 if explanation.fits else _DOES_NOT_FIT)
+
+
+def _of_archive(
+    file: Path, settings: ModelSettings, train: Path | None, console: Console
+) -> Explanation:
+    """What the cost report of an archive says; what is not a model cannot be planned again."""
+    from popc.advice import Explanation, diagnose
+    from popc.cli.profiles import load_profiles
+
+    (profile,) = load_profiles((file,), settings, train, console)
+    return Explanation(diagnose(profile.known_costs()))

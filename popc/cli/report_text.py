@@ -65,6 +65,8 @@ def _execution(data: Mapping[str, Any], limit: int | None) -> str:
         [("  " if name != "total" else "") + name.replace("_", " "), f"{n:,}", _share(n, total)]
         for name, n in cycles.items()
     ]
+    if data["pipeline"]:
+        rows += _pipeline(data["pipeline"])
     if data["hidden_host_cycles"]:
         rows.append(["hidden host exchange", f"{data['hidden_host_cycles']:,}", ""])
     types = [["op type", "cycles", ""]]
@@ -83,6 +85,18 @@ def _execution(data: Mapping[str, Any], limit: int | None) -> str:
         _cut(ops, limit, (2, 3), of=data["ops"]),
     )
     return "\n\n".join([format_table(rows, right=(1, 2)), *tables])
+
+
+def _pipeline(data: Mapping[str, Any]) -> list[list[str]]:
+    """Where the time goes while chips work at the same time."""
+    turns = f"{data['turns']:,} turns of {data['turn_cycles']:,}"
+    return [
+        ["pipeline, fill", f"{data['fill_cycles']:,}", ""],
+        ["  all stages", f"{data['turns'] * data['turn_cycles']:,}", turns],
+        ["  flush", f"{data['flush_cycles']:,}", ""],
+        *([f"  IPU {one['ipu']} in a turn", f"{one['cycles']:,}", ""] for one in data["chips"]),
+        ["  hidden", f"{data['hidden_cycles']:,}", f"{data['utilisation']:.1%} busy"],
+    ]
 
 
 def _op_row(op: Mapping[str, Any], total: int) -> list[str]:

@@ -17,8 +17,18 @@ __all__ = ["decode_report"]
 
 _T = TypeVar("_T")
 
-# Fields that the JSON has under another name.
-_NAMES: Final = {"assumed": "assumed_loops", "limit": "limit_bytes"}
+# Fields that the JSON has under another name, by record.
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "CostReport": {"assumed": "assumed_loops"},
+    "MemoryReport": {"limit": "limit_bytes"},
+    "PipelineCost": {
+        "fill": "fill_cycles",
+        "cycle": "turn_cycles",
+        "flush": "flush_cycles",
+        "copies": "copy_cycles_per_turn",
+        "busy": "chips",
+    },
+}
 
 
 def decode_report(data: bytes) -> CostReport:
@@ -28,12 +38,25 @@ def decode_report(data: bytes) -> CostReport:
         CorruptArchiveError: this is no such report.
     """
     try:
-        return _record(CostReport, _with_peaks(json.loads(data)), "the report")
+        report = _record(CostReport, _with_peaks(json.loads(data)), "the report")
+        _check(report)
+        return report
     except (ValueError, RecursionError) as error:
         raise CorruptArchiveError(
             f"the archive holds a cost report that cannot be read: {error}",
             hint="compile the model again with cost_report = true",
         ) from error
+
+
+def _check(report: CostReport) -> None:
+    """What sections and pages rely on."""
+    tile, chips = report.target.tile, len(report.memory)
+    if min(tile.clock_hz, tile.count, tile.memory_bytes, chips) < 1:
+        raise ValueError("its target has no clock, tiles or chips")
+    if any(not 0 <= op.ipu < chips for op in report.ops):
+        raise ValueError("an op runs on a chip that there is not")
+    if any(len(chip.peak) != len(chip.always_live) or not chip.peak for chip in report.memory):
+        raise ValueError("the tiles of a chip are not counted twice alike")
 
 
 def _with_peaks(table: Any) -> Any:
@@ -51,11 +74,11 @@ def _record(kind: type[_T], table: object, what: str) -> _T:
     """A dataclass from a table; what it does not know is left alone."""
     if not isinstance(table, dict):
         raise ValueError(f"{what} is no table")
-    hints = get_type_hints(kind)
+    hints, names = get_type_hints(kind), _NAMES.get(kind.__name__, {})
     known: Sequence[Field[Any]] = fields(kind)  # type: ignore[arg-type]  # a dataclass
     values: dict[str, Any] = {}
     for one in known:
-        key = _NAMES.get(one.name, one.name)
+        key = names.get(one.name, one.name)
         if key in table:
             values[one.name] = _value(hints[one.name], table[key], f"{key} of {what}")
         elif one.default is MISSING and one.default_factory is MISSING:
@@ -86,9 +109,9 @@ def _tuple(kinds: tuple[Any, ...], value: object, what: str) -> tuple[Any, ...]:
         if len(value) != len(kinds):
             raise ValueError(f"{what} has {len(value)} parts, not {len(kinds)}")
         return tuple(_value(kind, one, what) for kind, one in zip(kinds, value, strict=True))
-    if kinds[0] in {int, str}:  # lists of all tiles are long
-        if not all(type(one) is kinds[0] for one in value):
-            raise ValueError(f"{what} holds something else than {kinds[0].__name__}")
+    if kinds[0] is int:  # lists of all tiles are long
+        if not all(type(one) is int for one in value):
+            raise ValueError(f"{what} holds something else than whole numbers")
         return tuple(value)
     return tuple(_value(kinds[0], one, what) for one in value)
 
@@ -107,6 +130,8 @@ def _either(kinds: tuple[Any, ...], value: object, what: str) -> Any:
 
 
 def _plain(kind: type, value: object, what: str) -> object:
+    if isinstance(value, str):
+        value.encode()  # half of a surrogate pair cannot be written anywhere
     if kind is float and type(value) in {int, float}:
         assert isinstance(value, int | float)
         if not isfinite(value):

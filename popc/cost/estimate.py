@@ -86,6 +86,7 @@ class _Estimator:
 
     def __init__(self, machine: Machine, schedule: Schedule, plan: MemoryPlan) -> None:
         self._machine = machine
+        self._io_machine: Machine | None = None
         self._schedule = schedule
         self._plan = plan
         self._layouts: dict[Tensor, Layout] = {}
@@ -120,8 +121,18 @@ class _Estimator:
                 yield op, self._op(op, times)
             self._step = before
 
+    def _machine_of(self, op: Op) -> Machine:
+        """The tiles that ``op`` runs on; copies between sets of tiles look at both."""
+        target = self._machine.target
+        if op.settings.tile_set != "io" or op.op_type == "IoTileCopy" or not target.num_io_tiles:
+            return self._machine
+        if self._io_machine is None:
+            own = replace(target, num_io_tiles=target.compute_tiles)
+            self._io_machine = replace(self._machine, target=own, planner=Planner(own))
+        return self._io_machine
+
     def _op(self, op: Op, times: int) -> OpCost:
-        work = Work(op, self._machine, self._layouts)
+        work = Work(op, self._machine_of(op), self._layouts)
         if self._kinds[_kind(op)] > 1:
             _enter_function(work)
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
@@ -143,7 +154,9 @@ class _Estimator:
         origin, chip = op.settings.origin, chip_of(op, self._chips)
         if self._step is not None:
             self.timeline.note(self._step, op, chip, (cycles, times))
-        return OpCost(name, op.op_type, origin, times, cycles * times, tuple(phases), plans, chip)
+        step = None if self._step is None else (int(self._step[0]), self._step[1])
+        total = cycles * times
+        return OpCost(name, op.op_type, origin, times, total, tuple(phases), plans, chip, step=step)
 
     def _lay_out(self, op: Op, work: Work) -> None:
         """Results lie like operand 0 unless the rule, or the kind of op, says otherwise."""

@@ -36,7 +36,7 @@ class Execution:
     target: Target
     phases: Mapping[Op, Sequence[Phase]]
     hidden: Mapping[Op, int]
-    beside: Cycles = Cycles()
+    beside: Cycles
 
 
 def encode_execution(execution: Execution, instrumentations: Sequence[str]) -> bytes:
@@ -68,9 +68,7 @@ class _Writer:
         """The steps of ``graph``; views and what else costs nothing are left out."""
         steps = [self._step(op) for op in self.execution.schedule.orders[graph]]
         return [
-            step
-            for step in steps
-            if any(step["cycles"]) or "bodies" in step or "hidden" in step
+            step for step in steps if any(step["cycles"]) or "bodies" in step or "hidden" in step
         ]
 
     def _step(self, op: Op) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Mapping:
         run: On each tile but the last one in use.
         element_bytes: Bytes of one.
         tiles: Tiles that there are.
+        start: Number of the first of these on the chip.
     """
 
     elements: int
@@ -45,6 +46,7 @@ class Mapping:
     element_bytes: int
     tiles: int
     first: int = 0
+    start: int = 0
 
     @property
     def used(self) -> int:
@@ -61,6 +63,7 @@ class Mapping:
         used = self.used
         if used == 0:
             return
+        totals = totals[self.start : self.start + self.tiles]
         full, bytes_ = used - 1, sign * self.run * self.element_bytes
         end = self.first + full
         totals[self.first : min(end, self.tiles)] += bytes_
@@ -71,6 +74,9 @@ class Mapping:
 
     def on(self, tile: int) -> int:
         """Bytes on one tile."""
+        tile -= self.start
+        if not 0 <= tile < self.tiles:
+            return 0
         begin = (tile - self.first) % self.tiles * self.run
         return min(max(self.elements - begin, 0), self.run) * self.element_bytes
 

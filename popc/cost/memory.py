@@ -7,11 +7,13 @@ there is mapped linearly, each tensor beginning on the tile where the last one e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from popc.cost import codesize
 from popc.cost.chips import chip_of
+from popc.cost.io_tiles import buffers_of_unrolled, find_on_io_tiles
 from popc.cost.mapping import Mapping as TileMapping
 from popc.cost.mapping import device_bytes, linear_mapping
 from popc.cost.phases import Phase
@@ -59,7 +61,7 @@ def measure_memory(
 def _code_of(graph: Graph, distinct: Sequence[Phase], target: Target) -> Categories:
     """What is on every tile whatever the data."""
     transfers = [
-        linear_mapping(t.type.size, t.type.dtype, target.compute_tiles).busiest
+        linear_mapping(t.type.size, t.type.dtype, _tiles_for(op, target)).busiest
         for nested in graph.walk()
         for op in nested.ops
         if op.op_type in {"HostLoad", "HostStore"}
@@ -75,17 +77,28 @@ def _code_of(graph: Graph, distinct: Sequence[Phase], target: Target) -> Categor
     )
 
 
+def _tiles_for(transfer: Op, target: Target) -> int:
+    on_io = transfer.settings.tile_set == "io" and target.num_io_tiles
+    return target.num_io_tiles if on_io else target.compute_tiles
+
+
 class _Tiles:
     """Where tensors lie, and who shares memory with whom."""
 
     def __init__(
         self, graph: Graph, schedule: Schedule, plan: MemoryPlan, target: Target, chip: int
     ) -> None:
-        self.count = target.compute_tiles
+        self.count = target.tiles_per_ipu
+        # Tiles that compute come first.
+        self._parts = {
+            "compute": range(target.compute_tiles),
+            "io": range(target.compute_tiles, target.tiles_per_ipu),
+        }
+        self._on_io = find_on_io_tiles(graph) if target.num_io_tiles else frozenset[Tensor]()
         self._chips = target.num_ipus
         self._chip = chip
         self.plan = plan
-        self._next = 0
+        self._next = dict.fromkeys(self._parts, 0)
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
         self._homes = Homes(graph)
@@ -110,10 +123,17 @@ class _Tiles:
         """Of a root."""
         if tensor not in self._mappings:
             type_ = tensor.type
-            one = linear_mapping(type_.size, type_.dtype, self.count, first=self._next)
-            self._next = (self._next + one.used) % self.count
-            self._mappings[tensor] = one
+            name = "io" if tensor in self._on_io else "compute"
+            part, first = self._parts[name], self._next[name]
+            one = linear_mapping(type_.size, type_.dtype, len(part), first=first)
+            self._next[name] = (first + one.used) % len(part)
+            self._mappings[tensor] = replace(one, start=part.start)
         return self._mappings[tensor]
+
+    def part(self, op: Op) -> slice:
+        """The tiles that run ``op``."""
+        tiles = self._parts[op.settings.tile_set if self._parts["io"] else "compute"]
+        return slice(tiles.start, tiles.stop)
 
     def runs_here(self, op: Op) -> bool:
         """Whether the chip of this report runs ``op``."""
@@ -142,6 +162,8 @@ class _Tiles:
     def _share(self, op: Op) -> None:
         if op.op_type == "IpuCopy":
             return  # its result lies on another chip
+        for made, shared in buffers_of_unrolled(op):
+            self._roots[made] = shared
         if op in self.plan.views:
             for tensor in op.outputs:
                 self._roots[tensor] = op.operand(0)
@@ -183,7 +205,7 @@ class _Walk:
         self._alive: dict[Tensor, int] = {}
         self._uses: list[tuple[Tensor, int, int]] = []
         self._steps: list[LiveStep] = []
-        self._worst: tuple[int, int, Array, int] = (-1, -1, self._live, 0)
+        self._worst: tuple[int, int, Array, Array] = (-1, -1, self._live, self._live)
 
     def run(self, graph: Graph, schedule: Schedule) -> None:
         """Walk ``graph``; operands of ops with subgraphs stay alive while they run."""
@@ -232,14 +254,16 @@ class _Walk:
     def _record(self, op: Op) -> None:
         phases = self._phases.get(op, ()) if self._tiles.runs_here(op) else ()
         temporary = max((phase.temporary for phase in phases), default=0)
-        totals = self._base + self._live
+        spread: Array = np.zeros(self._tiles.count, np.int64)
+        spread[self._tiles.part(op)] = temporary
+        totals = self._base + self._live + spread
         tile = int(np.argmax(totals))
-        busiest = int(totals[tile]) + temporary
+        busiest = int(totals[tile])
         activations = int(self._live.sum())
         name = op.outputs[0].name if op.outputs else op.op_type
         self._steps.append(LiveStep(name, activations, temporary, busiest, tile))
         if busiest > self._worst[0]:
-            self._worst = (busiest, len(self._steps) - 1, self._live.copy(), temporary)
+            self._worst = (busiest, len(self._steps) - 1, self._live.copy(), spread)
 
     def report(self, code: Categories, limit: int) -> MemoryReport:
         """What the walk has found."""
@@ -248,11 +272,11 @@ class _Walk:
         always = self._tiles.always
         peak = self._base + live + temporary
 
-        def categories(variables: int, activations: int) -> Categories:
+        def categories(variables: int, activations: int, passing: int) -> Categories:
             return Categories(
                 variables,
                 activations,
-                temporary,
+                passing,
                 code.vertex_code,
                 code.vertex_state,
                 code.exchange_code,
@@ -266,8 +290,8 @@ class _Walk:
             always_live=tuple(int(one) for one in self._base),
             peak=tuple(int(one) for one in peak),
             peak_step=step,
-            busiest=categories(int(always[tile]), int(live[tile])),
-            average=categories(int(always.mean()), int(live.mean())),
+            busiest=categories(int(always[tile]), int(live[tile]), int(temporary[tile])),
+            average=categories(int(always.mean()), int(live.mean()), int(temporary.mean())),
             steps=tuple(self._steps),
             limit=limit,
             tensors=self._biggest(),

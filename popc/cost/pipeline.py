@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from popc.cost.phases import Cycles
@@ -84,6 +84,7 @@ class PipelineCost:
             "flush_cycles": self.flush,
             "copy_cycles_per_turn": self.copies,
             "hidden_cycles": self.hidden.total,
+            "hidden": {one.name: getattr(self.hidden, one.name) for one in fields(self.hidden)},
             "utilisation": self.utilisation,
             "chips": [one.to_dict() for one in self.busy],
         }

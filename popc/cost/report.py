@@ -23,6 +23,8 @@ class OpCost:
         phases: What it consists of, for a single run.
         plans: How its products are split, in words.
         ipu: The chip that it runs on.
+        step: In a pipeline, whether it is in the loop in which all stages run (1) or not (0), and
+            its step there; chips do what is in one step at the same time.
         hidden: Cycles for the host, in all, that pass while others compute; ``cycles`` has none of
             them.
     """
@@ -36,6 +38,7 @@ class OpCost:
     plans: tuple[str, ...] = ()
     ipu: int = 0
     hidden: int = 0
+    step: tuple[int, int] | None = None
 
     @property
     def temporary_bytes(self) -> int:
@@ -52,6 +55,7 @@ class OpCost:
             "times": self.times,
             "cycles": cycles_dict(self.cycles),
             "hidden": self.hidden,
+            "step": list(self.step) if self.step else None,
             "temporary_bytes": self.temporary_bytes,
             "plans": list(self.plans),
             "phases": [

@@ -16,6 +16,7 @@ from popc.frontend.walk import all_nodes, node_name
 from popc.frontend.wishes import operators_meant, wish_problems, with_wishes
 from popc.ir import Op, OpSettings
 from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
+from popc.options.locations import parse_location, words_of
 from popc_runtime.errors import ModelError, OptionError
 
 __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
@@ -206,9 +207,25 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             settings = replace(settings, outline=_texts(attribute))
         elif attribute.name == "__tile_set" and settings.tile_set == "compute" and attribute.i:
             settings = replace(settings, tile_set="io")
+        elif attribute.name == "__output_tensor_location" and not settings.location:
+            settings = replace(settings, location=_location(attribute))
         elif attribute.name in _PLACES:
             settings = _placed(settings, _PLACES[attribute.name], attribute.i)
     return settings
+
+
+def _location(attribute: onnx.AttributeProto) -> str:
+    """In words; PopART lists storage, tile sets for loading and storing, and sharding."""
+    if attribute.type != attribute.INTS:
+        return words_of(parse_location(",".join(_texts(attribute))))
+    numbers = [*attribute.ints, 0, 0, 0, 0]
+    return words_of(
+        {
+            "storage": "off_chip" if numbers[0] else "on_chip",
+            "load_tile_set": "io" if numbers[1] else "compute",
+            "storage_tile_set": "io" if numbers[2] else "compute",
+        }
+    )
 
 
 def _placed(settings: OpSettings, field: str, number: int) -> OpSettings:

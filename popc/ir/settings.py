@@ -65,6 +65,7 @@ class OpSettings:
         cut: For a product of matrices, how it is made of smaller ones.
         inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
             not listed comes last; with 0 or less, an operand is never overwritten.
+        location: What the user says about where results are kept, in the words of the options.
     """
 
     origin: str = ""
@@ -81,6 +82,7 @@ class OpSettings:
     recompute: Recompute = Recompute.UNDEFINED
     cut: ProductCut | None = None
     inplace: tuple[tuple[int, float], ...] = ()
+    location: str = ""
 
     @property
     def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:
@@ -95,7 +97,8 @@ class OpSettings:
 
     def inherited(self) -> OpSettings:
         """The settings of ops of the backward pass for an op of the forward pass with these."""
-        return replace(self, bins=(), recompute=Recompute.UNDEFINED, cut=None, inplace=())
+        unknown = Recompute.UNDEFINED
+        return replace(self, bins=(), recompute=unknown, cut=None, inplace=(), location="")
 
     def merged(self, other: OpSettings) -> OpSettings:
         """The settings of one op that takes the place of two equal ones."""
@@ -109,4 +112,6 @@ class OpSettings:
     def fused(self, last: OpSettings) -> OpSettings:
         """The settings of an op that also does what came next, whose results it now gives."""
         part = max(self.part, last.part)
-        return replace(self, part=part, recompute=last.recompute, inplace=())
+        return replace(
+            self, part=part, recompute=last.recompute, inplace=(), location=last.location
+        )

@@ -24,6 +24,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import Clock
 from popc.memory.storage import Buffer, Extent, Storage
 from popc.ops.control import is_read_throughout, loop_body, loop_states
+from popc.ops.streaming import STORE
 
 __all__ = ["Carried", "find_carried"]
 
@@ -64,9 +65,10 @@ def find_carried(
 ) -> dict[Buffer, Carried]:
     """The buffers of values that are going to be copied over something, with what they replace."""
     makers = {
-        storage.sites[op.output].buffer: (graph, op)
+        storage.sites[output].buffer: (graph, op)
         for graph, op in execution
         if op.outputs and op not in storage.views
+        for output in (op.outputs if op.op_type == STORE else op.outputs[:1])
     }
     pieces: dict[Buffer, list[_Piece]] = defaultdict(list)
     claimed: set[tuple[Buffer, int]] = set()

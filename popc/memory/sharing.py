@@ -28,6 +28,7 @@ from popc.memory.storage import Buffer, Extent, Storage
 from popc.ops import OPS
 from popc.ops.control import loop_body, loop_states
 from popc.ops.overwriting import overwritable
+from popc.ops.streaming import STORE
 from popc_runtime.format import Region
 
 __all__ = ["share_buffers"]
@@ -43,8 +44,11 @@ def share_buffers(
         tick = clock.ops[op].begin
         if loop_body(op) is not None:
             _share_states(storage, owner, op, tick)
-        elif op not in storage.views:
-            settled = _settle(storage, op, carried, tick)
+        elif op.op_type == STORE:
+            for output in op.outputs:
+                _settle(storage, op, output, carried, tick)
+        elif op.outputs and op not in storage.views:
+            settled = _settle(storage, op, op.output, carried, tick)
             if settled is None:
                 index = _share_operand(storage, owner, op, tick)
             else:
@@ -68,14 +72,16 @@ def _share_operand(storage: Storage, owner: Graph, op: Op, tick: int) -> int | N
     return None
 
 
-def _settle(storage: Storage, op: Op, carried: dict[Buffer, Carried], tick: int) -> int | None:
-    """Compute output 0 where it is going to be kept, if that is allowed.
+def _settle(
+    storage: Storage, op: Op, output: Tensor, carried: dict[Buffer, Carried], tick: int
+) -> int | None:
+    """Compute ``output`` where it is going to be kept, if that is allowed.
 
     Returns:
         The number of the operand that lies there, -1 if none does; ``None`` if it is not allowed.
     """
-    own = storage.sites[op.outputs[0]].buffer if op.outputs else None
-    if own is None or own not in carried or own.home is not None or not own.nbytes:
+    own = storage.sites[output].buffer
+    if own not in carried or own.home is not None or not own.nbytes:
         return None
     memory, last_read = carried[own]
     home = memory.within()

@@ -72,6 +72,8 @@ class _Walk:
                 self._call(op)
             elif op.subgraphs:
                 self._if(op)
+            elif OPS[op.op_type].transfer:
+                self._enter(op.outputs, op.inputs)
             elif self._differs(op):
                 self.found.tensors.update(op.outputs)
 

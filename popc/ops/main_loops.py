@@ -27,7 +27,7 @@ class MainLoop(NamedTuple):
         return self.op.subgraphs["body"]
 
     @property
-    def count(self) -> int:
+    def trips(self) -> int:
         """The number of iterations."""
         return int(str(self.op.attributes["trip_count"]))
 

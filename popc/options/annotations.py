@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from popc.options.dialects.popart_patterns import names_meant, why_no_switch
+from popc.options.locations import parse_location, words_of
 from popc.options.suggest import did_you_mean
 
 __all__ = [
@@ -60,6 +61,8 @@ class Annotation:
             return _names(value)
         if self.kind == "floats":
             return _floats(value)
+        if self.kind == "location":
+            return words_of(parse_location(value))
         if self.kind == "bool" and isinstance(value, bool | int) and value in (0, 1):
             return int(value)
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -112,7 +115,6 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 _NO_PHASES: Final = "programs have no execution phases"
-_ONE_PLACE: Final = "tensors have one location, the memory of the device"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
 _NO_TILES: Final = "kernels run on processors that have no tiles"
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
@@ -140,11 +142,11 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "enable_conv_dithering": Annotation("__enable_conv_dithering", "int", useless=_NO_TILES),
     "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_OF_STREAMS),
     "execution_context": Annotation("__execution_context", "int", useless=_NO_PHASES),
-    "execution_phase": Annotation("__execution_phase", "int", useless=_NO_PHASES),
+    "execution_phase": Annotation("__execution_phase", "int"),
     "inplace_op_names": Annotation("__inplace_op_names", "names"),
     "inplace_op_priorities": Annotation("__inplace_op_priorities", "floats"),
     "outline": Annotation("__outline", "names"),
-    "output_tensor_location": Annotation("__output_tensor_location", "names", useless=_ONE_PLACE),
+    "output_tensor_location": Annotation("__output_tensor_location", "location"),
     "output_type": Annotation(
         "__output_type", "choice", (("float", "FLOAT"), ("half", "HALF"), ("float16", "HALF"))
     ),

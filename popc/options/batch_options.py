@@ -31,7 +31,7 @@ class BatchOptions(StreamingOptions):
     batch_serialization_axes: FrozenTable[str] = field(
         default=_NO_AXES,
         metadata=described(
-            "choices",
+            "axes",
             "Along which dimension an input is cut. A table from names or patterns of inputs to "
             "the number of the dimension, or none for an input that all parts read as a whole. "
             "An input that it does not name is cut along dimension 0 if that is as long as that "
@@ -132,3 +132,11 @@ class BatchOptions(StreamingOptions):
                 "batch_serialization_method, loop, puts into a loop cannot overlap: choose "
                 "unroll_static or unroll_dynamic, or the schedule isomorphic"
             )
+        for place in ("execution_phase", "pipeline_stage", "virtual_graph"):
+            name = f"batch_serialization_concat_on_{place}_change"
+            if method == "loop" and not getattr(self, name):
+                yield (
+                    f"{name} is false, but the loops of batch_serialization_method end where the "
+                    f"{place.replace('_', ' ')} changes: choose unroll_static or unroll_dynamic, "
+                    f"or leave {name} true"
+                )

@@ -19,6 +19,14 @@ _NO_SWITCHES: Final[FrozenTable[bool]] = FrozenTable()
 class PatternOptions(OutlineOptions):
     """Which local rewrites are made."""
 
+    combine_convolutions: bool = field(
+        default=False,
+        metadata=described(
+            "bool",
+            "Make one convolution of several that read the same operand through the same window. "
+            "Their results are parts of one tensor then, and all live at the same time.",
+        ),
+    )
     combine_embedding_lookups: bool = field(
         default=False,
         metadata=described(

@@ -20,6 +20,11 @@ def transfer_conflicts(options: Options) -> Iterator[str]:
             "hardware_instrumentations says what instrument_with_hardware_cycle_counter counts, "
             "which is false"
         )
+    if options.group_host_sync and options.enable_pipelining:
+        yield (
+            "group_host_sync puts all loads first and all stores last, but with enable_pipelining "
+            "they belong to stages: leave one of them out"
+        )
     if not options.enable_prefetch_datastreams and options.synthetic_data_mode != "off":
         yield (
             "enable_prefetch_datastreams is false, but with synthetic_data_mode = "

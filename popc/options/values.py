@@ -163,6 +163,14 @@ def _parse_choices(spec: OptionSpec, value: object) -> FrozenTable[str]:
     return _parse_table(value, what, partial(_parse_choice, spec))
 
 
+def _parse_axes(spec: OptionSpec, value: object) -> FrozenTable[str]:
+    def parse(axis: object) -> str:
+        is_number = isinstance(axis, int) and not isinstance(axis, bool)
+        return _parse_choice(spec, str(axis) if is_number else axis)
+
+    return _parse_table(value, "from names to numbers of dimensions, or none", parse)
+
+
 def _parse_floats(spec: OptionSpec, value: object) -> FrozenTable[float]:
     return _parse_table(value, "from names to numbers", partial(_parse_float, spec))
 
@@ -216,6 +224,7 @@ def _parse_rules(spec: OptionSpec, value: object) -> tuple[Rule, ...]:
 _PARSERS: Final[dict[str, Callable[[OptionSpec, object], Any]]] = {
     "anchor": _parse_anchor,
     "anchors": _parse_anchors,
+    "axes": _parse_axes,
     "bool": _parse_bool,
     "choice": _parse_choice,
     "choices": _parse_choices,

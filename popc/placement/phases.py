@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ir import Graph, Op, Recompute, Tensor, TensorKind
 from popc.options import Options
 from popc.ops.load import find_load_ops
 from popc_runtime.errors import OptionError
 
-__all__ = ["assign_phases", "phase_problems"]
+__all__ = ["assign_phases", "check_phases"]
 
 _LISTED = 8  # ops shown of many
 
@@ -24,18 +24,9 @@ def assign_phases(graph: Graph, options: Options) -> int:
 
     An op goes to the phase that it is annotated with, else to the current one, but never to one
     before those of its operands.  A new phase begins when the weights of the current one are more
-    than its share.  Phase p runs on chip p modulo the number of stages.
-
-    Raises:
-        OptionError: annotations name phases that do not exist, or chips that run others.
+    than its share.  Phase p runs on chip p modulo the number of stages.  With recomputation, what
+    one phase hands on to others is kept, and all else is computed once more.
     """
-    problems = list(phase_problems(graph, options))
-    if problems:
-        raise OptionError(
-            "the execution phases of ops are wrong",
-            subject="execution_phases",
-            details=tuple(problems),
-        )
     settled = frozenset(find_load_ops(graph))
     order = [op for op in graph.topological() if op not in settled]
     total = sum(map(_weight_bytes, order))
@@ -48,7 +39,20 @@ def assign_phases(graph: Graph, options: Options) -> int:
         current += cost
         wanted = op.settings.execution_phase
         _put(op, phase if wanted is None else wanted, options.execution_phase_stages)
+    if options.auto_recomputation != "none":
+        _mark(order)
     return len(order)
+
+
+def _mark(order: Sequence[Op]) -> None:
+    """Let the backward pass repeat what a phase computes from what other phases hand on to it."""
+    for op in order:
+        if op.settings.recompute is Recompute.UNDEFINED:
+            own = op.settings.execution_phase
+            users = (user for tensor in op.outputs for user in tensor.uses)
+            crosses = any(user.settings.execution_phase != own for user in users)
+            wish = Recompute.CHECKPOINT if crosses else Recompute.RECOMPUTE
+            op.settings = replace(op.settings, recompute=wish)
 
 
 def _put(op: Op, phase: int, stages: int) -> None:
@@ -80,14 +84,33 @@ def _is_settled(op: Op) -> bool:
     )
 
 
-def phase_problems(graph: Graph, options: Options) -> Iterator[str]:
-    """What is wrong with the phases that ops are annotated with."""
+def check_phases(graph: Graph, options: Options) -> None:
+    """Check what the ops of an imported model are annotated with.
+
+    Raises:
+        OptionError: annotations name phases that do not exist, or chips that run others; lists all.
+    """
+    problems = list(_problems(graph, options))
+    if problems:
+        raise OptionError(
+            "the execution phases of ops are wrong",
+            subject="execution_phases",
+            details=tuple(problems),
+        )
+
+
+def _problems(graph: Graph, options: Options) -> Iterator[str]:
     phases, stages = options.execution_phases, options.execution_phase_stages
     beyond: dict[int, list[Op]] = {}
     for op in graph.ops:
         phase, chip = op.settings.execution_phase, op.settings.virtual_graph
         if phase is not None and phase >= phases:
             beyond.setdefault(phase, []).append(op)
+        elif phase is None and chip is not None:
+            yield (
+                f"{_shown(op)} is on virtual graph {chip}, but virtual_graph_mode is "
+                "execution_phases, which decides about chips by phases: say execution_phase instead"
+            )
         elif phase is not None and chip is not None and chip != phase % stages:
             yield (
                 f"{_shown(op)} is in execution phase {phase}, which runs on chip {phase % stages}, "

@@ -9,7 +9,7 @@ from popc.options import Options
 from popc.placement.check import check_places, check_stages
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
-from popc.placement.phases import assign_phases
+from popc.placement.phases import assign_phases, check_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
@@ -23,7 +23,9 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     Raises:
         OptionError: lists everything that is wrong.
     """
-    keeps_chips = options.virtual_graph_mode in ("manual", "execution_phases")
+    if options.virtual_graph_mode == "execution_phases":
+        check_phases(graph, options)
+    keeps_chips = options.virtual_graph_mode == "manual"
     for one in graph.walk():
         for op in one.ops:
             settings = op.settings

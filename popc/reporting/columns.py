@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, Final
 
 from popc.cost import CostReport, Cycles, MemoryReport, OpCost
 from popc.reporting.memory import CATEGORIES, by_tile
 from popc.reporting.profile import Profile
 from popc.reporting.sections import report_data
+from popc.reporting.timeline import starts_of
 
 __all__ = ["page_data"]
 
@@ -32,6 +32,8 @@ def page_data(profile: Profile) -> dict[str, Any]:
         "blobs": [[one.name, one.stored_bytes, one.raw_bytes] for one in profile.blobs.values()],
         "kinds": ["compute", "vertex launch", "exchange", "sync", "host exchange"],
         "categories": [name.replace("_", " ") for name in CATEGORIES],
+        "cycles": _parts(costs.cycles),
+        "pipeline": costs.pipeline.to_dict() if costs.pipeline else None,
         "ops": _ops(costs),
         "chips": [_chip(chip, costs.ops) for chip in costs.memory],
     }
@@ -59,14 +61,13 @@ def _parts(cycles: Cycles) -> list[int]:
 def _ops(costs: CostReport) -> dict[str, Any]:
     """Ops in order.  ``phases`` has one row of numbers per phase, ``words`` their texts."""
     types, words = _Words(), _Words()
-    totals = [op.cycles.total for op in costs.ops]
     return {
         "name": [op.name for op in costs.ops],
         "type": [types.number(op.op_type) for op in costs.ops],
         "node": ["" if op.origin == op.name else op.origin for op in costs.ops],
         "ipu": [op.ipu for op in costs.ops],
         "times": [op.times for op in costs.ops],
-        "start": [0, *accumulate(totals)][: len(totals)],
+        "start": starts_of(costs.ops),
         "cycles": [_parts(op.cycles) for op in costs.ops],
         "hidden": [op.hidden for op in costs.ops],
         "temporary": [op.temporary_bytes for op in costs.ops],

@@ -12,6 +12,7 @@ from typing import Any, Final
 from popc.cost import CostReport, Cycles, OpCost, Phase
 from popc.reporting.memory import memory_section
 from popc.reporting.profile import Profile
+from popc.reporting.timeline import starts_of
 
 __all__ = ["SECTIONS", "cycles_of", "report_data"]
 
@@ -116,6 +117,7 @@ def _execution(profile: Profile, costs: CostReport, full: bool) -> dict[str, Any
     data: dict[str, Any] = {
         "cycles": cycles_of(costs.cycles),
         "hidden_host_cycles": costs.hidden,
+        "pipeline": costs.pipeline.to_dict() if costs.pipeline else None,
         "seconds": costs.seconds,
         "ops": len(costs.ops),
         "cycles_by_op_type": dict(sorted(by_type.items(), key=lambda item: (-item[1], item[0]))),
@@ -144,8 +146,13 @@ def _op(op: OpCost) -> dict[str, Any]:
 def _steps(costs: CostReport) -> list[dict[str, Any]]:
     """The ops in order, each with what it consists of."""
     return [
-        {"step": number, **_op(op), "phases": [_phase(phase, costs) for phase in op.phases]}
-        for number, op in enumerate(costs.ops)
+        {
+            "step": number,
+            "start_cycle": start,
+            **_op(op),
+            "phases": [_phase(phase, costs) for phase in op.phases],
+        }
+        for number, (op, start) in enumerate(zip(costs.ops, starts_of(costs.ops), strict=True))
     ]
 
 

@@ -2,6 +2,7 @@
 
 from popc.transforms.base import Pass, PassReport, RewritePass
 from popc.transforms.check_replicas import check_replicas
+from popc.transforms.outlining import Outlining
 from popc.transforms.pipeline import (
     Phase,
     build_pipeline,
@@ -14,6 +15,7 @@ from popc.transforms.pipeline import (
 from popc.transforms.variable_groups import set_variable_groups
 
 __all__ = [
+    "Outlining",
     "Pass",
     "PassReport",
     "Phase",

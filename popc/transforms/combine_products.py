@@ -6,10 +6,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
-from popc.transforms.combining import depths, groups_of, independent
+from popc.transforms.combining import (
+    concatenated,
+    depths,
+    groups_of,
+    independent,
+    likeness,
+    split_among,
+)
 
 __all__ = ["CombineProducts"]
 
@@ -54,7 +61,7 @@ class CombineProducts(Pass):
 def _side_by_side(graph: Graph) -> int:
     """Products with the same first operand."""
     keyed = [
-        ((op.operand(0), _likeness(op), _bias_kind(op)), op)
+        ((op.operand(0), likeness(op), _bias_kind(op)), op)
         for op in graph.topological()
         if _is_plain(op) and op.operand(1).type.rank == 2 and _bias_kind(op) is not None
     ]
@@ -70,18 +77,18 @@ def _side_by_side(graph: Graph) -> int:
 def _join_columns(graph: Graph, ops: Sequence[Op]) -> None:
     first = ops[0]
     turned = bool(first.attributes.get("transB", 0))
-    matrix = _emit(graph, first, "Concat", [op.operand(1) for op in ops], axis=int(not turned))
+    matrix = concatenated(graph, first, [op.operand(1) for op in ops], axis=int(not turned))
     operands = [first.operand(0), matrix]
     if first.optional(_BIAS) is not None:
         biases = [op.operand(_BIAS) for op in ops]
-        operands.append(_emit(graph, first, "Concat", biases, axis=biases[0].type.rank - 1))
-    _split_among(graph, ops, operands, first.output.type.rank - 1)
+        operands.append(concatenated(graph, first, biases, axis=biases[0].type.rank - 1))
+    split_among(graph, ops, operands, first.output.type.rank - 1)
 
 
 def _one_below_the_other(graph: Graph) -> int:
     """Products with the same matrix."""
     keyed = [
-        ((op.operand(1), op.optional(_BIAS), _likeness(op), op.operand(0).type.shape[1:]), op)
+        ((op.operand(1), op.optional(_BIAS), likeness(op), op.operand(0).type.shape[1:]), op)
         for op in graph.topological()
         if _is_plain(op)
         and op.operand(1).type.rank == 2
@@ -93,9 +100,9 @@ def _one_below_the_other(graph: Graph) -> int:
     for group in groups_of(keyed):
         ops = independent(group)
         if len(ops) > 1:
-            rows = _emit(graph, ops[0], "Concat", [op.operand(0) for op in ops], axis=0)
+            rows = concatenated(graph, ops[0], [op.operand(0) for op in ops], axis=0)
             rest = [tensor for tensor in ops[0].inputs[1:] if tensor is not None]
-            _split_among(graph, ops, [rows, *rest], 0)
+            split_among(graph, ops, [rows, *rest], 0)
             count += len(ops) - 1
     return count
 
@@ -104,17 +111,17 @@ def _stacked(graph: Graph) -> int:
     """Small products of two matrices each, of equal shapes."""
     level = depths(graph)
     keyed = [
-        ((level[op], op.operand(0).type, op.operand(1).type, _likeness(op)), op)
+        ((level[op], op.operand(0).type, op.operand(1).type, likeness(op)), op)
         for op in graph.topological()
         if op.op_type == "MatMul" and _is_plain(op) and len(op.present_inputs) == 2 and _fits(op)
     ]
     count = 0
     for ops in groups_of(keyed):
         operands = [
-            _emit(graph, ops[0], "Concat", [_row_of(graph, op, index) for op in ops], axis=0)
+            concatenated(graph, ops[0], [_row_of(graph, op, index) for op in ops], axis=0)
             for index in (0, 1)
         ]
-        _split_among(graph, ops, operands, 0)
+        split_among(graph, ops, operands, 0)
         count += len(ops) - 1
     return count
 
@@ -141,13 +148,6 @@ def _is_plain(op: Op) -> bool:
     )
 
 
-def _likeness(op: Op) -> Hashable:
-    """What products must share to be one: their arithmetic, where they run and when."""
-    attributes = tuple((key, repr(value)) for key, value in sorted(op.attributes.items()))
-    settings = op.settings
-    return op.op_type, attributes, settings.place, settings.part, settings.recompute
-
-
 def _bias_kind(op: Op) -> Hashable:
     """What biases must share to be put side by side; ``None`` if this one cannot be."""
     bias = op.optional(_BIAS)
@@ -159,27 +159,3 @@ def _bias_kind(op: Op) -> Hashable:
 
 def _is_row(bias: Tensor | None) -> bool:
     return bias is None or bias.type.size == (bias.type.shape or (1,))[-1]
-
-
-def _split_among(graph: Graph, ops: Sequence[Op], operands: Sequence[Tensor], axis: int) -> None:
-    """One product of ``operands``, in parts that take the place of the results of ``ops``."""
-    first = ops[0]
-    whole = build(
-        graph, first.op_type, operands, dict(first.attributes), settings=first.settings
-    ).output
-    shapes = [op.output.type.shape for op in ops]
-    alone = whole.type.rank > len(shapes[0])
-    split = tuple(1 if alone else shape[axis] for shape in shapes)
-    attributes: AttributeMap = {"axis": axis, "split": split}
-    parts = build(graph, "Split", [whole], attributes, settings=first.settings).outputs
-    for op, part in zip(ops, parts, strict=True):
-        result = part
-        if alone:
-            result = build(
-                graph, "Reshape", [part], {"shape": op.output.type.shape}, settings=op.settings
-            ).output
-        graph.replace_op(op, [result])
-
-
-def _emit(graph: Graph, like: Op, op_type: str, inputs: Sequence[Tensor], *, axis: int) -> Tensor:
-    return build(graph, op_type, inputs, {"axis": axis}, settings=like.settings).output

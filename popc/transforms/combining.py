@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from popc.ir import Graph, Op
+from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ops.build import build
 
-__all__ = ["depths", "groups_of", "independent"]
+__all__ = ["concatenated", "depths", "groups_of", "independent", "likeness", "split_among"]
 
 
 def groups_of(keyed: Iterable[tuple[Hashable, Op]]) -> Iterator[list[Op]]:
@@ -52,3 +53,35 @@ def depths(graph: Graph) -> dict[Op, int]:
         before = (found[t.producer] for t in op.present_inputs if t.producer is not None)
         found[op] = 1 + max(before, default=-1)
     return found
+
+
+def likeness(op: Op) -> Hashable:
+    """What ops must share to be one: their arithmetic, where they run and when."""
+    attributes = tuple((key, repr(value)) for key, value in sorted(op.attributes.items()))
+    settings = op.settings
+    return op.op_type, attributes, settings.place, settings.part, settings.recompute
+
+
+def split_among(graph: Graph, ops: Sequence[Op], operands: Sequence[Tensor], axis: int) -> None:
+    """One op on ``operands``, its result in parts that take the place of the results of ``ops``."""
+    first = ops[0]
+    whole = build(
+        graph, first.op_type, operands, dict(first.attributes), settings=first.settings
+    ).output
+    shapes = [op.output.type.shape for op in ops]
+    alone = whole.type.rank > len(shapes[0])
+    split = tuple(1 if alone else shape[axis] for shape in shapes)
+    attributes: AttributeMap = {"axis": axis, "split": split}
+    parts = build(graph, "Split", [whole], attributes, settings=first.settings).outputs
+    for op, part in zip(ops, parts, strict=True):
+        result = part
+        if alone:
+            result = build(
+                graph, "Reshape", [part], {"shape": op.output.type.shape}, settings=op.settings
+            ).output
+        graph.replace_op(op, [result])
+
+
+def concatenated(graph: Graph, like: Op, operands: Sequence[Tensor], *, axis: int) -> Tensor:
+    """``operands`` in one, computed where ``like`` is."""
+    return build(graph, "Concat", operands, {"axis": axis}, settings=like.settings).output

@@ -15,7 +15,9 @@ __all__ = ["CommonSubexpressions"]
 
 @dataclass(frozen=True)
 class CommonSubexpressions(Pass):
-    """Of ops with equal type, operands and attributes, only the first stays; so for constants.
+    """Of ops with equal type, operands, attributes and place, only the first stays.
+
+    So for constants.
 
     Before::
 
@@ -89,4 +91,4 @@ def _op_key(op: Op) -> Hashable:
     )
     # What is there to be computed once more must not be merged with the first time.
     is_repetition = op.settings.recompute is Recompute.RECOMPUTED
-    return op.op_type, operands, attributes, is_repetition
+    return op.op_type, operands, attributes, is_repetition, op.settings.place

@@ -15,6 +15,7 @@ from popc.transforms.batch_serialization import (
     FillPhases,
     SumParts,
 )
+from popc.transforms.combine_convolutions import CombineConvolutions
 from popc.transforms.combine_lookups import CombineLookups
 from popc.transforms.combine_products import CombineProducts
 from popc.transforms.common_subexpressions import CommonSubexpressions
@@ -54,7 +55,7 @@ from popc.transforms.round_results import RoundResults, rounds
 from popc.transforms.rules import RULES
 from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.simplify import Simplify
-from popc.transforms.streaming import StreamingMemory
+from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc.transforms.update_priorities import UpdatePriorities
 
@@ -170,8 +171,9 @@ def build_pipeline(
         Phase(
             "combine products",
             (
+                CombineConvolutions(options.combine_convolutions),
                 CombineProducts(options.combine_matmuls),
-                *((folding, dead_code) if options.combine_matmuls else ()),  # weights
+                *_folded_weights(options, folding, dead_code),
             ),
         ),
         Phase(
@@ -208,7 +210,9 @@ def build_pipeline(
                 dead_code,  # what hoisting leaves behind, and what only repetitions need now
                 FinalPlacement(),  # sums and states, which loops have added
                 # When it is settled which results are repeated: others are kept for later stages.
-                Pipelining(options.enable_pipelining, options.pipeline_schedule),
+                Pipelining(
+                    options.enable_pipelining, options.pipeline_schedule, _repeats_stages(options)
+                ),
                 # When it is settled which results the backward pass reads.
                 StreamingMemory(options, orders),
                 dead_code,  # wholes of which only parts are kept
@@ -217,6 +221,7 @@ def build_pipeline(
                 OverlapIo(),  # carries what the copies read or make
                 GroupHostSync(options.group_host_sync),
                 _merge_collectives(options, orders),  # when the order of all else is settled
+                MergeExchange(options.enable_merge_exchange, orders),  # likewise
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
                 FillPhases(),  # equal ops of several parts have been merged
                 # When all ops are there; what comes behind must not disturb the order.
@@ -238,6 +243,11 @@ def build_pipeline(
     )
 
 
+def _folded_weights(options: Options, *passes: Pass) -> tuple[Pass, ...]:
+    """``passes``, if weights have been put together."""
+    return passes if options.combine_convolutions or options.combine_matmuls else ()
+
+
 def _merge_collectives(options: Options, orders: Orders) -> MergeCollectives:
     wanted = {
         "ReplicatedAllGather": options.merge_all_gather_collectives,
@@ -246,6 +256,11 @@ def _merge_collectives(options: Options, orders: Orders) -> MergeCollectives:
     }
     chosen = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
     return MergeCollectives(chosen, options.prepare_schedule_for_merging_collectives, orders)
+
+
+def _repeats_stages(options: Options) -> bool:
+    again = options.auto_recomputation == "pipeline"
+    return again and not options.stash_all_tensors_inference_pipeline
 
 
 def _outlining(options: Options, orders: Orders) -> Outlining:

@@ -52,7 +52,8 @@ def check_stream_names(options: Options, inputs: Sequence[str], outputs: Sequenc
 def _unknown(patterns: Sequence[str], names: Sequence[str], what: str) -> Iterator[str]:
     for pattern in patterns:
         if not any(name == pattern or fnmatchcase(name, pattern) for name in names):
-            yield f"there is no {what} {pattern!r}: {did_you_mean(pattern, names) or _list(what, names)}"
+            advice = did_you_mean(pattern, names) or _list(what, names)
+            yield f"there is no {what} {pattern!r}: {advice}"
 
 
 def _list(what: str, names: Sequence[str]) -> str:

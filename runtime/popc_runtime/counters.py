@@ -28,6 +28,11 @@ class CycleCounters:
         self._last = [list[tuple[int, int]]() for _ in self._counts]
         self._all = [list[tuple[int, int]]() for _ in self._counts]
 
+    @classmethod
+    def of(cls, profile: Profile | None, engines: Sequence[Engine]) -> CycleCounters | None:
+        """The counters of an archive with a profile."""
+        return None if profile is None else cls(profile, engines)
+
     def begin(self) -> None:
         """Forget what a run that failed has left."""
         for counts in self._counts:

@@ -100,7 +100,7 @@ class Executable:
             counted="" if profile is None else _MAIN,
             engine=engine,
         )
-        self._counters = profile and CycleCounters(profile, self._engine.replicas)
+        self._counters = CycleCounters.of(profile, self._engine.replicas)
         self._lock = threading.RLock()
         self.state = DeviceState(self._engine, manifest, self._lock)
         self._worker: ThreadPoolExecutor | None = None

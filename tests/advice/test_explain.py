@@ -32,7 +32,7 @@ def _compile(target: str, batch: int, change: dict[str, Any], **more: Any) -> An
     return popc.compile(tower(), dims=dims, options=given, **more)
 
 
-_CASES = [(32, 256, None), (24, 64, None), (40, 64, _TRAIN), (48, 256, _TRAIN), (32, 128, _TRAIN)]
+_CASES = [(32, 256, None), (40, 64, _TRAIN)]
 
 
 @pytest.mark.parametrize(("kilobytes", "batch", "train"), _CASES)
@@ -42,7 +42,7 @@ def test_advice_holds(
     target = small_target(tmp_path, kilobytes=kilobytes)
     with pytest.raises(DoesNotFitError):
         _compile(target, batch, {}, train=train)
-    found = _explain(target, batch, train=train).to_dict()
+    found = _explain(target, batch, train=train, budget=70).to_dict()
     assert not found["fits"]
     assert found["fixes"]
     for fix in found["fixes"]:
@@ -63,7 +63,7 @@ def test_advice_holds(
 
 def test_the_largest_proportion_that_fits(tmp_path: Path) -> None:
     target = small_target(tmp_path, kilobytes=32)
-    fixes = _explain(target, 256).to_dict()["fixes"]
+    fixes = _explain(target, 256, budget=20).to_dict()["fixes"]
     name = "available_memory_proportion"
     best = next(fix["change"]["options"][name] for fix in fixes if name in str(fix["change"]))
     larger = {"options": {name: round(best + 0.01, 2)}}
@@ -87,21 +87,23 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     assert found.advice is None
 
 
-def test_two_changes_where_none_is_enough(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=22)
-    options = {"disabled_passes": ["fuse_activations"]}
-    found = _explain(target, 256, options=options).to_dict()
-    here = [fix for fix in found["fixes"] if "another target" not in fix["names"]]
+def test_changes_together_where_none_is_enough(tmp_path: Path) -> None:
+    target = small_target(tmp_path, kilobytes=26)
+    model = tower(batch=256)
+    found = explain_model(model, options={"target": target}).to_dict()
+    here = [fix for fix in found["fixes"] if not fix["notes"]]
     assert here
     for fix in here:
-        change = fix["change"]
-        _compile(target, 256, {**change, "options": {**options, **change.get("options", {})}})
+        assert len(fix["names"]) > 1
+        popc.compile(model, options={"target": target, **fix["change"]["options"]})
+    excess = {tuple(one["names"]): one.get("excess_bytes", 0) for one in found["insufficient"]}
+    assert all(excess[name,] > 0 for fix in here for name in fix["names"])
 
 
 def test_nothing_helps(tmp_path: Path) -> None:
-    found = _explain(small_target(tmp_path, kilobytes=8), 256, options={"tiles_per_ipu": 4})
+    found = _explain(small_target(tmp_path, kilobytes=8), 64, options={"tiles_per_ipu": 4}, budget=50)
     advice = found.to_dict()
-    assert [fix["names"] for fix in advice["fixes"]] == [["another target"]]
+    assert all("it takes other hardware" in fix["notes"] for fix in advice["fixes"])
     excess = [one["excess_bytes"] for one in advice["insufficient"] if "excess_bytes" in one]
     assert excess == sorted(excess)
     assert min(excess) > 0
@@ -119,7 +121,8 @@ def test_results_that_change_are_said_to(tmp_path: Path) -> None:
 
 def test_processes_change_nothing(tmp_path: Path) -> None:
     target = small_target(tmp_path, kilobytes=24)
-    assert _explain(target, 64).to_dict() == _explain(target, 64, jobs=2).to_dict()
+    alone = _explain(target, 64, budget=40).to_dict()
+    assert alone == _explain(target, 64, budget=40, jobs=2).to_dict()
 
 
 def test_the_budget_limits_advice(tmp_path: Path) -> None:

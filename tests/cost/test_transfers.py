@@ -20,10 +20,14 @@ def _model(products: int = 1, inputs: int = 2) -> onnx.ModelProto:
     """The sum of some inputs, multiplied by itself some times."""
     floats = TensorProto.FLOAT
     names = [f"x{number}" for number in range(inputs)]
-    nodes = [helper.make_node("Sum", names, ["p0"])]
-    for number in range(products):
-        nodes.append(helper.make_node("MatMul", [f"p{number}", "p0"], [f"p{number + 1}"]))
-    nodes.append(helper.make_node("Tanh", [f"p{products}"], ["y"]))
+    nodes = [
+        helper.make_node("Sum", names, ["p0"]),
+        *(
+            helper.make_node("MatMul", [f"p{number}", "p0"], [f"p{number + 1}"])
+            for number in range(products)
+        ),
+        helper.make_node("Tanh", [f"p{products}"], ["y"]),
+    ]
     graph = helper.make_graph(
         nodes,
         "products",
@@ -107,3 +111,27 @@ def test_a_store_now_and_then_is_charged_now_and_then() -> None:
         for report in (often, seldom)
     ]
     assert stores[0] == 3 * stores[1]
+
+
+def test_ops_on_io_tiles_have_only_those() -> None:
+    on_io = [{"op_type": "Tanh", "tile_set": "io"}]
+    few = _estimate(_model(), num_io_tiles=32, annotate=on_io)
+    many = _estimate(_model(), num_io_tiles=1024, annotate=on_io)
+
+    def tanh(report: CostReport) -> int:
+        return next(op.cycles.compute for op in report.ops if op.op_type == "Tanh")
+
+    assert tanh(few) > 20 * tanh(many)
+
+
+def test_memory_of_io_tiles() -> None:
+    """They hold two buffers for each stream, and the other tiles none."""
+    report = _overlap(1)
+    chip, compute = report.memory[0], report.target.compute_tiles
+    assert len(chip.peak) == report.target.tiles_per_ipu == compute + 64
+    buffer = 4 * _SIDE**2 // 64
+    code = min(chip.always_live)
+    live = max(chip.peak[compute:]) - code
+    assert 6 * buffer <= live <= 8 * buffer
+    plain = _estimate(_model(1), num_io_tiles=64).memory[0]
+    assert max(plain.peak[compute:]) == min(plain.always_live)

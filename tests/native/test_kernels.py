@@ -199,6 +199,8 @@ def test_convolutions(data: st.DataObject) -> None:
     ]
     batch = data.draw(st.integers(1, 2), label="batch")
     x, w = _numbers(batch, channels, *sizes), _numbers(filters, narrow, *taps, seed=1)
+    if data.draw(st.booleans(), label="channels last"):
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     out = np.empty((batch, filters, *results), np.float32)
     attributes = {
         "strides": tuple(strides),
@@ -283,6 +285,46 @@ def test_gather(library: Library, dtype: str, axis: int) -> None:
     _compare(library, "Gather", [x, indices], [np.empty(shape, dtype)], {"axis": axis})
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("given_state", [False, True])
+@pytest.mark.parametrize(("steps", "batch", "width", "hidden"), [(1, 1, 3, 5), (7, 2, 20, 33)])
+@pytest.mark.parametrize(("opcode", "late"), [("LSTM", 0), ("GRU", 0), ("GRU", 1)])
+def test_recurrent_layers(
+    library: Library,
+    opcode: str,
+    late: int,
+    steps: int,
+    batch: int,
+    width: int,
+    hidden: int,
+    given_state: bool,
+    direction: str,
+) -> None:
+    ways, gates = 2 if direction == "bidirectional" else 1, 4 if opcode == "LSTM" else 3
+    x = _numbers(steps, batch, width) / 3
+    w = _numbers(ways, gates * hidden, width, seed=1) / 9
+    r = _numbers(ways, gates * hidden, hidden, seed=2) / 9
+    inputs: list[Array | None] = [x, w, r]
+    states = 2 if opcode == "LSTM" else 1
+    if given_state:
+        lengths = np.arange(steps, steps - batch, -1, np.int32) if batch > 1 else None
+        inputs += [_numbers(ways, 2 * gates * hidden, seed=3), lengths]
+        inputs += [_numbers(ways, batch, hidden, seed=4 + i) for i in range(states)]
+    functions = ("sigmoid", "tanh", "tanh") if opcode == "LSTM" else ("sigmoid", "tanh")
+    attributes = {
+        "direction": direction,
+        "activations": functions * ways,
+        "alphas": (0.0,) * len(functions) * ways,
+        "betas": (0.0,) * len(functions) * ways,
+        "clip": 0.0,
+        "input_forget": 0,
+        "linear_before_reset": late,
+    }
+    outputs = [np.empty((steps, ways, batch, hidden), np.float32)]
+    outputs += [np.empty((ways, batch, hidden), np.float32) for _ in range(states)]
+    _compare(library, opcode, inputs, outputs, attributes, (1, 2, 3), 1e-4, 1e-5)
+
+
 _MOVES: list[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str, Any]]] = [
     ("Transpose", [(5, 6, 7)], (7, 5, 6), {"perm": (2, 0, 1)}),
     ("Transpose", [(70, 90)], (90, 70), {"perm": (1, 0)}),
@@ -320,7 +362,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not"),
         *("MaxPool", "AveragePool", "Softmax", "LogSoftmax", "LayerNormalization", "Cast"),
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
-        "ReduceSumSquare",
+        *("ReduceSumSquare", "LSTM", "GRU"),
     }
     assert native_opcodes() <= here
 

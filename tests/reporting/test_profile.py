@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from popc.cost import decode_report
 from popc.estimation import encode_report
 from popc.reporting import Profile, compare_profiles, profile_of, report_data
 from popc.reporting.memory import by_tile
+from popc.reporting.timeline import starts_of
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from samples.networks import digits_cnn, sorting_transformer
 from tests.models import affine, counter_loop
@@ -29,6 +31,29 @@ def _profile(model: Any, options: Mapping[str, object] | None = None, **more: An
 @pytest.fixture(scope="module")
 def digits() -> Profile:
     return _profile(digits_cnn(), {"num_ipus": 2}, dims={"batch": 4})
+
+
+_PIPELINE: dict[str, object] = {
+    "num_ipus": 2,
+    "virtual_graph_mode": "auto",
+    "enable_pipelining": True,
+    "batches_per_step": 8,
+}
+
+
+def test_chips_of_a_pipeline_run_at_the_same_time() -> None:
+    report = popc.estimate(sorting_transformer(), dims={"batch": 4}, options=_PIPELINE)
+    assert report.pipeline is not None
+    assert decode_report(encode_report(report)) == report
+    starts = starts_of(report.ops)
+    spans = sorted(
+        (op.ipu, start, start + op.cycles.total)
+        for op, start in zip(report.ops, starts, strict=True)
+    )
+    for (chip, _, end), (other, start, _) in pairwise(spans):
+        assert chip != other or end <= start
+    assert max(end for *_, end in spans) == report.cycles.total
+    assert sum(op.cycles.total for op in report.ops) > report.cycles.total
 
 
 @pytest.mark.parametrize(
@@ -50,6 +75,11 @@ _DAMAGE: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("true cycles", lambda data: data["ops"][0]["cycles"].update(compute=True)),
     ("tile of float", lambda data: data["memory"][0]["peak"].__setitem__(0, 1.5)),
     ("unknown topology", lambda data: data["target"]["links"].update(topology="torus")),
+    ("no clock", lambda data: data["target"]["tile"].update(clock_hz=0)),
+    ("no chips", lambda data: data.update(memory=[])),
+    ("tiles miscounted", lambda data: data["memory"][0]["peak"].append(1)),
+    ("op on no chip", lambda data: data["ops"][0].update(ipu=7)),
+    ("half a character", lambda data: data["ops"][0].update(name="\ud800")),
     ("op is a number", lambda data: data["ops"].append(3)),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,7 @@ def _choice() -> onnx.ModelProto:
         [helper.make_node("Add", ["x", "x"], ["t"])], "short", [], [value("t", floats, [8])]
     )
     names = ["x", *(f"e{number}" for number in range(40))]
-    chain = [
-        helper.make_node("Sigmoid", [before], [after])
-        for before, after in zip(names[:-1], names[1:], strict=True)
-    ]
+    chain = [helper.make_node("Sigmoid", [before], [after]) for before, after in pairwise(names)]
     long = helper.make_graph(chain, "long", [], [value(names[-1], floats, [8])])
     graph = helper.make_graph(
         [helper.make_node("If", ["c"], ["y"], then_branch=short, else_branch=long)],
@@ -168,15 +166,20 @@ def test_reports_as_text_and_data(tmp_path: Path) -> None:
     assert data["cycles"]["total"] == sum(step["cycles"]["total"] for step in data["steps"])
 
 
+_HEAD = b'"target":"a","clock_hz":1,"instrumentations":[]'
+_ALONE = b'"type":"A","name":"","origin":"","ipu":0'
+
+
 @pytest.mark.parametrize(
     "document",
     [
         b"",
         b"{}",
         b"[]",
-        b'{"target":"a","clock_hz":1,"instrumentations":[],"beside":[0,0,0,0,0],"program":[{"type":"If"}]}',
-        b'{"target":"a","clock_hz":1,"instrumentations":[],"beside":[0,0,0,0,0],"program":[{"cycles":[1],"type":"A",'
-        b'"name":"","origin":"","ipu":0}]}',
+        b"{%b}" % _HEAD,
+        b'{%b,"beside":[0,0,0,0,0],"program":[{"type":"If"}]}' % _HEAD,
+        b'{%b,"beside":[0,0,0,0,0],"program":[{"cycles":[1],%b}]}' % (_HEAD, _ALONE),
+        b'{%b,"beside":[0],"program":[{"cycles":[1,1,1,1,1],%b}]}' % (_HEAD, _ALONE),
     ],
 )
 def test_damaged_documents(document: bytes) -> None:

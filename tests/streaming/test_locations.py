@@ -7,11 +7,22 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import popc
+import popc_runtime
 from popc.api import make_options
 from popc_runtime.errors import OptionError
-from tests.streaming.networks import EVERYTHING, OFF, SHARDED, assert_same, run, training
+from tests.streaming.networks import (
+    EVERYTHING,
+    MODELS,
+    OFF,
+    SHARDED,
+    assert_same,
+    run,
+    training,
+)
+from tests.training.small import data, linear_model, trainable
 
 _OPTIMIZERS: Final[dict[str, dict[str, Any]]] = {
     "sgd": {},
@@ -131,34 +142,24 @@ def test_single_tensors(tmp_path: Path) -> None:
 
 
 def test_checkpoints_fit_both_kinds_of_programs(tmp_path: Path) -> None:
-    from tests.replication.models import compiled
-    from tests.training.small import data, linear_model, trainable
-
-    model = linear_model()
-    train = trainable(type="adam")
-    samples = data(4)
     plain, away = (
-        popc_program(compiled, model, tmp_path, train, options)
+        popc_runtime.load(
+            popc.compile(
+                linear_model(), dims={"batch": 4}, train=trainable(type="adam"), options=options
+            ).save(tmp_path / "m.popx", force=True)
+        )
         for options in ({}, EVERYTHING)
     )
-    away.run({spec.name: samples[spec.name][:4] for spec in away.inputs})
+    samples = data(4)
+    away.run({spec.name: samples[spec.name] for spec in away.inputs})
     away.state.save_checkpoint(tmp_path / "c.safetensors")
     plain.state.load_checkpoint(tmp_path / "c.safetensors")
     for name, value in away.state.read().items():
         np.testing.assert_array_equal(plain.state.read()[name], value)
     away.state.write({"w": np.ones((4, 3), np.float32)})
     assert away.state.read()["w"].sum() == 12
-
-
-def popc_program(
-    compiled: Any, model: Any, folder: Path, train: Any, options: dict[str, Any]
-) -> Any:
-    """The linear model for batches of 4."""
-    del compiled
-    archive = popc.compile(model, dims={"batch": 4}, train=train, options=options)
-    import popc_runtime
-
-    return popc_runtime.load(archive.save(folder / "m.popx", force=True))
+    away.state.reset()
+    assert away.state.read()["w"].sum() != 12
 
 
 def test_mistakes_are_listed_together() -> None:
@@ -199,3 +200,28 @@ def test_options_of_popart() -> None:
     assert not options.tensor_location("weight", "v").keeps_off_chip(15)
     assert not options.tensor_location("weight", "w").is_off_chip
     assert options.tensor_location("activation").min_elements_for_off_chip == 8
+
+
+@pytest.mark.parametrize("value", ["off_chip", {"storage": "off_chip"}])
+def test_annotated_results(value: Any, tmp_path: Path) -> None:
+    train = training()
+    plain = run("mlp", tmp_path, train)
+    rules = [{"op_type": "Relu", "output_tensor_location": value}]
+    some = run("mlp", tmp_path, train, annotate=rules)
+    assert_same(some, plain)
+    assert 0 < some.memory["remote_bytes"] <= 2 * 4 * 8 * 64
+    override = {"*": "on_chip"}
+    none = run("mlp", tmp_path, train, annotate=rules, tensor_location_override=override)
+    assert none.memory["remote_bytes"] == 0
+    with pytest.raises(OptionError) as caught:
+        make_options({"annotate": [{"op_type": "Relu", "output_tensor_location": "away"}]})
+    assert "must be made of on_chip, off_chip" in caught.value.details[0]
+
+
+def test_attributes_of_popart() -> None:
+    model = MODELS["mlp"][0]()
+    for node in model.graph.node:
+        if node.op_type == "Relu":
+            node.attribute.append(helper.make_attribute("__output_tensor_location", [1, 0, 0, 0]))
+    archive = popc.compile(model, dims={"batch": 8}, train=training())
+    assert 0 < archive.manifest.memory["remote_bytes"] <= 2 * 4 * 8 * 64

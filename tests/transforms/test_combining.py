@@ -17,6 +17,7 @@ from onnx import parser
 import popc
 import popc_runtime
 from popc.ir import Graph, OpSettings, StepPart, Tensor
+from popc.transforms.combine_convolutions import CombineConvolutions
 from popc.transforms.combine_lookups import CombineLookups
 from popc.transforms.combine_products import CombineProducts
 from popc.transforms.dead_code import DeadCode
@@ -25,6 +26,8 @@ from tests.pipeline import run_pipeline
 from tests.random_graphs import interpret
 from tests.small_graphs import SmallGraph
 from tests.support import run_onnxruntime
+
+_PASSES = (CombineProducts(), CombineConvolutions(), CombineLookups())
 
 
 def _feeds(graph: Graph) -> list[Array]:
@@ -45,7 +48,7 @@ def _combined(graph: Graph) -> int:
     """Combine, and compare the results; how many ops are gone."""
     feeds = _feeds(graph)
     expected = interpret(graph, feeds)
-    count = sum(one(graph, check=True).changes for one in (CombineProducts(), CombineLookups()))
+    count = sum(one(graph, check=True).changes for one in _PASSES)
     DeadCode()(graph, check=True)
     for ours, theirs in zip(interpret(graph, feeds), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -126,6 +129,26 @@ def test_ops_exclude_it() -> None:
     assert _combined(small.output(*(op.output for op in ops))) == 1
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_convolutions_of_one_operand(*, bias: bool) -> None:
+    small = SmallGraph()
+    x = small.input(2, 4, 5, 6)
+    window = {"strides": (1, 2), "pads": (1, 0, 1, 0), "dilations": (1, 1), "group": 1}
+    results = [
+        small(
+            "Conv",
+            x,
+            small.input(channels, 4, 3, kernel),
+            *([small.input(channels)] if bias else []),
+            **window,
+        )
+        for channels, kernel in ((3, 1), (1, 1), (2, 2))  # the last has another window
+    ]
+    graph = small.output(*results)
+    assert _combined(graph) == 1
+    assert _types(graph)["Conv"] == 2
+
+
 def test_lookups() -> None:
     small = SmallGraph()
     table = small.input(9, 6)
@@ -141,8 +164,8 @@ def _graphs(draw: DrawFn) -> Graph:
     """Products and lookups among results of each other."""
     small = SmallGraph()
     pool: list[Tensor] = [small.input(3, 3) for _ in range(3)]
-    places = [small.constant(draw(st.lists(st.integers(-3, 2), min_size=3, max_size=3)), DType.INT64)
-              for _ in range(2)]  # fmt: skip
+    rows = st.lists(st.integers(-3, 2), min_size=3, max_size=3)
+    places = [small.constant(draw(rows), DType.INT64) for _ in range(2)]
     for _ in range(draw(st.integers(2, 10))):
         a, b = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
         kind = draw(st.integers(0, 3))

@@ -73,7 +73,11 @@ def test_inference(tmp_path: Path, anchor: str, strategy: str) -> None:
 _CHOICES = st.sampled_from(["just_in_time", *_STRATEGIES])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     st.dictionaries(st.sampled_from("absdn"), _CHOICES, max_size=5),
     st.dictionaries(st.sampled_from("sd"), st.sampled_from(["final", "sum"]), max_size=1),
@@ -247,8 +251,12 @@ def _small(strategy: str) -> Graph:
         {"stream": "x", "dtype": "float32", "shape": (2,), "exchange": strategy},
     ).output
     y = build(graph, "Relu", [x]).output
-    store = {"stream": "y", "return_type": "all", "period": 1, "exchange": strategy}
-    build(graph, "HostStore", [y], store)
+    build(
+        graph,
+        "HostStore",
+        [y],
+        {"stream": "y", "return_type": "all", "period": 1, "exchange": strategy},
+    )
     MainLoops(3)(graph, check=True)
     return graph
 

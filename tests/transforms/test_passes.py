@@ -109,7 +109,7 @@ def test_every_pass_has_a_fixture() -> None:
     """
     elsewhere = {"fuse_loss_gradients", "host_io", "main_loops", "partials_type", "round_results"}
     elsewhere |= {"distribute_batch_norm", "merge_collectives", "recomputation"}
-    elsewhere |= {"combine_lookups", "combine_products", "inplace_order"}
+    elsewhere |= {"combine_convolutions", "combine_lookups", "combine_products", "inplace_order"}
     elsewhere |= {"serialize_products", "update_priorities"}
     passes = {one.name for phase in build_pipeline(Options()) for one in phase.passes}
     assert passes - {case.make().name for case in FIRING} == elsewhere

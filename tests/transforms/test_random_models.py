@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -123,8 +123,17 @@ def _models(draw: DrawFn) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
 
 
-def _run(model: onnx.ModelProto, x: Array, disabled: tuple[str, ...]) -> list[Array]:
-    options = {"disabled_passes": list(disabled), "verify_ir": True}
+_OPTIONS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"disabled_passes": ["dead_code"]},
+    {"disabled_passes": list(optional_passes())},
+    {"patterns": "minimal"},
+    {"patterns": "all", "combine_matmuls": True, "combine_embedding_lookups": True},
+)
+
+
+def _run(model: onnx.ModelProto, x: Array, given: dict[str, Any]) -> list[Array]:
+    options = {**given, "verify_ir": True}
     with tempfile.TemporaryDirectory() as folder:
         path = popc.compile(model, options=options).save(Path(folder) / "m.popx")
         return list(popc_runtime.load(path).run({"x": x}).values())
@@ -135,7 +144,7 @@ def _run(model: onnx.ModelProto, x: Array, disabled: tuple[str, ...]) -> list[Ar
 def test_passes_keep_the_results(model: onnx.ModelProto) -> None:
     x = np.random.default_rng(0).uniform(-3, 3, _SHAPE).astype(np.float32)
     expected = run_onnxruntime(model, {"x": x})
-    for disabled in ((), ("dead_code",), optional_passes()):
-        for ours, theirs in zip(_run(model, x, disabled), expected, strict=True):
+    for options in _OPTIONS:
+        for ours, theirs in zip(_run(model, x, options), expected, strict=True):
             bound = 1e-4 * float(np.abs(theirs).max(initial=1e-3))
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=bound)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -65,9 +65,23 @@ def test_catalogue_is_covered() -> None:
     assert sorted(catalogue()) == sorted(INPUTS)
 
 
+_REWRITES: Final[dict[str, dict[str, Any]]] = {
+    "default": {},
+    "no patterns": {"patterns": "no_patterns"},
+    "minimal": {"patterns": "minimal"},
+    "all": {
+        "combine_convolutions": True,
+        "combine_embedding_lookups": True,
+        "combine_matmuls": True,
+        "patterns": "all",
+    },
+}
+
+
+@pytest.mark.parametrize("rewrites", _REWRITES)
 @pytest.mark.parametrize("name", sorted(INPUTS))
-def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
-    executable = _compiled(name, tmp_path, verify_ir=True)
+def test_agrees_with_onnxruntime(name: str, rewrites: str, tmp_path: Path) -> None:
+    executable = _compiled(name, tmp_path, verify_ir=True, **_REWRITES[rewrites])
     feeds = INPUTS[name]()
     results = executable.run(feeds)
     reference = _reference(name, feeds, list(results))

@@ -250,7 +250,8 @@ function traceChart() {
   const labels = DATA.chips.flatMap((_, ipu) => (rows > 1 ? [`IPU ${ipu}`, "phases"] : ["steps", "phases"]));
   const start = state.op >= 0 ? DATA.ops.start[state.op] : -1;
   const shapes = start < 0 ? [] : [{
-    type: "rect", xref: "x", yref: "paper", x0: start, x1: start + TOTALS[state.op], y0: 0, y1: 1,
+    type: "rect", xref: "x", yref: "y", x0: start, x1: start + TOTALS[state.op],
+    y0: 2 * DATA.ops.ipu[state.op] - 0.5, y1: 2 * DATA.ops.ipu[state.op] + 1.5,
     line: { color: colour("--link"), width: 2 }, fillcolor: colour("--link"), opacity: 0.3,
   }];
   const layout = {

@@ -5,10 +5,10 @@ const state = { op: -1, memory: DATA.chips.length > 1 ? -1 : 0, liveness: 0, sch
 const OPS = DATA.ops.name.map((_, op) => op);
 const TOTALS = DATA.ops.cycles.map((row) => row.reduce((a, b) => a + b, 0));
 const TOTAL = DATA.summary.total_cycles;
-const ALL = DATA.kinds.map((_, kind) => DATA.ops.cycles.reduce((sum, row) => sum + row[kind], 0));
+const ALL = DATA.cycles;
 const HIDDEN = DATA.ops.hidden.reduce((a, b) => a + b, 0);
 const RANKED = [...OPS].sort((a, b) => TOTALS[b] - TOTALS[a] || a - b).filter((op) => TOTALS[op] > 0);
-const OPS_OF = DATA.chips.map((_, ipu) => OPS.filter((op) => DATA.ops.ipu[op] === ipu));
+const OPS_OF = DATA.chips.map((_, ipu) => OPS.filter((op) => DATA.ops.ipu[op] === ipu).sort((a, b) => DATA.ops.start[a] - DATA.ops.start[b]));
 const typeOf = (op) => (op < 0 ? "" : DATA.ops.types[DATA.ops.type[op]]);
 
 const TYPES = new Map();
@@ -50,6 +50,10 @@ function showSummary() {
     card("program steps", count(graph.ops)),
     card("compute sets", count(graph.compute_sets)),
     card("exchanges", count(graph.exchanges)),
+    ...(DATA.pipeline ? [
+      card("of the time IPUs are busy in the pipeline", share(DATA.pipeline.utilisation, 1)),
+      card(`cycles for each of ${count(DATA.pipeline.turns)} turns of the pipeline`, count(DATA.pipeline.turn_cycles)),
+    ] : []),
     ...(HIDDEN ? [card("cycles for the host that are hidden", count(HIDDEN))] : []),
   );
   const list = byId("interface");

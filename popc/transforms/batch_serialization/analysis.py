@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from popc.ir import Graph, Op, Tensor, TensorType
 from popc.ops import OPS
@@ -18,6 +18,8 @@ __all__ = ["Analysis", "Context", "Crossing", "analyse", "part_type"]
 
 # Where an op runs, as far as a change of it keeps parts from crossing.
 Context: TypeAlias = tuple[int | None, ...]
+
+_PASSING: Final = ("Boundary", "IpuCopy")  # what stands where the place changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,12 @@ class Analysis:
         place = cut.results[op.outputs.index(tensor)]
         return place if isinstance(place, int) else None
 
+    def leads_elsewhere(self, op: Op) -> bool:
+        """Whether ``op`` brings its operand to where parts do not cross to."""
+        here = self.crossing.context(op)
+        users = (user for tensor in op.outputs for user in tensor.uses)
+        return op.op_type in _PASSING and any(self.crossing.context(one) != here for one in users)
+
     def crosses(self, tensor: Tensor, reader: Op) -> bool:
         """Whether ``reader``, which is cut, reads the parts that a cut op makes of ``tensor``."""
         op = tensor.producer
@@ -117,13 +125,14 @@ def analyse(
         cut: Cut | str = "it is excluded"
         if op not in excluded:
             cut = _sound(Case(op, axes, parts))
-        if isinstance(cut, Cut):
+        if isinstance(cut, Cut) and not found.leads_elsewhere(op):
             found.cuts[op] = cut
             places = zip(op.outputs, cut.results, strict=True)
             found.axes.update((one, place) for one, place in places if isinstance(place, int))
-        else:
+            continue
+        if isinstance(cut, str):
             found.whole[op] = cut
-            found.axes.update(_likely_axes(op, axes))
+        found.axes.update(_likely_axes(op, axes))
     _drop_idle(found)
     return found
 

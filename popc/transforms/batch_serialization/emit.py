@@ -16,13 +16,26 @@ from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels.prepare import to_bfloat16
 
-__all__ = ["Emitter", "Finished", "beside", "is_needed_whole", "neutral", "part_settings"]
+__all__ = [
+    "Emitter",
+    "Finished",
+    "beside",
+    "is_needed_whole",
+    "neutral",
+    "part_settings",
+    "whole_after",
+]
 
 
 def part_settings(op: Op, phase: int | None, origin: str = "") -> OpSettings:
     """The settings of a part of ``op``, or, with an ``origin``, of what stands beside it."""
     settings = replace(op.settings, batch_phase=phase)
     return replace(settings, origin=origin, recompute=Recompute.UNDEFINED) if origin else settings
+
+
+def whole_after(phase: int, parts: int) -> int | None:
+    """The phase of what adds part ``phase`` to those before: the last one makes the whole."""
+    return phase if phase < parts - 1 else None
 
 
 def beside(op: Op, origin: str, phase: int | None = None) -> OpSettings:

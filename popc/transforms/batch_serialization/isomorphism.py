@@ -52,6 +52,8 @@ class Likeness:
             return ("whole", tensor.name)
         if producer.settings.batch_phase != op.settings.batch_phase:
             return ("other part", str(tensor.type))
+        if producer not in self._words:
+            return ("part from load time", str(tensor.type))
         return (self._words[producer], str(producer.outputs.index(tensor)))
 
 

@@ -44,7 +44,7 @@ class BatchSerialization(Pass):
     def run(self, graph: Graph) -> int | Outcome:
         """Cut what can be cut; how many ops."""
         options = self.options
-        if not options.cuts_batch or (self._comes_before_gradients() and _trains(graph)):
+        if not self._acts_on(graph):
             return 0
         parts = options.batch_serialization_factor
         analysis = analyse(
@@ -67,12 +67,14 @@ class BatchSerialization(Pass):
 
     def problems(self, graph: Graph) -> list[str]:
         """Parts that mix, looked for naively."""
-        if not self.options.cuts_batch:
+        if not self._acts_on(graph):
             return []
         return find_mixed_parts(graph, self.options.batch_serialization_factor)
 
-    def _comes_before_gradients(self) -> bool:
-        return self.options.batch_serialization_transform_context == "fwd"
+    def _acts_on(self, graph: Graph) -> bool:
+        """Whether there is something to do: with "fwd" it has been done before the gradients."""
+        is_late = self.options.batch_serialization_transform_context == "bwd"
+        return self.options.cuts_batch and (is_late or not _trains(graph))
 
 
 def _trains(graph: Graph) -> bool:

@@ -26,7 +26,7 @@ class SumParts(RewritePass):
     After::
 
         %s = Add(%a1, %a2)                     batch_phase 1
-        %y = Add(%s, %a3)                      batch_phase 2
+        %y = Add(%s, %a3)
     """
 
     name: ClassVar[str] = "sum_parts"
@@ -44,8 +44,7 @@ class SumParts(RewritePass):
             return False
         total, *rest = sorted(addends, key=_phase)
         for addend in rest:
-            phase = _phase(addend)
-            settings = part_settings(op, phase if phase >= 0 else None)
+            settings = part_settings(op, None if addend is rest[-1] else _phase(addend))
             total = build(graph, "Add", [total, addend], settings=settings).output
         name = op.output.name
         graph.replace_op(op, [total])

@@ -15,6 +15,7 @@ from popc.transforms.batch_serialization.emit import (
     beside,
     is_needed_whole,
     part_settings,
+    whole_after,
 )
 
 __all__ = ["unroll"]
@@ -90,7 +91,7 @@ class _Unroller:
             parts = self.parts.setdefault(tensor, [])
             if isinstance(place, Combination):
                 total = parts.pop() if parts else None
-                settings = beside(op, "batchSum", phase)
+                settings = beside(op, "batchSum", whole_after(phase, self.analysis.parts))
                 parts.append(self.emitter.combined(total, result, place, settings))
             else:
                 parts.append(result)
@@ -141,7 +142,7 @@ class _Unroller:
         )
         for phase, part in enumerate(rest, start=1):
             offset = self.emitter.index(phase * size)
-            settings = beside(op, "batchUpdate", phase)
+            settings = beside(op, "batchUpdate", whole_after(phase, len(parts)))
             total = emit(
                 "DynamicUpdate", [total, offset, part], settings, axes=(axis,), sizes=(size,)
             )

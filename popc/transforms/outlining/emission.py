@@ -159,12 +159,23 @@ def _replace(program: Program, instance: Instance, call: Op, results: Sequence[T
     for op in reversed(instance.ops):
         program.replaced[op] = call
         graph.ordering.replace(op, call)
+        for tensor in op.outputs:
+            _drop_views(program, graph, tensor)
         operands = op.present_inputs
         graph.remove_op(op)
         for tensor in operands:
             _drop_unread(program, graph, tensor)
     for name, new in zip(names, call.outputs, strict=True):
         graph.rename(new, name)
+
+
+def _drop_views(program: Program, graph: Graph, tensor: Tensor) -> None:
+    """Remove views of ``tensor`` that nobody reads."""
+    for op in tensor.users:
+        if op in program.views:
+            for shown in op.outputs:
+                _drop_views(program, graph, shown)
+            _drop_unread(program, graph, op.output)
 
 
 def _drop_unread(program: Program, graph: Graph, tensor: Tensor) -> None:

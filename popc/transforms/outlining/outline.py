@@ -63,7 +63,8 @@ class Outlining(Pass):
 
         Phases of a batch are kept apart at first, so that each becomes the same calls.
         """
-        for across_phases in (False, True):
+        phases = {op.settings.batch_phase for order in program.orders.values() for op in order}
+        for across_phases in (False, True) if len(phases) > 1 else (False,):
             while True:
                 sequence = Sequenced.of(program, across_phases=across_phases)
                 matches = find_matches(program, sequence, self.terms)

@@ -117,8 +117,8 @@ class _Range:
                     self.gap = min(self.gap, abs(neighbour - position))
 
     def repeat(self) -> Repeat:
-        """What is found."""
-        return Repeat(self.positions[0], min(self.length, self.gap))
+        """What is found; of one number again and again, two."""
+        return Repeat(self.positions[0], min(self.length, max(self.gap, 2)))
 
 
 def _index(ordered: list[int], value: int) -> int:

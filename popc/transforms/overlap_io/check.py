@@ -47,7 +47,7 @@ def check_overlap(graph: Graph) -> list[str]:
     loops = main_loops(graph)
     total = 1
     for loop in loops:
-        total *= loop.count
+        total *= loop.trips
     overlapped = {
         str(op.attributes["stream"])
         for nested in graph.walk()
@@ -104,10 +104,10 @@ class _Walk:
     def _loop(self, loop: MainLoop, operands: list[_Value], outer: int) -> list[_Value]:
         states = int(str(loop.op.attributes["states"]))
         carried, captures = operands[2 : 2 + states], operands[2 + states :]
-        for number in range(loop.count):
+        for number in range(loop.trips):
             header: list[_Value] = [np.asarray(number), np.asarray(True)]  # noqa: FBT003
             given = [*header, *carried, *captures]
-            carried = self.graph(loop.body, given, outer * loop.count + number)[1:]
+            carried = self.graph(loop.body, given, outer * loop.trips + number)[1:]
         return carried
 
     def _next(self, op: Op) -> _Sample:

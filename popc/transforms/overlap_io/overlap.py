@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, NamedTuple
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, Tensor
 from popc.ops.main_loops import MainLoop, main_loops
 from popc.transforms.base import Pass
 from popc.transforms.overlap_io.check import check_overlap
@@ -154,10 +154,8 @@ def _order(body: Graph, moved: _Moved) -> None:
     """Copies from the io tiles, transfers, everything else."""
     formals = {tensor for tensor in body.inputs[2:] if _is_loaded(tensor.uses, moved.transfers)}
     excluded = {*moved.others, *moved.transfers}
-    for op in _with_numbers(body, formals, excluded):
-        op[0].settings = replace(
-            op[0].settings, bins=(*op[0].settings.bins, (_PARTITION, op[1]))
-        )
+    for op, number in list(_with_numbers(body, formals, excluded)):
+        op.settings = replace(op.settings, bins=(*op.settings.bins, (_PARTITION, number)))
     for op in moved.transfers:
         op.settings = replace(op.settings, bins=((_PARTITION, _TRANSFERS),))
 
@@ -166,9 +164,7 @@ def _is_loaded(users: dict[Op, int], transfers: list[Op]) -> bool:
     return any(op in transfers and op.outputs for op in users)
 
 
-def _with_numbers(
-    body: Graph, loaded: set[object], excluded: set[Op]
-) -> Iterator[tuple[Op, int]]:
+def _with_numbers(body: Graph, loaded: set[Tensor], excluded: set[Op]) -> Iterator[tuple[Op, int]]:
     for op in body.ops:
         if op in excluded or op.op_type in ("HostLoad", "HostStore"):
             continue

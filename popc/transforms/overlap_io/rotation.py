@@ -67,7 +67,7 @@ class Rotation:
         """Iterations of all loops together."""
         total = 1
         for loop in self.loops:
-            total *= loop.count
+            total *= loop.trips
         return total
 
     def _load_ahead(self, loads: Sequence[Op]) -> None:
@@ -93,9 +93,7 @@ class Rotation:
             loaded.add_input(state.formal.name, state.formal.type)
             sample = build(loaded, "HostLoad", [], attributes, settings=op.settings).output
             loaded.add_output(state.formal.name, sample)
-            kept.add_output(
-                state.formal.name, kept.add_input(state.formal.name, state.formal.type)
-            )
+            kept.add_output(state.formal.name, kept.add_input(state.formal.name, state.formal.type))
         choice = self._choose(self._flag(last=True), carried, loaded, kept)
         for state, value in zip(carried, choice.outputs, strict=True):
             self._close(state, value)
@@ -131,9 +129,7 @@ class Rotation:
 
     def _finish(self, store: Op, value: Tensor) -> None:
         """Store what the last iteration has computed."""
-        build(
-            self.loops[0].outer, "HostStore", [value], _plain(store), settings=store.settings
-        )
+        build(self.loops[0].outer, "HostStore", [value], _plain(store), settings=store.settings)
 
     def _choose(
         self,
@@ -158,14 +154,14 @@ class Rotation:
         self.transfers.append(op)
         return op
 
-    # -- whether there is something to transfer ------------------------------------------------------
+    # -- whether there is something to transfer --------------------------------------------------
 
     def _flag(self, *, last: bool) -> Tensor:
         """True in all iterations but the last one, or the first one, of all loops together."""
         outer: Tensor | None = None
         for loop in self.loops:
             body = loop.body
-            bound = loop.count - 1 if last else 0
+            bound = loop.trips - 1 if last else 0
             number = scalar_constant(body, bound, DType.INT64)
             op_type = "Less" if last else "Greater"
             own = _decide(body, op_type, body.inputs[0], number)
@@ -179,7 +175,7 @@ class Rotation:
         assert outer is not None, "there is a loop"
         return outer
 
-    # -- states of loops -----------------------------------------------------------------------------
+    # -- states of loops -------------------------------------------------------------------------
 
     def _open(self, initial: Tensor, name: str) -> _Carried:
         """Add a state to every loop; its new value follows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -71,7 +71,7 @@ def _is_on_io(op: Op) -> bool:
     return op.settings.tile_set == "io" and not op.subgraphs
 
 
-def _is_anywhere(tensor: Tensor, remote: Set[Tensor]) -> bool:
+def _is_anywhere(tensor: Tensor, remote: AbstractSet[Tensor]) -> bool:
     """Whether a tensor lies on no tiles, or on those that want it."""
     return tensor.is_constant or tensor in remote
 
@@ -87,7 +87,7 @@ def _set_of(tensor: Tensor) -> str:
     return str(op.attributes["destination"]) if op.op_type == "IoTileCopy" else _wanted_by(op)
 
 
-def _copy_between_sets(graph: Graph, remote: Set[Tensor]) -> int:
+def _copy_between_sets(graph: Graph, remote: AbstractSet[Tensor]) -> int:
     copies: dict[tuple[Tensor, str], Tensor] = {}
     for op in graph.topological():
         for index, tensor in enumerate(op.inputs):

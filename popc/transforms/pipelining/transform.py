@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from popc.ir import Graph, Op, Recompute, Tensor, TensorType
+from popc.autodiff.copying import is_repeatable
+from popc.ir import Graph, Op, Recompute, StepPart, Tensor, TensorType
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.control import first_capture
@@ -13,6 +14,7 @@ from popc.ops.main_loops import PIPELINE
 from popc.placement import is_main_loop, last_stage, main_graphs
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
+from popc.transforms.pipelining.check import find_mixtures
 from popc.transforms.pipelining.emission import CycleWriter, Kept
 from popc.transforms.pipelining.keeping import find_keeping
 from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
@@ -54,12 +56,14 @@ class Pipelining(Pass):
     Attributes:
         enabled: Whether to do anything.
         schedule: How stages take turns: see `time_stages`.
+        repeats: Whether later stages of a pipeline for inference compute once more what they can.
     """
 
     name: ClassVar[str] = "pipelining"
     optional: ClassVar[bool] = False
     enabled: bool = False
     schedule: str = "grouped"
+    repeats: bool = False
 
     def run(self, graph: Graph) -> Outcome:
         """Pipeline the innermost loop around the program."""
@@ -72,9 +76,15 @@ class Pipelining(Pass):
         body = loop.subgraphs["body"]
         _hoist_copies(outer, loop)
         _place_repetitions(body)
-        _repeat_views(body)
+        trains = any(op.settings.part is StepPart.BACKWARD for op in body.ops)
+        _repeat_in_later_stages(body, everything=self.repeats and not trains)
         staged = split_into_stages(outer, loop, self.schedule, last_stage(body.ops))
         return _Pipeline(staged).run()
+
+
+    def problems(self, graph: Graph) -> list[str]:
+        """Ops that work on several micro-batches at once."""
+        return find_mixtures(graph) if self.enabled else []
 
 
 def _innermost(graph: Graph) -> tuple[Graph, Op] | None:
@@ -117,22 +127,35 @@ def _place_repetitions(body: Graph) -> None:
                 op.settings = replace(op.settings, pipeline_stage=min(stages))
 
 
-def _repeat_views(body: Graph) -> None:
+def _repeat_in_later_stages(body: Graph, *, everything: bool) -> None:
     """Let later stages of a chip look at a value in another way themselves.
 
-    So that not the same value is stashed several times.
+    So that not the same value is stashed several times.  With ``everything``, they compute what
+    they can from what the earlier stage was given.
     """
     for op in reversed(body.topological()):
-        spec = OPS.get(op.op_type)
-        if spec is None or spec.view is None or op.op_type == "IpuCopy" or len(op.outputs) != 1:
-            continue
-        source = op.operand(0)
-        if source.producer is None or source.type.nbytes > op.output.type.nbytes:
-            continue
-        _repeat_view(body, op)
+        if len(op.outputs) == 1 and (_is_view(op) or (everything and _is_repeatable(op))):
+            _repeat(body, op)
 
 
-def _repeat_view(body: Graph, op: Op) -> None:
+def _is_view(op: Op) -> bool:
+    """Whether ``op`` shows a value that is computed for each micro-batch, and all of it."""
+    spec = OPS.get(op.op_type)
+    if spec is None or spec.view is None or op.op_type == "IpuCopy":
+        return False
+    source = op.operand(0)
+    return source.producer is not None and source.type.nbytes <= op.output.type.nbytes
+
+
+def _is_repeatable(op: Op) -> bool:
+    collective = op.op_type in OPS and OPS[op.op_type].collective
+    varies = any(tensor.producer is not None for tensor in op.present_inputs)
+    simple = not op.subgraphs and op.op_type != "IpuCopy"
+    return varies and simple and not collective and is_repeatable(op)
+
+
+def _repeat(body: Graph, op: Op) -> None:
+    """Compute ``op`` in each stage that reads its result."""
     twins: dict[int, Tensor] = {}
     for user in op.output.users:
         stage = user.settings.pipeline_stage
@@ -140,9 +163,8 @@ def _repeat_view(body: Graph, op: Op) -> None:
             continue
         if stage not in twins:
             settings = replace(op.settings, pipeline_stage=stage, part=user.settings.part)
-            twins[stage] = build(
-                body, op.op_type, op.inputs, dict(op.attributes), settings=settings
-            ).output
+            twin = build(body, op.op_type, op.inputs, dict(op.attributes), settings=settings)
+            twins[stage] = twin.output
         for index, tensor in enumerate(user.inputs):
             if tensor is op.output:
                 body.set_input(user, index, twins[stage])

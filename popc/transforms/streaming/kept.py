@@ -12,7 +12,7 @@ from popc.ops.control import loop_states
 from popc.ops.load import find_load_ops
 from popc.ops.streaming import passes_on
 from popc.options import Options, did_you_mean
-from popc.options.locations import TensorLocation
+from popc.options.locations import TensorLocation, parse_location
 from popc.transforms.streaming.sources import Source
 from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError
@@ -50,7 +50,7 @@ class Keeper:
         return any(
             location.is_off_chip or location.replicated_tensor_sharding
             for _, location in self.options.locations_in_use()
-        )
+        ) or any(op.settings.location for one in self.graph.walk() for op in one.ops)
 
     def settle(self) -> None:
         """Decide about variables and constants; those that are divided get their types.
@@ -128,7 +128,9 @@ class Keeper:
 
     def keeps_activation(self, tensor: Tensor) -> TensorLocation | None:
         """Where a result of the forward pass is kept, if that is off chip."""
-        location = self.options.tensor_location("activation", tensor.name)
+        said = "" if tensor.producer is None else tensor.producer.settings.location
+        own = parse_location(said)
+        location = self.options.tensor_location("activation", tensor.name, own)
         return location if location.keeps_off_chip(tensor.type.size) else None
 
     def keeps_sum(self, op: Op, index: int) -> TensorLocation | None:

@@ -16,10 +16,11 @@ static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor
     for (int axis = 0; axis < AXES; axis++) {
         conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
         conv->stride[axis] = conv->dilation[axis] = 1;
-        conv->before[axis] = 0;
+        conv->before[axis] = conv->x_axis[axis] = 0;
     }
     for (int axis = 0; axis < rank; axis++) {
         conv->size[missing + axis] = x->dims[2 + axis];
+        conv->x_axis[missing + axis] = x->strides[2 + axis] / (int64_t)sizeof(float);
         conv->taps[missing + axis] = w->dims[2 + axis];
         conv->result[missing + axis] = y->dims[2 + axis];
         conv->stride[missing + axis] = next_int(params);
@@ -58,7 +59,8 @@ bool ISA(read_conv)(Conv *conv, Params *params) {
     conv->epilogue.residual = (const float *)residual.data;
     conv->epilogue.residual_row = conv->pixels;
     conv->constant = w.constant;
-    return is_plain(&x, 2) && is_plain(&w, 0) && is_plain(&y, 0) &&
+    conv->plain = is_plain(&x, 2);
+    return is_plain(&w, 0) && is_plain(&y, 0) &&
            (!residual.data || is_plain(&residual, 0)) && element_count(&y) > 0 && conv->in > 0;
 }
 
@@ -90,11 +92,12 @@ static void lay_out_line(const Conv *conv, const float *from, float *line, int64
         if (end > count) end = count;
         if (end < first) end = first;
         for (int64_t i = 0; i < first; i++) line[i] = conv->outside;
-        const float *source = from + first * stride + phase - before;
-        if (stride == 1) {
+        const int64_t distance = conv->x_axis[2], hop = stride * distance;
+        const float *source = from + (first * stride + phase - before) * distance;
+        if (hop == 1) {
             memcpy(line + first, source, (size_t)(end - first) * sizeof(float));
         } else {
-            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * stride];
+            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * hop];
         }
         for (int64_t i = end; i < count; i++) line[i] = conv->outside;
     }
@@ -114,7 +117,8 @@ void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane) 
                     for (int64_t m = 0; m < conv->phase[2]; m++)
                         line[k * size + m] = conv->outside;
             } else {
-                lay_out_line(conv, channel + (d * conv->size[1] + h) * conv->size[2], line, size);
+                const float *from = channel + d * conv->x_axis[0] + h * conv->x_axis[1];
+                lay_out_line(conv, from, line, size);
             }
         }
     }

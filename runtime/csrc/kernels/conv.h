@@ -20,7 +20,8 @@ typedef struct {
     int64_t plane;  // floats of a channel of the padded input, in phases
     const float *x, *w;
     float *y;
-    int64_t x_batch, x_channel;  // floats; the rest of the input is contiguous
+    int64_t x_batch, x_channel, x_axis[AXES];  // strides of the input, in floats
+    bool plain;  // elements of a channel lie one behind the other
     Epilogue epilogue;
     bool constant;  // the weights
     float outside;  // what the input is surrounded with

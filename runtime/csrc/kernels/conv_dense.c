@@ -30,6 +30,7 @@ static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit
 // -- preparing ------------------------------------------------------------------------------------
 
 static bool reads_in_place(const Conv *conv) {
+    if (!conv->plain) return false;
     for (int axis = 0; axis < AXES; axis++)
         if (conv->stride[axis] != 1 || conv->before[axis] || conv->size[axis] != conv->result[axis])
             return false;

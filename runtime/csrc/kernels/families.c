@@ -2,7 +2,7 @@
 #include "../kernel.h"
 #include "simd.h"
 
-#define POPC_FAMILIES(_) _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(ROWS) _(MOVES) _(POOLS)
+#define POPC_FAMILIES(_) _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS)
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];
 #define LIST(NAME) ISA(NAME),

@@ -95,6 +95,33 @@ void ISA(multiply_tile)(
         memcpy(out.data + i * out.row, block + i * TILE_COLUMNS, bytes);
 }
 
+// `panels` is a constant wherever this is called: so many sums are in flight at once.
+static inline __attribute__((always_inline)) void multiply_some(
+    const float *left, const float *right, int64_t k, float *out, const int panels) {
+    Floats sums[8] = {{0}};
+    for (int64_t p = 0; p < k; p++) {
+        const float factor = left[p];
+#pragma GCC unroll 8
+        for (int i = 0; i < 2 * panels; i++) {
+            const float *panel = right + (i / 2) * k * TILE_COLUMNS + p * TILE_COLUMNS;
+            sums[i] += factor * load(panel + (i % 2) * LANES);
+        }
+    }
+    for (int i = 0; i < 2 * panels; i++) store(out + i * LANES, sums[i]);
+}
+
+void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns) {
+    int64_t j = 0;
+    for (; j + 4 * TILE_COLUMNS <= columns; j += 4 * TILE_COLUMNS)
+        multiply_some(left, right + j * k, k, out + j, 4);
+    for (; j < columns; j += TILE_COLUMNS) {
+        float part[TILE_COLUMNS];
+        multiply_some(left, right + j * k, k, part, 1);
+        const int64_t width = columns - j < TILE_COLUMNS ? columns - j : TILE_COLUMNS;
+        memcpy(out + j, part, (size_t)width * sizeof(float));
+    }
+}
+
 void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns) {
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
     for (int64_t i = 0; i < rows; i++) {

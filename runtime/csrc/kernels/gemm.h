@@ -46,6 +46,9 @@ void ISA(pack_panels)(
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
 
+// out[columns] = left[k] * right, from packed panels: for products of a single row.
+void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns);
+
 // Applies `epilogue` to rows x columns of a result.
 void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns);
 

@@ -93,7 +93,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
 static void choose_groups(State *state) {
     // About as many chunks as keep a few threads busy, none smaller than is worth a thread.
     const int64_t work = state->m * state->n * state->k;
-    int64_t chunks = work / (1 << 20);
+    int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 20);
     chunks = chunks < 1 ? 1 : chunks > 64 ? 64 : chunks;
     const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
@@ -185,6 +185,17 @@ static void pack_left(void *context, int64_t chunk, int thread) {
         state->left_row, state->left_column, rows, state->k, TILE_ROWS);
 }
 
+// A single row needs no packing, and its chunks share nothing.
+static void row_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t j = chunk * state->column_group;
+    const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
+    ISA(multiply_row)(state->left, state->packed + j * state->k, state->k, state->out + j, width);
+    ISA(finish)(&state->epilogue, (Place){state->out + j, state->out_row, 0, j}, 1, width);
+}
+
 static void single_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
@@ -213,6 +224,10 @@ static Failure run_product(const void *argument, const Run *run) {
         const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
         const Run alone = {1, run->shared, {run->own[0]}};
         share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
+        return OK;
+    }
+    if (state->m == 1 && state->packed && (state->left_column == 1 || state->k == 1)) {
+        share_chunks(run, ceil_div(state->n, state->column_group), row_chunk, &job);
         return OK;
     }
     const int64_t packs = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);

@@ -32,8 +32,6 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
             return None
         w = np.ascontiguousarray(w)
         kept.append(w)
-    if not _lies_plain(x[0, 0].strides, x.shape[2:], x.itemsize):
-        return None
     if any(a is not None and not a.flags.c_contiguous for a in (bias, residual)) or w.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
@@ -50,16 +48,6 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     depthwise = x.shape[1] == group and w.shape[0] // group <= 2
     kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
     return Record(kernel, (*words, *activation), tuple(kept))
-
-
-def _lies_plain(strides: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> bool:
-    """Whether the elements of a channel lie one behind the other."""
-    expected = itemsize
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 ENCODERS: Final = {"Conv": _conv}

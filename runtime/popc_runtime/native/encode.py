@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.kernels.binding import Binding
-from popc_runtime.native import convolutions, gathers, maps, pools, products, rows
+from popc_runtime.native import convolutions, gathers, maps, pools, products, recurrent, rows
 from popc_runtime.native.record import Encoder, Record
 
 __all__ = ["encode", "native_opcodes"]
@@ -17,6 +17,7 @@ _ENCODERS: Final[dict[str, Encoder]] = {
     **maps.ENCODERS,
     **pools.ENCODERS,
     **products.ENCODERS,
+    **recurrent.ENCODERS,
     **rows.ENCODERS,
 }
 

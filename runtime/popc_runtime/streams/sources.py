@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Source", "SourceLike", "is_at_hand", "make_source"]
 
 SourceLike: TypeAlias = (
-    "npt.ArrayLike | Iterable[npt.ArrayLike] | Callable[[int], npt.ArrayLike]"
+    "npt.ArrayLike | Iterable[npt.ArrayLike] | Callable[..., npt.ArrayLike | None]"
     " | queue.Queue[Any] | str | os.PathLike[str]"
 )
 
@@ -144,8 +144,9 @@ def make_source(
 
     An array (or the path of a .npy file, which is memory-mapped) holds the samples along its first
     axis; an iterable yields them; a callable gets the number of the sample and returns it (one that
-    has a parameter ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat``
-    starts an array or a file over when it ends.
+    has a parameter ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue
+    they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat`` starts
+    an array or a file over when it ends.
 
     Raises:
         InputMismatchError: an array's samples have another dtype or shape.

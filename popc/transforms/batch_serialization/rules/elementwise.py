@@ -55,6 +55,7 @@ def _per_channel(case: Case) -> Cut | str:
 
 RULES: Final[dict[str, Rule]] = {
     "BitCast": _like_first,
+    "Boundary": elementwise,
     "Cast": elementwise,
     "Copy": elementwise,
     "DequantizeLinear": _per_channel,

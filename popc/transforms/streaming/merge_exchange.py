@@ -1,0 +1,98 @@
+"""Make one transfer of several between which nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from popc.ir import Graph, Op
+from popc.ops.build import build
+from popc.ops.streaming import LOAD, STORE
+from popc.transforms.base import Pass
+from popc.transforms.recompute import Orders, insertion_orders
+from popc.transforms.streaming.views import is_view
+
+__all__ = ["MergeExchange"]
+
+
+@dataclass(frozen=True)
+class MergeExchange(Pass):
+    """Neighbouring transfers from streaming memory, or to it, become one.
+
+    Before::
+
+        %a = RemoteLoad($v)
+        %b = RemoteLoad($w)
+
+    After::
+
+        %a, %b = RemoteLoad($v, $w)
+
+    Chips wait for each other once instead of twice.  Nothing is in memory for longer, for nothing
+    is computed between the two.
+
+    Attributes:
+        wanted: Whether the user wants that.
+        orders: Tells in which order ops are going to run.
+    """
+
+    name: ClassVar[str] = "merge_exchange"
+    wanted: bool = True
+    orders: Orders = insertion_orders
+
+    def run(self, graph: Graph) -> int:
+        """Merge in each graph; how many transfers there are less."""
+        transfers = [op for one in graph.walk() for op in one.ops if _key(op) is not None]
+        if not self.wanted or len(transfers) < 2:
+            return 0
+        orders, merged = self.orders(graph), 0
+        for one in graph.walk():
+            for group in [*_neighbours(orders[one])]:
+                _merge(one, group)
+                merged += len(group) - 1
+        return merged
+
+
+def _key(op: Op) -> Hashable:
+    """Equal for transfers that may be merged; ``None`` for other ops."""
+    if op.op_type not in (LOAD, STORE) or op.attributes.get("at_load"):
+        return None
+    own = op.settings
+    return op.op_type, own.place, own.bins, own.part
+
+
+def _neighbours(order: Sequence[Op]) -> Iterator[list[Op]]:
+    """Runs of transfers with equal keys; views between them do not count."""
+    group: list[Op] = []
+    for op in order:
+        if is_view(op):
+            continue
+        if group and _key(op) == _key(group[0]):
+            group.append(op)
+            continue
+        if len(group) > 1:
+            yield group
+        group = [op] if _key(op) is not None else []
+    if len(group) > 1:
+        yield group
+
+
+def _merge(graph: Graph, group: Sequence[Op]) -> None:
+    names = [tensor.name for op in group for tensor in op.outputs]
+    origin = f"{group[0].settings.origin} and {len(group) - 1} more"
+    merged = build(
+        graph,
+        group[0].op_type,
+        [tensor for op in group for tensor in op.inputs],
+        settings=replace(group[0].settings, origin=origin),
+    )
+    results = iter(merged.outputs)
+    for op in group:
+        for tensor in op.outputs:
+            graph.replace_uses(tensor, next(results))
+        if op in graph.ordering:
+            graph.ordering.replace(op, merged)
+        graph.remove_op(op)
+    for tensor, name in zip(merged.outputs, names, strict=True):
+        graph.rename(tensor, name)
