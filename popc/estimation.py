@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from popc.compiler import Compilation
 from popc.options import Options
-from popc_runtime.errors import DoesNotFitError
+from popc_runtime.errors import DoesNotFitError, OptionError
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
@@ -52,10 +52,19 @@ def check_target(options: Options) -> None:
     """Refuse a target that cannot be, if one was chosen.
 
     Raises:
-        OptionError: see `target_of`.
+        OptionError: see `target_of`; or something is kept in streaming memory that it lacks.
     """
-    if chooses_target(options):
-        target_of(options)
+    if not chooses_target(options):
+        return
+    target = target_of(options)
+    kept = [what for what, location in options.locations_in_use() if location.is_off_chip]
+    if kept and not target.host.streaming_memory_bytes:
+        raise OptionError(
+            f"{', '.join(kept)} keeps tensors off chip, but the target {target.name} has no "
+            "streaming memory",
+            subject="target",
+            hint="keep them on the chip, or choose a target that has some, such as ipu2",
+        )
 
 
 def chooses_target(options: Options) -> bool:

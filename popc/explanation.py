@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 from popc.api import TrainingSource, bind_training, make_bindings, make_training
-from popc.archive import build_archive
 from popc.compiler import Compilation, run_stages
-from popc.estimation import costs_of, cycles_of, encode_report
 from popc.frontend import LoadedModel, ModelSource, load_model
-from popc.ops.streaming import constants_off_chip
+from popc.measures import Measures, measure
 from popc.options import SCHEMA, Options
 from popc.progress import OnProgress
-from popc.schedule import measure_liveness
-from popc.training import TrainingSettings
 from popc_runtime.errors import PopcError
-from popc_runtime.format import Origin, instructions_of
+from popc_runtime.format import Origin
 
-__all__ = ["Effect", "Measures", "explain_options"]
+__all__ = ["Effect", "explain_options"]
 
 # These change how an archive is written, not what is compiled.
 _OF_ARCHIVES: Final = (
@@ -39,21 +31,6 @@ _OF_COMPILING: Final = {
     "verify_ir": "it checks what the compiler does, not the program",
 }
 _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """A compiled program in numbers.
-
-    Attributes:
-        numbers: Ops, instructions, bytes, cycles on the target, by name.
-        op_types: Ops by type.
-        digest: Of everything that the archive says about the program.
-    """
-
-    numbers: Mapping[str, int]
-    op_types: Mapping[str, int]
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +94,7 @@ def explain_options(
         told = on_progress if changed == options else None
         return run_stages(loaded, bindings, changed, training=training, on_progress=told)
 
-    explainer = _Explainer(loaded, training, compile_with)
+    explainer = _Explainer(loaded, compile_with)
     return explainer.effects(options)
 
 
@@ -158,11 +135,9 @@ class _Explainer:
     def __init__(
         self,
         loaded: LoadedModel,
-        training: TrainingSettings | None,
         compile_with: Callable[[Options], Compilation],
     ) -> None:
         self._loaded = loaded
-        self._training = training
         self._compile = compile_with
 
     def effects(self, options: Options) -> list[Effect]:
@@ -170,7 +145,7 @@ class _Explainer:
         given = [name for name in _DEFAULTS if options.origin(name) is not Origin.DEFAULT]
         done = self._compile(options)
         plain = replace(options, verify_ir=False)  # takes time, and changes nothing
-        after = self._measured(done, plain)
+        after = measure(self._loaded, done, plain)
         parts = [part for name in given for part in _parts(name, options)]
         return [self._effect(part, options, plain, done, after) for part in parts]
 
@@ -186,63 +161,12 @@ class _Explainer:
         without = replace(options, **{name: part.without})
         try:
             other = done if name in _OF_ARCHIVES else self._compile(without)
-            before = self._measured(other, without)
+            before = measure(self._loaded, other, without)
         except PopcError as error:
             return replace(effect, needed=_reason(error))
         if before.digest == after.digest and before.numbers == after.numbers:
             return replace(effect, none="the program is the same without it")
         return _compared(effect, before, after)
-
-    def _measured(self, done: Compilation, options: Options) -> Measures:
-        assert done.model is not None, "the last stage has run"
-        assert done.schedule is not None, "the last stage has run"
-        assert done.plan is not None, "the last stage has run"
-        assert done.image is not None, "the last stage has run"
-        liveness = measure_liveness(
-            done.graph, done.schedule.orders, inplace=options.enable_inplace
-        )
-        costs = costs_of(done, options)
-        size, digest = self._archived(
-            done, options, encode_report(costs) if options.cost_report else b""
-        )
-        op_types = Counter(op.op_type for graph in done.graph.walk() for op in graph.ops)
-        blocks = done.image.programs.values()
-        numbers = {
-            "ops": op_types.total(),
-            "instructions": sum(len(instructions_of(block)) for block in blocks),
-            "peak liveness": liveness.peak,
-            "sum liveness": liveness.total,
-            "operands overwritten": len(done.plan.inplace),
-            "arena bytes": done.plan.arena_bytes,
-            "state bytes": done.plan.state_bytes,
-            "constant bytes": done.plan.constant_bytes,
-            "remote bytes": done.plan.remote_bytes
-            + sum(one.type.nbytes for one in constants_off_chip(done.graph)),
-            "archive bytes": size,
-            "cycles": costs.cycles.total,
-        }
-        return Measures(numbers, dict(op_types), digest)
-
-    def _archived(self, done: Compilation, options: Options, report: bytes) -> tuple[int, str]:
-        """Size and digest of the archive, without the options that it lists."""
-        assert done.model is not None, "the last stage has run"
-        assert done.plan is not None, "the last stage has run"
-        assert done.image is not None, "the last stage has run"
-        archive = build_archive(
-            self._loaded,
-            done.model,
-            done.plan,
-            done.image,
-            options,
-            done.training,
-            report,
-            cycles_of(done, options),
-        )
-        archive.manifest = replace(archive.manifest, options=())
-        with tempfile.TemporaryDirectory() as folder:
-            path = archive.save(Path(folder) / "program.popx")
-            content = path.read_bytes()
-        return len(content), sha256(content).hexdigest()
 
 
 def _reason(error: PopcError) -> str:

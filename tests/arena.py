@@ -26,6 +26,7 @@ class Arena:
         self.regions = {
             Region.ARENA: np.full(plan.arena_bytes, _GARBAGE, np.uint8),
             Region.STATE: np.full(plan.state_bytes, _GARBAGE, np.uint8),
+            Region.REMOTE: np.full(plan.remote_bytes, _GARBAGE, np.uint8),
             Region.CONSTANT: np.full(plan.constant_bytes, _GARBAGE, np.uint8),
         }
         for block in plan.constants:
@@ -52,6 +53,8 @@ class Arena:
         """The state region without the variables."""
         state = self.regions[Region.STATE].copy()
         for variable in self.graph.variables:
+            if variable.off_chip:
+                continue
             start = self.plan.placements[variable].offset
             state[start : start + variable.type.nbytes] = 0
         return state

@@ -4,7 +4,7 @@ from popc.advice.diagnosis import ChipState, Diagnosis, Holder, Share, diagnose
 from popc.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, explain_question
 from popc.advice.pool import Pool, available_cores, open_pool
 from popc.advice.question import Change, Question, ask
-from popc.advice.search import Advice, Finding, Ladder, find_fixes
+from popc.advice.search import Advice, Finding, Ladder, OnFinding, find_fixes, ignore
 from popc.advice.situation import Situation
 from popc.advice.toml import format_toml, format_value
 from popc.advice.trial import Outcome, Trial, Workshop, outcome_of
@@ -20,6 +20,7 @@ __all__ = [
     "Finding",
     "Holder",
     "Ladder",
+    "OnFinding",
     "Outcome",
     "Pool",
     "Question",
@@ -36,6 +37,7 @@ __all__ = [
     "find_fixes",
     "format_toml",
     "format_value",
+    "ignore",
     "open_pool",
     "outcome_of",
 ]

@@ -40,13 +40,20 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole: cycles of an op, or bytes of a phase."""
+    """A part of a whole: cycles of ops, or bytes of a phase.
+
+    Attributes:
+        name: Of the op or phase; of several ops that are alike, the first one's.
+        amount: Of all of them.
+        count: How many there are.
+    """
 
     name: str
     amount: int
     op_type: str = ""
     node: str = ""
     plan: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,6 @@ def diagnose(report: CostReport) -> Diagnosis:
     """What a reader should know of a report."""
     ops = {op.name: op for op in reversed(report.ops)}
     chips = [_state(number, chip, ops) for number, chip in enumerate(report.memory)]
-    ranked = sorted(report.ops, key=lambda op: (-op.cycles.total, op.name))
     kinds: Counter[str] = Counter()
     for op in report.ops:
         kinds[op.op_type] += op.cycles.total
@@ -154,13 +160,23 @@ def diagnose(report: CostReport) -> Diagnosis:
         cycles={one.name: getattr(cycles, one.name) for one in fields(cycles)},
         samples=report.samples,
         chips=tuple(sorted(chips, key=lambda chip: (-chip.excess, chip.ipu))),
-        slowest=tuple(_slow(op) for op in ranked[:_OPS] if op.cycles.total),
+        slowest=_slowest(report.ops),
         kinds=tuple(Share(name, count) for name, count in kinds.most_common(_OPS) if count),
     )
 
 
-def _slow(op: OpCost) -> Share:
-    return Share(op.name, op.cycles.total, op.op_type, op.origin, op.plans[0] if op.plans else "")
+def _slowest(ops: Sequence[OpCost]) -> tuple[Share, ...]:
+    """The ops that take most of the time; those that are alike count together."""
+    groups: dict[tuple[str, int, str], list[OpCost]] = {}
+    for op in ops:
+        plan = op.plans[0] if op.plans else ""
+        if op.cycles.total:
+            groups.setdefault((op.op_type, op.cycles.total, plan), []).append(op)
+    shares = [
+        Share(alike[0].name, cycles * len(alike), op_type, alike[0].origin, plan, len(alike))
+        for (op_type, cycles, plan), alike in groups.items()
+    ]
+    return tuple(sorted(shares, key=lambda one: -one.amount)[:_OPS])
 
 
 def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState:

@@ -12,7 +12,7 @@ from popc.advice.diagnosis import Diagnosis, diagnose
 from popc.advice.fixes import FIXES
 from popc.advice.pool import available_cores, open_pool
 from popc.advice.question import Change, Question, ask
-from popc.advice.search import Advice, Finding, OnFinding, find_fixes
+from popc.advice.search import Advice, Finding, OnFinding, find_fixes, ignore
 from popc.advice.situation import Situation, ladders_for
 from popc.advice.toml import format_toml
 from popc.advice.trial import Outcome, Workshop, outcome_of
@@ -77,7 +77,7 @@ def explain_model(
     budget: int = DEFAULT_BUDGET,
     jobs: int = 1,
     on_progress: OnProgress | None = None,
-    on_finding: OnFinding = lambda done, total: None,
+    on_finding: OnFinding = ignore,
 ) -> Explanation:
     """Why a model does or does not fit its target.  Exported as ``popc.explain``.
 
@@ -114,7 +114,7 @@ def explain_question(
     budget: int = DEFAULT_BUDGET,
     jobs: int = 1,
     on_progress: OnProgress | None = None,
-    on_finding: OnFinding = lambda done, total: None,
+    on_finding: OnFinding = ignore,
 ) -> Explanation:
     """`explain_model` for arguments that have been read."""
     loaded = load_model(question.model)

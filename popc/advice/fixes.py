@@ -50,7 +50,7 @@ def _options(**options: Any) -> Change:
     return Change(options)
 
 
-def _other(name: str, *values: Any) -> Callable[[Situation], Iterator[Change]]:
+def _other(name: str, *values: object) -> Callable[[Situation], Iterator[Change]]:
     """Other values of an option, but the one that it has."""
 
     def steps(situation: Situation) -> Iterator[Change]:
@@ -70,6 +70,11 @@ def _training(
             yield from steps(situation)
 
     return guarded
+
+
+def _gradients_early(situation: Situation) -> Iterator[Change]:
+    if not situation.value("decompose_grad_sum"):
+        yield _options(decompose_grad_sum=True)
 
 
 def _proportions(situation: Situation) -> Iterator[Change]:
@@ -143,6 +148,12 @@ def _products_over(situation: Situation) -> list[dict[str, str]]:
             selector = {"output": op.origin.partition("(")[2].rstrip(")")}
             found.setdefault(op.origin, selector if unnamed else {"nodes": op.origin})
     return list(found.values())
+
+
+def _outlining(situation: Situation) -> Iterator[Change]:
+    if not situation.value("enable_outlining"):
+        yield _options(enable_outlining=True)
+        yield _options(enable_outlining=True, subgraph_copying_strategy="just_in_time")
 
 
 def _off_chip(situation: Situation) -> Iterator[Change]:
@@ -244,11 +255,12 @@ FIXES: Final = (
     ),
     Fix("micro-batches", _training(_micro_batches), note=f"{_MICRO_BATCHES}; {_OTHER_SUMS}"),
     Fix("the batch in parts", _batch_parts),
+    Fix("code of repeated parts shared", _outlining),
     Fix("products cut into parts", _cut_products),
     Fix("streaming memory", _off_chip),
     Fix("weights and state divided among replicas", _sharded),
     Fix("the model spread over the chips", _spread),
-    Fix("gradients added up early", _training(_other("decompose_grad_sum", True)), note=_OTHER_SUMS),
+    Fix("gradients added up early", _training(_gradients_early), note=_OTHER_SUMS),
     Fix("all tiles", _more_tiles),
     Fix("more chips", _more_ipus, note=_OTHER_HARDWARE, elsewhere=True),
     Fix("another target", _other_targets, note=_OTHER_HARDWARE, elsewhere=True),

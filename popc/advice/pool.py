@@ -35,7 +35,7 @@ class Pool:
         self,
         function: Callable[[Workshop, _T], _R],
         items: Sequence[_T],
-        on_done: Callable[[int, _R], None] = lambda index, result: None,
+        on_done: Callable[[int, _R], None],
     ) -> list[_R]:
         """``function`` of every item, in the order of the items.
 

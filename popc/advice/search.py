@@ -2,8 +2,9 @@
 
 A `Ladder` is what may help, as a list of changes from the mildest to the strongest.  Ladders are
 searched one by one.  If no ladder leads to a program that fits, pairs of them are tried, and then
-more of them together; other hardware does not count.  What limits the search is the number of programs planned, not time, so that
-advice is repeatable; and what is tried does not depend on the number of processes.
+more of them together; other hardware does not count.  What limits the search is the number of
+programs planned, not time, so that advice is repeatable; and what is tried does not depend on the
+number of processes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from popc.advice.pool import Pool
 from popc.advice.question import Change
 from popc.advice.trial import Outcome, Trial, Workshop
 
-__all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes"]
+__all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes", "ignore"]
 
 # Of a long ladder of which the end does not help, some more steps are tried.
 _SAMPLES: Final = (0.25, 0.5, 0.75)
@@ -93,12 +94,17 @@ class Advice:
 OnFinding: TypeAlias = Callable[[int, int], None]
 
 
+def ignore(done: int, total: int) -> None:
+    """Nobody wants to know."""
+    del done, total
+
+
 def find_fixes(
     pool: Pool,
     base: Outcome,
     ladders: Sequence[Ladder],
     limit: int,
-    on_finding: OnFinding = lambda done, total: None,
+    on_finding: OnFinding = ignore,
 ) -> Advice:
     """What makes a program fit; about ``limit`` programs are planned at most."""
     searched = _affordable(ladders, limit)
@@ -119,7 +125,9 @@ def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
     """Whether changes together do more than each of them by itself."""
     if finding.trial is None:
         return False
-    parts = [one.trial.outcome.excess for one in alone if one.trial and one.names[0] in finding.names]
+    parts = [
+        one.trial.outcome.excess for one in alone if one.trial and one.names[0] in finding.names
+    ]
     return finding.fits or finding.trial.outcome.excess < min(parts)
 
 
@@ -191,10 +199,8 @@ def _search(workshop: Workshop, task: _Task) -> Finding:
     trials = find(workshop, steps)
     possible = [one for one in trials if not one.outcome.refused]
     fitting = [one for one in possible if one.outcome.fits]
-    if fitting:
-        best = min(fitting, key=lambda one: one.outcome.seconds_per_sample)
-    else:
-        best = min(possible, key=lambda one: one.outcome.excess) if possible else None
+    nearest = min(possible, key=lambda one: one.outcome.excess, default=None)
+    best = min(fitting, key=lambda one: one.outcome.seconds_per_sample, default=nearest)
     refused = "" if possible else next((one.outcome.refused for one in trials), "")
     return Finding(task.names, best, len(trials), task.notes, refused)
 
@@ -233,9 +239,7 @@ def _search_together(
     on_finding: OnFinding,
 ) -> list[Finding]:
     """Pairs of which one helps a little; more together if no pair is enough."""
-    possible = [
-        (ladder, finding.trial) for ladder, finding in alone if finding.trial is not None
-    ]
+    possible = [(ladder, finding.trial) for ladder, finding in alone if finding.trial is not None]
     possible.sort(key=lambda one: (one[1].outcome.excess, one[0].name))
     pairs = [
         pair
@@ -256,8 +260,12 @@ def _search_together(
     found = _search_all(pool, tasks, on_finding)
     if any(one.fits for one in found) or len(possible) < 3 or limit <= 0:
         return found
-    together = pool.map(_accumulate, [tuple(possible[:_MAX_TOGETHER])])
+    together = pool.map(_accumulate, [tuple(possible[:_MAX_TOGETHER])], _ignore_finding)
     return [*found, *(one for one in together if len(one.names) > 2)]
+
+
+def _ignore_finding(index: int, finding: Finding) -> None:
+    del index, finding
 
 
 def _may_combine(first: tuple[Ladder, Trial], second: tuple[Ladder, Trial]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from popc.advice.pool import Pool
 from popc.advice.question import Change
-from popc.advice.search import Ladder, OnFinding
+from popc.advice.search import Ladder, OnFinding, ignore
 from popc.advice.situation import Fix, Situation
 from popc.advice.trial import Outcome, Trial, Workshop
 
@@ -58,7 +58,7 @@ def find_wins(
     base: Outcome,
     ladders: Sequence[Ladder],
     limit: int,
-    on_finding: OnFinding = lambda done, total: None,
+    on_finding: OnFinding = ignore,
 ) -> tuple[Win, ...]:
     """What pays, the fastest first, then the smallest; ``limit`` programs are planned at most."""
     chosen: list[Ladder] = []
@@ -115,6 +115,11 @@ def _proportions(situation: Situation) -> Iterator[Change]:
             yield Change({"available_memory_proportion": value})
 
 
+def _outlined(situation: Situation) -> Iterator[Change]:
+    if not situation.value("enable_outlining"):
+        yield Change({"enable_outlining": True})
+
+
 def _without_recomputation(situation: Situation) -> Iterator[Change]:
     if situation.value("auto_recomputation") != "none" or situation.value("recompute"):
         yield Change({"auto_recomputation": None, "recompute": None})
@@ -136,6 +141,7 @@ def _merged_updates(situation: Situation) -> Iterator[Change]:
 
 WINS: Final = (
     Fix("temporary memory for products", _proportions),
+    Fix("code of repeated parts shared", _outlined),
     Fix("no recomputation", _without_recomputation),
     Fix("merged updates of weights", _merged_updates),
     Fix("a larger batch", _larger_batches, note="a run processes more samples"),

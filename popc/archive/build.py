@@ -79,10 +79,9 @@ def build_archive(
     if names:
         kept = Blob.of_bytes("model", BlobKind.MODEL, strip_weights(loaded, names), required=False)
         blobs = (*blobs, kept)
-    if report:
-        blobs = (*blobs, Blob.of_bytes("report", BlobKind.REPORT, report, required=False))
-    if cycles:
-        blobs = (*blobs, Blob.of_bytes("cycles", BlobKind.REPORT, cycles, required=False))
+    for name, content in (("report", report), ("cycles", cycles)):
+        if content:
+            blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
     return Archive(manifest, blobs, Compression(options.compression))
 
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["compile_line"]
 
 
-def compile_line(
-    model: Path, settings: ModelSettings, train: Path | None, change: Change
-) -> str:
+def compile_line(model: Path, settings: ModelSettings, train: Path | None, change: Change) -> str:
     """``popc compile`` with the given settings and ``change``, quoted for a shell."""
     words = ["popc", "compile", str(model), *_words(settings, change)]
     if train is not None:

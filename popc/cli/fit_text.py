@@ -103,8 +103,7 @@ def _op(chip: ChipState) -> str:
 def _temporary(chip: ChipState) -> Iterator[str]:
     names = [one.name.replace("operand", "receive operand") for one in chip.temporary]
     rows = [
-        [f"  {name}", f"{one.amount:,}"]
-        for name, one in zip(names, chip.temporary, strict=True)
+        [f"  {name}", f"{one.amount:,}"] for name, one in zip(names, chip.temporary, strict=True)
     ]
     head = [f"What {chip.op_type} takes for itself, one after the other", "bytes"]
     yield from format_table([head, *rows], right=(1,)).split("\n")
@@ -146,6 +145,8 @@ def _time(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _slow(one: Share, total: int) -> list[str]:
     of = f"of {one.node}" if one.node and one.node != one.name else ""
+    if one.count > 1:
+        of = f"{of} and {one.count - 1} like it".strip()
     return [f"  {one.name}", one.op_type, f"{one.amount:,}", f"{one.amount / total:.0%}", of]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from popc.cli.report import format_bytes, format_seconds, format_table
@@ -138,19 +138,23 @@ def _chip(chip: Mapping[str, Any], limit: int | None) -> str:
         _cut(tensors, limit, (3, 4)),
     ]
     if "liveness" in chip:
-        live = [["step", "not always live", "temporary", "max tile", "name"]]
-        live += [
-            [
-                str(row["step"]),
-                f"{row['not_always_live_bytes']:,}",
-                f"{row['temporary_bytes']:,}",
-                f"{row['max_tile_bytes']:,}",
-                row["name"],
-            ]
-            for row in chip["liveness"]
-        ]
-        parts.append(format_table(live, right=(0, 1, 2, 3)))
+        parts.append(_liveness(chip["liveness"]))
     return "\n\n".join(parts)
+
+
+def _liveness(steps: Sequence[Mapping[str, Any]]) -> str:
+    rows = [["step", "not always live", "temporary", "max tile", "name"]]
+    rows += [
+        [
+            str(row["step"]),
+            f"{row['not_always_live_bytes']:,}",
+            f"{row['temporary_bytes']:,}",
+            f"{row['max_tile_bytes']:,}",
+            row["name"],
+        ]
+        for row in steps
+    ]
+    return format_table(rows, right=(0, 1, 2, 3))
 
 
 def _categories(chip: Mapping[str, Any]) -> str:

@@ -232,7 +232,7 @@ def _chosen(tuning: Tuning) -> Iterator[str]:
 
 def _front(tuning: Tuning) -> Iterator[str]:
     found = tuning.found
-    yield "Pareto front: no program that was planned is better in one without being worse in another"
+    yield "Pareto front (better in one would be worse in another):"
     rows = [["  cycles", "bytes on a tile", "archive", "", "options"]]
     rows += [_row(one, tuning) for one in found.front[:_SHOWN]]
     yield from format_table(rows, right=(0, 1, 2)).split("\n")

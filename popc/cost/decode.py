@@ -17,6 +17,8 @@ __all__ = ["decode_report"]
 
 _T = TypeVar("_T")
 
+_LARGEST: Final = (1 << 53) - 1  # a page counts no further
+
 # Fields that the JSON has under another name, by record.
 _NAMES: Final[dict[str, dict[str, str]]] = {
     "CostReport": {"assumed": "assumed_loops"},
@@ -40,12 +42,12 @@ def decode_report(data: bytes) -> CostReport:
     try:
         report = _record(CostReport, _with_peaks(json.loads(data)), "the report")
         _check(report)
-        return report
     except (ValueError, RecursionError) as error:
         raise CorruptArchiveError(
             f"the archive holds a cost report that cannot be read: {error}",
             hint="compile the model again with cost_report = true",
         ) from error
+    return report
 
 
 def _check(report: CostReport) -> None:
@@ -110,7 +112,7 @@ def _tuple(kinds: tuple[Any, ...], value: object, what: str) -> tuple[Any, ...]:
             raise ValueError(f"{what} has {len(value)} parts, not {len(kinds)}")
         return tuple(_value(kind, one, what) for kind, one in zip(kinds, value, strict=True))
     if kinds[0] is int:  # lists of all tiles are long
-        if not all(type(one) is int for one in value):
+        if not all(type(one) is int and abs(one) <= _LARGEST for one in value):
             raise ValueError(f"{what} holds something else than whole numbers")
         return tuple(value)
     return tuple(_value(kinds[0], one, what) for one in value)
@@ -137,6 +139,8 @@ def _plain(kind: type, value: object, what: str) -> object:
         if not isfinite(value):
             raise ValueError(f"{what} is {value}")
         return float(value)
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ValueError(f"{what} is too large")
     if type(value) is not kind:
         raise ValueError(f"{what} is no {kind.__name__}")
     return value

@@ -220,7 +220,17 @@ def _without(hidden: int, cost: OpCost) -> OpCost:
 
 # Ops whose results do not lie like their operand: they collect elements from everywhere.
 _SCATTERED = frozenset(
-    {"Gather", "GatherElements", "GatherND", "HostLoad", "OneHot", "Resize", "ScatterND", "TopK"}
+    {
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "HostLoad",
+        "IoTileCopy",
+        "OneHot",
+        "Resize",
+        "ScatterND",
+        "TopK",
+    }
 )
 
 

@@ -21,7 +21,7 @@ from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
 from popc.frontend.node import ImportRule, Node
-from popc.frontend.output_type import narrowed, wanted_type, widened
+from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.recomputation import RecomputeWishes
 from popc.frontend.signature import check_signature
@@ -291,9 +291,7 @@ class GraphImporter:
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
-            wanted = wanted_type(proto)
-            results = self.apply(proto, name, widened(self.graph, inputs, wanted))
-            results = narrowed(self.graph, results, wanted)
+            results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):
                 annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
             if self.context.recompute is not None:
@@ -305,8 +303,7 @@ class GraphImporter:
         except ModelError as error:
             problems.invalid[error.message].append(name)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # Attributes of the wrong length, ranks that an operator does not allow, and the like:
-            # rules check what models get wrong in practice, and this is for the rest.
+            # Attributes of the wrong length and the like: rules check what goes wrong in practice.
             what = f"{proto.op_type}: its inputs or attributes do not fit the operator ({error})"
             problems.invalid[what].append(name)
         else:

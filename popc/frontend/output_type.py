@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import onnx
@@ -13,19 +13,32 @@ from popc.ops.build import build
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["SUMS_OF_PRODUCTS", "narrowed", "wanted_type", "widened"]
+__all__ = ["SUMS_OF_PRODUCTS", "in_wanted_type"]
 
 _ATTRIBUTE: Final = "__output_type"
 SUMS_OF_PRODUCTS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _TYPES: Final = {"FLOAT": DType.FLOAT32, "HALF": DType.FLOAT16, "FLOAT16": DType.FLOAT16}
 
 
-def wanted_type(node: onnx.NodeProto) -> DType | None:
-    """The type that ``node`` wants its result to have.
+def in_wanted_type(
+    graph: Graph,
+    node: onnx.NodeProto,
+    inputs: Sequence[Value | None],
+    compute: Callable[[Sequence[Value | None]], Sequence[Value | None]],
+) -> Sequence[Value | None]:
+    """What ``compute`` makes of ``inputs``, in the type that ``node`` wants its result to have.
 
     Raises:
         ModelError: it cannot choose one, or not this one.
     """
+    wanted = _wanted_type(node)
+    if wanted is None:
+        return compute(inputs)
+    return _narrowed(graph, compute(_widened(graph, inputs, wanted)), wanted)
+
+
+def _wanted_type(node: onnx.NodeProto) -> DType | None:
+    """The type that ``node`` wants its result to have."""
     found = next((one.s for one in node.attribute if one.name == _ATTRIBUTE), None)
     if found is None:
         return None
@@ -38,9 +51,7 @@ def wanted_type(node: onnx.NodeProto) -> DType | None:
     return _TYPES[name]
 
 
-def widened(
-    graph: Graph, inputs: Sequence[Value | None], wanted: DType | None
-) -> list[Value | None]:
+def _widened(graph: Graph, inputs: Sequence[Value | None], wanted: DType) -> list[Value | None]:
     """Operands of a result of type ``wanted``: float16 ones as float32, if that is wider.
 
     Sums of products are float32 anyway; now their rounding is left out.
@@ -55,9 +66,7 @@ def widened(
     ]
 
 
-def narrowed(
-    graph: Graph, results: Sequence[Value | None], wanted: DType | None
-) -> list[Value | None]:
+def _narrowed(graph: Graph, results: Sequence[Value | None], wanted: DType) -> list[Value | None]:
     """Results as float16, if that is ``wanted`` of a float32 op."""
     if wanted is not DType.FLOAT16:
         return list(results)

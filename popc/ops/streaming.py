@@ -1,8 +1,8 @@
 """Transfers between a chip and streaming memory, and what lies there.
 
 A value in streaming memory is a tensor like any other, but only a ``RemoteLoad`` reads it.  It lies
-there if a ``RemoteStore`` makes it, if it is a variable that is kept there, or if it is another name
-of such a value: a capture, or the state of a loop that begins as one.
+there if a ``RemoteStore`` makes it, if it is a variable that is kept there, or if it is another
+name of such a value: a capture, or the state of a loop that begins as one.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def constants_off_chip(graph: Graph) -> list[Tensor]:
     return [tensor for number, tensor in found.items() if number not in read]
 
 
-def passes_on(
-    operands: list[Tensor | None], inputs: list[Tensor]
-) -> list[tuple[Tensor, Tensor]]:
+def passes_on(operands: list[Tensor | None], inputs: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Operands of an op with subgraphs, and what they are called inside: the last are the last."""
     pairs = zip(reversed(operands), reversed(inputs), strict=False)
     return [(outer, inner) for outer, inner in pairs if outer is not None]

@@ -7,7 +7,7 @@ selects nodes and says the same without a change of the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, TypeAlias
@@ -57,12 +57,8 @@ class Annotation:
             if isinstance(value, str) and value.lower() in chosen:
                 return chosen[value.lower()]
             raise ValueError(f"is {value!r}, but must be one of {', '.join(chosen)}")
-        if self.kind == "names":
-            return _names(value)
-        if self.kind == "floats":
-            return _floats(value)
-        if self.kind == "location":
-            return words_of(parse_location(value))
+        if self.kind in _SEVERAL:
+            return _SEVERAL[self.kind](value)
         if self.kind == "bool" and isinstance(value, bool | int) and value in (0, 1):
             return int(value)
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -117,6 +113,19 @@ def _names(value: object) -> tuple[str, ...]:
 _NO_PHASES: Final = "programs have no execution phases"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
 _NO_TILES: Final = "kernels run on processors that have no tiles"
+
+
+def _location(value: object) -> str:
+    return words_of(parse_location(value))
+
+
+# Kinds whose values consist of several.
+_SEVERAL: Final[dict[str, Callable[[object], AnnotationValue]]] = {
+    "floats": _floats,
+    "location": _location,
+    "names": _names,
+}
+
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
 _CUTS: Final = (
     ("input_channels", "input_channels"),

@@ -26,6 +26,7 @@ _TRUTH: Final = {
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
 _LARGEST: Final = (1 << 48) - 1
+_ALL: Final = ReplicaGroups()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class TensorLocation:
     load_tile_set: str = "compute"
     storage_tile_set: str = "compute"
     replicated_tensor_sharding: bool = False
-    sharding_domain: ReplicaGroups = ReplicaGroups()
+    sharding_domain: ReplicaGroups = _ALL
     min_elements_for_off_chip: int = 2
     min_elements_for_replicated_tensor_sharding: int = 8192
 
@@ -162,7 +163,9 @@ def _flat(table: Mapping[Any, object]) -> dict[str, object]:
     """A table without PopART's table ``location`` in it."""
     inner = table.get("location")
     rest = {str(key): one for key, one in table.items() if key != "location" or inner is None}
-    return {**inner, **rest} if isinstance(inner, Mapping) else {str(k): v for k, v in table.items()}
+    return (
+        {**inner, **rest} if isinstance(inner, Mapping) else {str(k): v for k, v in table.items()}
+    )
 
 
 def _from_text(text: str) -> Settings:

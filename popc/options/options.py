@@ -66,8 +66,8 @@ class Options(ReportOptions):
             "selectors, of which all must fit (nodes: a name or pattern; op_type; output: a tensor "
             "that the node computes), and annotations: schedule_priority (a number; ops with a "
             "higher one run as early as they can), exclude_patterns (passes that leave the ops as "
-            "they are), recompute (checkpoint or recompute, in the backward pass), partials_type or "
-            "output_type (float or half), serialize_matmul_mode with serialize_matmul_factor and "
+            "they are), recompute (checkpoint or recompute, in the backward pass), partials_type "
+            "or output_type (float or half), serialize_matmul_mode with serialize_matmul_factor, "
             "inplace_op_names with inplace_op_priorities (see docs/products.md). The names of "
             "PopART's attributes, such as __schedule_priority, are understood too. In TOML: "
             '[[annotate]] nodes = "block*" schedule_priority = 1.',

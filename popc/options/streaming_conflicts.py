@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from popc.options.locations import TensorLocation
+
 if TYPE_CHECKING:
     from popc.options.options import Options
 
@@ -39,9 +41,25 @@ def streaming_conflicts(options: Options) -> Iterator[str]:
                 "replicated_graph_count is 1: set it, or leave replicated_tensor_sharding out"
             )
         problem = location.sharding_domain.problem(replicas)
-        if problem:
+        if location.sharding_domain != TensorLocation().sharding_domain and not (
+            location.replicated_tensor_sharding
+        ):
+            yield (
+                f"{what}: sharding_domain has no effect without replicated_tensor_sharding: set "
+                "it, or leave sharding_domain out"
+            )
+        elif problem:
             yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
-        if location.sharding_domain.kind == "none":
+        elif (
+            location.replicated_tensor_sharding
+            and location.sharding_domain.members(replicas) < replicas
+        ):
+            yield (
+                f"{what}: sharding_domain is {location.sharding_domain}, but tensors are divided "
+                "among all replicas, for it cannot be shown that groups keep equal values: leave "
+                "it out, or set it to all"
+            )
+        elif location.sharding_domain.kind == "none":
             yield (
                 f"{what}: sharding_domain is none, so that nobody shares anything: set "
                 "replicated_tensor_sharding to false instead"

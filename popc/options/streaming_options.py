@@ -36,8 +36,8 @@ class StreamingOptions(PlacementOptions):
         default="preload",
         metadata=described(
             "choice",
-            "When sums of gradients are fetched from streaming memory. Preload: in the execution phase "
-            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            "When sums of gradients are fetched from streaming memory. Preload: in the execution "
+            "phase before that which needs them; on_demand: in that one. Needs execution_phases.",
             choices=("preload", "on_demand"),
             synonyms=(("ondemand", "on_demand"),),
             popart="executionPhaseSettings.accumulatorIOSchedule",
@@ -124,8 +124,8 @@ class StreamingOptions(PlacementOptions):
         default="on_demand",
         metadata=described(
             "choice",
-            "When the state of the optimizer is fetched from streaming memory. Preload: in the execution phase "
-            "before that which needs them; on_demand: in that one. Needs execution_phases.",
+            "When the state of the optimizer is fetched from streaming memory. Preload: in the "
+            "execution phase before that which needs it; on_demand: in that one. Needs execution_phases.",
             choices=("preload", "on_demand"),
             synonyms=(("ondemand", "on_demand"),),
             popart="executionPhaseSettings.optimizerStateIOSchedule",
@@ -180,7 +180,9 @@ class StreamingOptions(PlacementOptions):
         ),
     )
 
-    def tensor_location(self, kind: str, name: str = "", annotated: Settings = _NOTHING) -> TensorLocation:
+    def tensor_location(
+        self, kind: str, name: str = "", annotated: Settings = _NOTHING
+    ) -> TensorLocation:
         """Where a tensor is kept.
 
         Args:

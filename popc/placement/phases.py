@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from popc.ir import Graph, Op, Recompute, Tensor, TensorKind
-from popc.options import Options
 from popc.ops.load import find_load_ops
+from popc.options import Options
 from popc_runtime.errors import OptionError
 
 __all__ = ["assign_phases", "check_phases"]
@@ -69,11 +69,11 @@ def _weight_bytes(op: Op) -> int:
 
 
 def _weights(tensors: Sequence[Tensor]) -> Iterator[int]:
-    """Bytes of the weights among operands, through what is only computed from them."""
+    """Bytes of the weights among operands, and of what is computed from weights alone."""
     for tensor in dict.fromkeys(tensors):
-        if tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE):
-            yield tensor.type.nbytes
-        elif tensor.producer is not None and _is_settled(tensor.producer):
+        op = tensor.producer
+        is_weight = tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)
+        if is_weight or (op is not None and _is_settled(op)):
             yield tensor.type.nbytes
 
 

@@ -12,6 +12,7 @@ from popc.archive import Archive
 from popc.cost import CostReport, decode_report
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
+    MAGIC,
     ArchiveFile,
     BlobInfo,
     BlobKind,
@@ -64,8 +65,6 @@ def is_archive(path: Path) -> bool:
     Raises:
         OSError: it cannot be read.
     """
-    from popc_runtime.format import MAGIC
-
     with path.open("rb") as stream:
         return stream.read(len(MAGIC)) == MAGIC
 
@@ -78,7 +77,8 @@ def read_profile(path: Path, name: str = "") -> Profile:
     """
     with ArchiveFile.open(path) as archive:
         image = decode_program(archive.read("program"))
-        report = next((one for one in archive.blobs.values() if one.kind == BlobKind.REPORT), None)
+        report = archive.blobs.get("report")  # there may be other blobs of this kind
+        known = report is not None and report.kind == BlobKind.REPORT
         return Profile(
             name=name or path.name,
             bytes=path.stat().st_size,
@@ -87,7 +87,7 @@ def read_profile(path: Path, name: str = "") -> Profile:
             instructions=Counter(
                 one.opcode for block in image.programs.values() for one in instructions_of(block)
             ),
-            costs=decode_report(bytes(archive.read(report.name))) if report else None,
+            costs=decode_report(archive.read("report")) if known else None,
         )
 
 

@@ -257,9 +257,7 @@ def _evolve(
         evaluator(list(children.values()))
 
 
-def _child(
-    parents: Sequence[dict[str, Any]], active: Sequence[Dimension], random: Random
-) -> Point:
+def _child(parents: Sequence[dict[str, Any]], active: Sequence[Dimension], random: Random) -> Point:
     """Options of two parents, of which one or two mutate."""
     first, second = random.choice(parents), random.choice(parents)
     child: dict[str, Any] = {}
@@ -275,9 +273,7 @@ def _child(
     return child
 
 
-def _pruned(
-    evaluator: Evaluator, ranking: _Ranking
-) -> tuple[Trial | None, dict[str, Outcome]]:
+def _pruned(evaluator: Evaluator, ranking: _Ranking) -> tuple[Trial | None, dict[str, Outcome]]:
     """The best point without options that do nothing for it; what leaving out the others does."""
     point, outcome = ranking.best()
     if not outcome.fits:
@@ -297,7 +293,9 @@ def _pruned(
 def pareto_front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Those that no other one beats in everything, the fastest first; of equal ones, one."""
     distinct: dict[tuple[int, int, int], Trial] = {}
-    for one in sorted(trials, key=lambda one: (len(one.change.options), key_of(one.change.options))):
+    for one in sorted(
+        trials, key=lambda one: (len(one.change.options), key_of(one.change.options))
+    ):
         distinct.setdefault(_measures(one.outcome), one)
     front = [
         measures

@@ -29,7 +29,7 @@ class Tunable:
 
     option: str
     values: tuple[Any, ...] | Callable[[Situation], tuple[Any, ...]]
-    when: Callable[[Situation], bool] = lambda situation: True
+    when: Callable[[Situation], bool] = lambda _: True
     exact: bool = True
 
 
@@ -110,19 +110,28 @@ def _parts(situation: Situation) -> tuple[int, ...]:
     return (0, *(parts for parts in (2, 4, 8, 16, 32) if parts <= size and size % parts == 0))
 
 
+def _state_locations(situation: Situation) -> tuple[dict[str, Any], ...]:
+    off_chip = ({"storage": "off_chip"},) if _streams(situation) else ()
+    divided = ({"replicated_tensor_sharding": True},) if _replicated(situation) else ()
+    return ({}, *off_chip, *divided)
+
+
 _SWITCH: Final = (False, True)
-_OFF_CHIP: Final = ({}, {"storage": "off_chip"})
+_OFF_CHIP: Final[tuple[dict[str, str], ...]] = ({}, {"storage": "off_chip"})
 
 TUNABLES: Final[Sequence[Tunable]] = (
-    Tunable("available_memory_proportion", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
+    Tunable(
+        "available_memory_proportion", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    ),
     Tunable("auto_recomputation", ("none", "norm_only", "standard", "recompute_all"), _trains),
     Tunable("batch_serialization_factor", _parts),
     Tunable("virtual_graph_mode", ("off", "auto"), _spreads),
     Tunable("weight_tensor_location", _OFF_CHIP, _streams),
-    Tunable("optimizer_state_tensor_location", _OFF_CHIP, _trains_and_streams),
+    Tunable("optimizer_state_tensor_location", _state_locations, _trains),
     Tunable("activation_tensor_location", _OFF_CHIP, _trains_and_streams),
+    Tunable("enable_outlining", _SWITCH),
+    Tunable("subgraph_copying_strategy", ("on_enter_and_exit", "just_in_time")),
     Tunable("merge_var_update", ("off", "auto_tight", "auto_loose", "all"), _trains),
-    Tunable("optimizer_state_tensor_location", ("whole", "sharded"), _updates_replicas),
     Tunable("merge_all_reduce_collectives", _SWITCH, _updates_replicas),
     Tunable("scheduling_algorithm", ("choose_best", "clustering", "post_order", "kahn")),
     Tunable("fold_limit_bytes", (0, 65_536, 1 << 20, 1 << 24)),

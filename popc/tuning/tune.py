@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from popc.advice import (
     Change,
+    OnFinding,
     Outcome,
     Pool,
     Question,
     Situation,
     Trial,
     Workshop,
+    ignore,
     open_pool,
 )
 from popc.estimation import costs_of
@@ -86,7 +88,7 @@ def tune_question(
     allow_inexact: bool = False,
     journal: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
-    on_planned: Callable[[int, int], None] = lambda done, total: None,
+    on_planned: OnFinding = ignore,
 ) -> Tuning:
     """Search for the options with which a program costs least.
 
@@ -124,9 +126,7 @@ def tune_question(
 class _Planner:
     """Plans points in a pool; what the journal knows is not planned again."""
 
-    def __init__(
-        self, pool: Pool, journal: Journal, budget: int, on_planned: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, pool: Pool, journal: Journal, budget: int, on_planned: OnFinding) -> None:
         self._pool = pool
         self._journal = journal
         self._budget = budget

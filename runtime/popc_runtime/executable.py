@@ -26,7 +26,7 @@ from popc_runtime.format import (
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.session import Session
 from popc_runtime.state import DeviceState
-from popc_runtime.streams import check_sample
+from popc_runtime.streams import check_sample, joined_mismatches
 from popc_runtime.synthetic import SyntheticInput
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Executable:
                 count = max(stream.samples_per_step, 1)
                 samples[spec.name] = tuple(array.reshape(count, *stream.shape))
         if problems:
-            raise _joined(problems)
+            raise joined_mismatches(problems)
         return samples
 
     def _result(
@@ -388,14 +388,3 @@ def _chosen_checks(
         raise UsageError(
             f"floating_point_checks: {error}", hint=f"there are {', '.join(FloatCheck)}"
         ) from None
-
-
-def _joined(problems: list[InputMismatchError]) -> InputMismatchError:
-    if len(problems) == 1:
-        return problems[0]
-    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
-    return InputMismatchError(
-        f"{len(problems)} problems with the inputs",
-        details=tuple(problem.message for problem in problems),
-        hint="; ".join(hints),
-    )

@@ -101,7 +101,9 @@ def test_changes_together_where_none_is_enough(tmp_path: Path) -> None:
 
 
 def test_nothing_helps(tmp_path: Path) -> None:
-    found = _explain(small_target(tmp_path, kilobytes=8), 64, options={"tiles_per_ipu": 4}, budget=50)
+    found = _explain(
+        small_target(tmp_path, kilobytes=8), 64, options={"tiles_per_ipu": 4}, budget=50
+    )
     advice = found.to_dict()
     assert all("it takes other hardware" in fix["notes"] for fix in advice["fixes"])
     excess = [one["excess_bytes"] for one in advice["insufficient"] if "excess_bytes" in one]

@@ -106,5 +106,7 @@ def test_changes_of_the_same_option_are_no_pair() -> None:
 
 def test_what_changes_results_comes_last() -> None:
     ladders = [_ladder("quick", 1, note="results differ"), _ladder("slow", 1)]
-    advice = _advise(_Workshop(lambda options: (-len(options) or 1, 9 - len(str(options)))), ladders)
+    advice = _advise(
+        _Workshop(lambda options: (-len(options) or 1, 9 - len(str(options)))), ladders
+    )
     assert [fix.names for fix in advice.fixes] == [("slow",), ("quick",)]

@@ -232,6 +232,24 @@ def test_mistakes_with_budgets(
     assert run([*base, "--against", model, "--set", "budget.max_cycles=3"]) == 5
 
 
+def test_a_training_step_has_a_budget_and_a_report(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "train.toml"
+    recipe.write_text(
+        '[loss]\ntype = "cross_entropy"\ninput = "logits"\nlabel = "label"\n'
+        '[optimizer]\ntype = "sgd"\nlearning_rate = 0.1\n',
+        encoding="utf-8",
+    )
+    train = [model, "--dim", "batch=4", "--train", str(recipe)]
+    document = _json(["report", *train], capsys)
+    assert document["execution"]["cycles_by_op_type"]["CopyVarUpdate"] >= 0
+    kinds = {row["kind"] for row in document["memory"]["ipus"][0]["biggest_tensors"]}
+    assert "variable" in kinds
+    assert run(["-q", "compile", *train, "--set", "budget.max_cycles=100"]) == 1
+    assert "most by layer" in capsys.readouterr().err
+
+
 def test_budgets_in_python() -> None:
     with pytest.raises(BudgetError) as caught:
         popc.compile(affine(), options={"budget": {"max_instructions": 1, "max_cycles": 10**9}})

@@ -76,6 +76,7 @@ _DAMAGE: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("tile of float", lambda data: data["memory"][0]["peak"].__setitem__(0, 1.5)),
     ("unknown topology", lambda data: data["target"]["links"].update(topology="torus")),
     ("no clock", lambda data: data["target"]["tile"].update(clock_hz=0)),
+    ("no end of cycles", lambda data: data["ops"][0]["cycles"].update(compute=10**400)),
     ("no chips", lambda data: data.update(memory=[])),
     ("tiles miscounted", lambda data: data["memory"][0]["peak"].append(1)),
     ("op on no chip", lambda data: data["ops"][0].update(ipu=7)),
@@ -138,8 +139,10 @@ def test_tensors_are_live_from_the_op_that_makes_them() -> None:
     )
 
 
-def test_an_archive_without_costs_says_so() -> None:
-    profile = profile_of(popc.compile(affine()), "plain.popx")
+@pytest.mark.parametrize("counters", [False, True])
+def test_an_archive_without_costs_says_so(*, counters: bool) -> None:
+    options = {"instrument_with_hardware_cycle_counter": counters}
+    profile = profile_of(popc.compile(affine(), options=options), "plain.popx")
     with pytest.raises(UsageError, match=r"plain\.popx has no cost report") as caught:
         report_data(profile, ("summary",))
     assert "cost_report=true" in caught.value.hint

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -39,10 +40,10 @@ EVERYTHING: Final[dict[str, Any]] = {
     f"{kind}_tensor_location": OFF
     for kind in ("weight", "optimizer_state", "activation", "accumulator")
 }
-MODELS: Final = {
-    "mlp": (lambda: digits_mlp(hidden=64), {"image": (8, 64)}),
+MODELS: Final[dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, tuple[int, ...]]]]] = {
+    "mlp": (partial(digits_mlp, hidden=64), {"image": (8, 64)}),
     "cnn": (digits_cnn, {"image": (4, 1, 8, 8)}),
-    "transformer": (lambda: sorting_transformer(size=16, layers=1), {"tokens": (4, 10)}),
+    "transformer": (partial(sorting_transformer, size=16, layers=1), {"tokens": (4, 10)}),
 }
 
 
@@ -72,9 +73,8 @@ def run(
 ) -> Run:
     """Compile a model with all checks, and run it on samples that are always the same."""
     make, shapes = MODELS[name]
-    model: onnx.ModelProto = make()
     archive = popc.compile(
-        model, shapes=shapes, train=train, options={"verify_ir": True, **options}
+        make(), shapes=shapes, train=train, options={"verify_ir": True, **options}
     )
     program = popc_runtime.load(archive.save(folder / "m.popx", force=True))
     generator = np.random.default_rng(1)
@@ -89,8 +89,8 @@ def run(
 
 def _sample(generator: np.random.Generator, spec: Any) -> Array:
     if spec.dtype.storage.kind == "i":
-        return generator.integers(0, 10, spec.shape).astype(spec.dtype.storage)
-    return generator.standard_normal(spec.shape).astype(spec.dtype.storage)
+        return np.asarray(generator.integers(0, 10, spec.shape), spec.dtype.storage)
+    return np.asarray(generator.standard_normal(spec.shape), spec.dtype.storage)
 
 
 def assert_same(found: Run, expected: Run, tolerance: float = 0) -> None:

@@ -53,7 +53,8 @@ _PROGRAMS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def _compiled(model: str, train: Any = None, **options: Any) -> Compilation:
+def compiled_network(model: str, train: Any = None, **options: Any) -> Compilation:
+    """A model with all checks, and everything that the stages made."""
     make, shapes = MODELS[model]
     chosen = make_options({"verify_ir": True, **options})
     loaded, settings = load_model(make()), make_training(train)
@@ -99,7 +100,7 @@ def test_inference(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [_TWO, _ONE], ids=["two chips", "one chip"])
 def test_phases_run_in_order(options: dict[str, Any]) -> None:
-    done = _compiled("transformer", training(), **options, **EVERYTHING)
+    done = compiled_network("transformer", training(), **options, **EVERYTHING)
     assert done.schedule is not None
     order = done.schedule.orders[done.graph]
     phases = [op.settings.execution_phase for op in order]
@@ -115,7 +116,7 @@ def test_phases_run_in_order(options: dict[str, Any]) -> None:
 
 
 def test_phases_have_about_equal_weights() -> None:
-    done = _compiled("mlp", training(), **{**_ONE, "execution_phases": 3})
+    done = compiled_network("mlp", training(), **{**_ONE, "execution_phases": 3})
     products = [
         (op.settings.execution_phase, op.operand(1).type.shape)
         for op in done.graph.topological()
@@ -129,14 +130,17 @@ def test_what_is_near_stays_on_the_chip() -> None:
     """Activations of the last phases are not stored; with two chips, of one phase more."""
     stores = {}
     for name, options in (("one", _ONE), ("two", {**_TWO, "execution_phases": 4})):
-        done = _compiled("transformer", training(), **options, activation_tensor_location=OFF)
+        done = compiled_network(
+            "transformer", training(), **options, activation_tensor_location=OFF
+        )
         stored = transfers(done.graph, "RemoteStore")
         stores[name] = sum(len(op.outputs) for op in stored)
         last = options["execution_phases"] - 1
         gap = options.get("execution_phase_stages", 2)
         for op in stored:
             made = op.settings.execution_phase or 0
-            loads = [one.settings.execution_phase or 0 for one in op.output.uses]
+            users = [one for tensor in op.outputs for one in tensor.uses]
+            loads = [one.settings.execution_phase or 0 for one in users]
             assert made < last
             assert min(loads) + 1 - made > gap
     assert 0 < stores["two"] < stores["one"]
@@ -144,20 +148,21 @@ def test_what_is_near_stays_on_the_chip() -> None:
 
 def test_when_tensors_are_fetched() -> None:
     for schedule, distance in (("preload", 1), ("on_demand", 0)):
-        done = _compiled(
+        done = compiled_network(
             "mlp", training(), **_ONE, weight_tensor_location=OFF, weight_io_schedule=schedule
         )
         loads = transfers(done.graph, "RemoteLoad")
         assert loads
         for op in loads:
             own = op.settings.execution_phase or 0
-            users = [user.settings.execution_phase or 0 for user in op.output.uses]
+            readers = [user for tensor in op.outputs for user in tensor.uses]
+            users = [user.settings.execution_phase or 0 for user in readers]
             assert min(users) - own in ((distance, 0) if own == 0 else (distance,))
 
 
 def test_annotated_phases() -> None:
     rules = [{"nodes": "*", "op_type": "Relu", "execution_phase": 2}]
-    done = _compiled("mlp", training(), **_ONE, annotate=rules)
+    done = compiled_network("mlp", training(), **_ONE, annotate=rules)
     after = [
         op.settings.execution_phase
         for op in done.graph.ops
@@ -165,13 +170,15 @@ def test_annotated_phases() -> None:
     ]
     assert all(phase in (2, 3) for phase in after)
     with pytest.raises(OptionError) as caught:
-        _compiled("mlp", training(), **_ONE, annotate=[{**rules[0], "execution_phase": 4}])
+        compiled_network("mlp", training(), **_ONE, annotate=[{**rules[0], "execution_phase": 4}])
     assert "in execution phase 4, but execution_phases is 4" in caught.value.details[0]
     with pytest.raises(OptionError) as caught:
-        _compiled("mlp", training(), **_TWO, annotate=[{**rules[0], "virtual_graph": 1}])
+        compiled_network("mlp", training(), **_TWO, annotate=[{**rules[0], "virtual_graph": 1}])
     assert "which runs on chip 0, but on virtual graph 1" in "".join(caught.value.details)
     with pytest.raises(OptionError) as caught:
-        _compiled("mlp", training(), **_TWO, annotate=[{"op_type": "Relu", "virtual_graph": 1}])
+        compiled_network(
+            "mlp", training(), **_TWO, annotate=[{"op_type": "Relu", "virtual_graph": 1}]
+        )
     assert "say execution_phase instead" in caught.value.details[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -133,7 +134,12 @@ def test_ops_exclude_it() -> None:
 def test_convolutions_of_one_operand(*, bias: bool) -> None:
     small = SmallGraph()
     x = small.input(2, 4, 5, 6)
-    window = {"strides": (1, 2), "pads": (1, 0, 1, 0), "dilations": (1, 1), "group": 1}
+    window: dict[str, Any] = {
+        "strides": (1, 2),
+        "pads": (1, 0, 1, 0),
+        "dilations": (1, 1),
+        "group": 1,
+    }
     results = [
         small(
             "Conv",

@@ -64,6 +64,11 @@ def _tied(g: SmallGraph, *, swap: bool = False) -> Tensor:
     return g("Add", *((dense, grad) if swap else (grad, dense)))
 
 
+def _shared_expansion(g: SmallGraph) -> Tensor:
+    expanded = g("Expand", g.input(1, 3), shape=(4, 3))
+    return g("Mul", expanded, g("Cast", g("Cast", expanded, to="float16"), to="float32"))
+
+
 _CASES: Final = (
     Case("drop_identities", lambda g: g("Neg", g("Cast", g.input(3), to="float32")), "Neg"),
     Case("drop_identities", lambda g: g("Neg", g("Sum", g.input(3))), "Neg"),
@@ -134,9 +139,7 @@ _QUIET: Final[dict[str, Callable[[SmallGraph], Tensor]]] = {
     "a narrower type on the way": lambda g: g(
         "Cast", g("Cast", g.input(3), to="float16"), to="float32"
     ),
-    "an expansion that others read": lambda g: (
-        lambda e: g("Mul", e, g("Cast", g("Cast", e, to="float16"), to="float32"))
-    )(g("Expand", g.input(1, 3), shape=(4, 3))),
+    "an expansion that others read": _shared_expansion,
     "pads with a gap": lambda g: g("Sum", *_pads(g, gap=1), g.input(5, 3)),
     "pads among two others": lambda g: g("Sum", g.input(4, 3), g.input(4, 3), *_pads(g)),
     "overlapping pads": lambda g: g(

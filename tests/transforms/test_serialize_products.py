@@ -180,7 +180,7 @@ def test_a_cut_product_needs_less_temporary_memory() -> None:
     assert largest["cut"] < largest["whole"]
 
 
-def test_attributes_of_popart(tmp_path: Path) -> None:
+def test_attributes_of_popart() -> None:
     model = _model()
     node = model.graph.node[0]
     node.attribute.extend(

@@ -53,8 +53,8 @@ def _searched(
 def test_options_that_help_together_are_found() -> None:
     found, _ = _searched()
     assert found.best is not None
-    assert dict(found.best.change.options) == {"a": 3, "b": True, "c": 0.1}
-    assert found.best.outcome.cycles == 10_000 - 1_500 - 4_000 + 1_000 + 20
+    assert dict(found.best.change.options) == {"a": 3, "b": True, "c": 0.5}
+    assert found.best.outcome.cycles == 10_000 - 1_500 - 4_000 + 1_000 + 500
     assert found.idle == ("idle",)
     assert found.refused == {"never": "no such program"}
     assert set(found.effects) == {"a", "b", "c"}

@@ -16,7 +16,7 @@ from popc.estimation import costs_of
 from popc.frontend import load_model
 from popc.options import SCHEMA, changed_options
 from popc.tuning import TUNABLES, Tuning, dimensions_of, options_file, tune_question
-from popc_runtime.errors import PopcError, UsageError
+from popc_runtime.errors import UsageError
 from tests.small_targets import small_target, tower
 
 _TRAIN = {"loss": {"type": "l1", "input": "y"}, "optimizer": {"type": "adam"}}
@@ -46,14 +46,11 @@ def _json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 
 def test_all_values_are_values() -> None:
     """Every row of the table names an option, and values that it takes."""
     names = {spec.name for spec in SCHEMA}
-    options = popc.make_options({})
+    options = popc.make_options({"num_ipus": 2, "replicated_graph_count": 2})
     for row in TUNABLES:
         assert row.option in names
         for value in row.values if isinstance(row.values, tuple) else ():
-            try:
-                changed_options(options, {row.option: value})
-            except PopcError as error:
-                assert "num_ipus" in str(error), (row.option, value, str(error))
+            changed_options(options, {row.option: value})
 
 
 def test_inexact_options_are_asked_for() -> None:
@@ -177,5 +174,7 @@ def test_nothing_fits(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_mistakes(model: str, tmp_path: Path) -> None:
     assert run(["-q", "tune", model, "-o", str(tmp_path / "x.json"), "--dim", "batch=2"]) == 2
-    assert run(["-q", "tune", model, "-o", str(tmp_path / "no" / "x.toml"), "--dim", "batch=2"]) == 7
+    assert (
+        run(["-q", "tune", model, "-o", str(tmp_path / "no" / "x.toml"), "--dim", "batch=2"]) == 7
+    )
     assert run(["-q", "tune", model, "-o", str(tmp_path / "x.toml")]) == 2

@@ -218,26 +218,26 @@ function traceGroups(ipu, from, to) {
 function traceChart() {
   const [from, to] = state.trace ?? [0, TOTAL];
   const data = [];
-  const rows = DATA.chips.length;
+  const rows = BUSY.length;
   const many = new Map();
   const phases = DATA.kinds.map(() => ({ base: [], x: [], y: [], customdata: [], text: [] }));
-  for (let ipu = 0; ipu < rows; ipu += 1) {
+  BUSY.forEach((ipu, row) => {
     for (const group of traceGroups(ipu, from, to)) {
       const type = group.ops > 1 ? -1 : TYPE_RANK.get(DATA.ops.type[group.op]) ?? -2;
       if (!many.has(type)) many.set(type, { base: [], x: [], y: [], customdata: [], text: [] });
       const hint = group.ops > 1 ? `${count(group.ops)} steps from ${plain(shortened(DATA.ops.name[group.op], 50))}` : `${plain(shortened(DATA.ops.name[group.op], 60))}<br>${plain(DATA.ops.types[DATA.ops.type[group.op]])}`;
-      const add = (bucket, row, base, length) => {
-        bucket.base.push(base); bucket.x.push(length); bucket.y.push(row);
+      const add = (bucket, y, base, length) => {
+        bucket.base.push(base); bucket.x.push(length); bucket.y.push(y);
         bucket.customdata.push(group.op); bucket.text.push(hint);
       };
-      add(many.get(type), 2 * ipu, group.start, group.total);
+      add(many.get(type), 2 * row, group.start, group.total);
       let base = group.start;
       [3, 2, 1, 0, 4].forEach((kind) => { // sync, exchange, launch, compute, host
-        if (group.parts[kind]) add(phases[kind], 2 * ipu + 1, base, group.parts[kind]);
+        if (group.parts[kind]) add(phases[kind], 2 * row + 1, base, group.parts[kind]);
         base += group.parts[kind];
       });
     }
-  }
+  });
   const bar = { type: "bar", orientation: "h", hovertemplate: "%{text}<br>%{x:,} cycles from %{base:,}<extra></extra>", width: 0.8, textposition: "none" };
   for (const [type, bucket] of [...many.entries()].sort((a, b) => a[0] - b[0])) {
     const name = type === -1 ? "several steps" : type === -2 ? "other ops" : plain(DATA.ops.types[TYPE_ORDER[type]]);
@@ -247,11 +247,12 @@ function traceChart() {
   phases.forEach((bucket, kind) => {
     if (bucket.x.length) data.push({ ...bar, ...bucket, name: DATA.kinds[kind], legendgroup: "phases", marker: { color: PHASE_COLOURS[kind] } });
   });
-  const labels = DATA.chips.flatMap((_, ipu) => (rows > 1 ? [`IPU ${ipu}`, "phases"] : ["steps", "phases"]));
+  const labels = BUSY.flatMap((ipu) => (DATA.chips.length > 1 ? [`IPU ${ipu}`, "phases"] : ["steps", "phases"]));
   const start = state.op >= 0 ? DATA.ops.start[state.op] : -1;
+  const selected = BUSY.indexOf(DATA.ops.ipu[state.op]);
   const shapes = start < 0 ? [] : [{
     type: "rect", xref: "x", yref: "y", x0: start, x1: start + TOTALS[state.op],
-    y0: 2 * DATA.ops.ipu[state.op] - 0.5, y1: 2 * DATA.ops.ipu[state.op] + 1.5,
+    y0: 2 * selected - 0.5, y1: 2 * selected + 1.5,
     line: { color: colour("--link"), width: 2 }, fillcolor: colour("--link"), opacity: 0.3,
   }];
   const layout = {

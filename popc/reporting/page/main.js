@@ -9,6 +9,7 @@ const ALL = DATA.cycles;
 const HIDDEN = DATA.ops.hidden.reduce((a, b) => a + b, 0);
 const RANKED = [...OPS].sort((a, b) => TOTALS[b] - TOTALS[a] || a - b).filter((op) => TOTALS[op] > 0);
 const OPS_OF = DATA.chips.map((_, ipu) => OPS.filter((op) => DATA.ops.ipu[op] === ipu).sort((a, b) => DATA.ops.start[a] - DATA.ops.start[b]));
+const BUSY = OPS_OF.map((_, ipu) => ipu).filter((ipu) => OPS_OF[ipu].length); // others have no trace
 const typeOf = (op) => (op < 0 ? "" : DATA.ops.types[DATA.ops.type[op]]);
 
 const TYPES = new Map();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -60,40 +60,36 @@ class Likeness:
 def follow(
     ops: Sequence[Op],
     before: Mapping[Op, Mapping[Op, None]],
-    place: Callable[[Op], float | None],
-    rank: Callable[[Op], int],
+    places: Mapping[Op, int | None],
+    ranks: Mapping[Op, int],
 ) -> list[Op]:
     """``ops`` in an order that ``before`` allows, by lowest rank and then by place.
 
     An op without a place stands behind what it waits for.
     """
     inside = frozenset(ops)
-    waiting = {op: sum(other in inside for other in before[op]) for op in ops}
+    needs = {op: [other for other in before[op] if other in inside] for op in ops}
     after: dict[Op, list[Op]] = {op: [] for op in ops}
-    for op in ops:
-        for other in before[op]:
-            if other in inside:
-                after[other].append(op)
+    for op, others in needs.items():
+        for other in others:
+            after[other].append(op)
+    waiting = {op: len(others) for op, others in needs.items()}
     numbers = {op: number for number, op in enumerate(ops)}
-    places: dict[Op, float] = {}
-    ready: list[tuple[int, float, int, Op]] = []
+    found: dict[Op, int] = {}
+    ready: list[tuple[int, int, int, Op]] = []
 
     def push(op: Op) -> None:
-        own = place(op)
-        if own is None:
-            own = max((places[one] for one in before[op] if one in inside), default=-1.0)
-        places[op] = own
-        heapq.heappush(ready, (rank(op), own, numbers[op], op))
+        own = places[op]
+        found[op] = max((found[one] for one in needs[op]), default=-1) if own is None else own
+        heapq.heappush(ready, (ranks[op], found[op], numbers[op], op))
 
-    for op in ops:
-        if waiting[op] == 0:
-            push(op)
+    for op in [one for one in ops if not waiting[one]]:
+        push(op)
     order: list[Op] = []
     while ready:
-        op = heapq.heappop(ready)[3]
-        order.append(op)
-        for other in after[op]:
+        order.append(heapq.heappop(ready)[3])
+        for other in after[order[-1]]:
             waiting[other] -= 1
-            if waiting[other] == 0:
+            if not waiting[other]:
                 push(other)
     return order

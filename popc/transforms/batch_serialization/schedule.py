@@ -127,11 +127,8 @@ def _chains(
         ops = groups[position]
         keys = likeness.keys(ops)
         model = chains.get(Position(position.level, position.phase - 1), ops)
-        places = {key: float(number) for number, key in enumerate(likeness.keys(model).values())}
-        chains[position] = follow(
-            ops,
-            before,
-            lambda op, keys=keys, places=places: places.get(keys[op]),
-            lambda op: 0 if overlap is None else overlap.rank(op),
-        )
+        numbers = {key: number for number, key in enumerate(likeness.keys(model).values())}
+        places = {op: numbers.get(key) for op, key in keys.items()}
+        ranks = {op: 0 if overlap is None else overlap.rank(op) for op in ops}
+        chains[position] = follow(ops, before, places, ranks)
     return chains

@@ -21,6 +21,7 @@ from popc.transforms.outlining.sequence import Program, Sequenced, code_value
 
 __all__ = ["Match", "Terms", "find_matches"]
 
+_UNIT: Final = 1000  # values are whole numbers of 1/_UNIT
 _LEAST_OPS: Final = 2  # a call of a single op saves nothing
 # How many ops may be looked at, for each op of the program.
 _WORK: Final = 200
@@ -69,7 +70,7 @@ class _Finder:
     suffixes: Suffixes
     terms: Terms
     covered: bytearray
-    totals: list[float]
+    totals: list[int]
     breaks: _Breaks
     heap: list[_Candidate] = field(default_factory=list[_Candidate])
     seen: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -77,7 +78,7 @@ class _Finder:
 
     def add(self, start: int, length: int) -> None:
         """Consider a part, unless it is known or cannot be worth it."""
-        value = self.totals[start + length] - self.totals[start]
+        value = self._sum(start, length)
         value += self.breaks.encased(start, start + length) * self.terms.break_cost
         if length < _LEAST_OPS or value <= self.terms.threshold:
             return
@@ -85,6 +86,10 @@ class _Finder:
         if (low, length) not in self.seen:
             self.seen.add((low, length))
             heappush(self.heap, _Candidate(-(high - low - 1) * value, -length, start))
+
+    def _sum(self, start: int, length: int) -> float:
+        """The values of ops; exact, so that equal parts are worth the same."""
+        return (self.totals[start + length] - self.totals[start]) / _UNIT
 
     def run(self) -> Iterator[Match]:
         """The parts that are worth it, each of ops that no earlier one has."""
@@ -151,7 +156,7 @@ class _Finder:
     def _value(self, positions: Sequence[int], length: int) -> float:
         """Of one occurrence; breaks and their absence are shared by all."""
         start = positions[0]
-        value = self.totals[start + length] - self.totals[start]
+        value = self._sum(start, length)
         cost = self.terms.break_cost / len(positions)
         ends = [(position, position + length) for position in positions]
         cut = max(self.breaks.cut(first, last) for first, last in ends)
@@ -203,14 +208,14 @@ def find_matches(program: Program, sequence: Sequenced, terms: Terms) -> list[Ma
     """Parts of ``sequence`` to outline; no op is in two of them."""
     if not sequence.symbols:
         return []
-    values = [0.0 if op is None else code_value(op) for _, op in sequence.entries]
+    values = [0 if op is None else round(_UNIT * code_value(op)) for _, op in sequence.entries]
     finder = _Finder(
         program,
         sequence,
         Suffixes.of(sequence.symbols),
         terms,
         bytearray(len(values)),
-        [0.0, *accumulate(values)],
+        [0, *accumulate(values)],
         _Breaks(sequence),
     )
     for repeat in finder.suffixes.repeats():

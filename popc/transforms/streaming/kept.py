@@ -20,6 +20,7 @@ from popc_runtime.format import VariableRole
 
 __all__ = ["Keeper", "Kept"]
 
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A variable or constant, or a state of a main loop, that has to be fetched."""
@@ -94,7 +95,7 @@ class Keeper:
         variable.whole = variable.type.shape
         variable.rows = tuple(range(size))
         part = variable.type.with_shape((-(-variable.type.size // size),))
-        for name in [variable, *_inner_names(self.graph, variable)]:
+        for name in [variable, *_inner_names(variable)]:
             name.type = part
 
     def tile_set(self, location: TensorLocation) -> str:
@@ -111,7 +112,9 @@ class Keeper:
             for tensor in part.constants:
                 location = self.options.tensor_location("weight", tensor.name)
                 if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
-                    self.kept[tensor] = Kept("weight", True, tile_set=self.tile_set(location))
+                    self.kept[tensor] = Kept(
+                        "weight", off_chip=True, tile_set=self.tile_set(location)
+                    )
         for op in load:
             for tensor in op.outputs:
                 self._settle_result(tensor, at_load)
@@ -122,7 +125,7 @@ class Keeper:
         if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
             return
         if base_of(tensor) is tensor and any(_reads_on_run(tensor, at_load)):
-            self.kept[tensor] = Kept("weight", True, tile_set=self.tile_set(location))
+            self.kept[tensor] = Kept("weight", off_chip=True, tile_set=self.tile_set(location))
 
     # -- activations and sums --------------------------------------------------------------------
 
@@ -159,29 +162,28 @@ class Keeper:
                 "tensor_location_override is about tensors that the program does not have",
                 subject="tensor_location_override",
                 details=tuple(
-                    f"{one!r} fits none; {did_you_mean(one, names)}".rstrip("; ")
-                    for one in unknown
+                    f"{one!r} fits none; {did_you_mean(one, names)}".rstrip("; ") for one in unknown
                 ),
                 hint="--emit-ir lists the tensors; what is fused has no tensors in between",
             )
 
 
 def _writers(graph: Graph, variable: Tensor) -> Iterator[Op]:
-    names = {variable, *_inner_names(graph, variable)}
+    names = {variable, *_inner_names(variable)}
     for part in graph.walk():
         for op in part.ops:
             if op.op_type == "CopyVarUpdate" and op.operand(0) in names:
                 yield op
 
 
-def _inner_names(graph: Graph, tensor: Tensor) -> list[Tensor]:
+def _inner_names(tensor: Tensor) -> list[Tensor]:
     """What a tensor is called in nested graphs that are given it."""
     found: list[Tensor] = []
     for op in tensor.uses:
         for subgraph in op.subgraphs.values():
             for outer, inner in passes_on(op.inputs, subgraph.inputs):
                 if outer is tensor:
-                    found += [inner, *_inner_names(subgraph, inner)]
+                    found += [inner, *_inner_names(inner)]
     return found
 
 

@@ -154,9 +154,7 @@ class PhaseRules:
             priority = self._priority(op)
             if priority is None:
                 priority = op.settings.schedule_priority * scale
-            op.settings = replace(
-                op.settings, bins=tuple(bins.items()), schedule_priority=priority
-            )
+            op.settings = replace(op.settings, bins=tuple(bins.items()), schedule_priority=priority)
         return len(own)
 
     def _scale(self, ops: list[Op]) -> float:

@@ -47,17 +47,23 @@ class Source:
         """The same in a graph where it is called ``tensor``."""
         return replace(self, tensor=tensor, kept=None if self.kept is None else tensor)
 
+    def _is_part(self, op: Op) -> bool:
+        """Whether ``op`` gathers parts as those that replicas hold of this."""
+        own = op.operand(0).type == self.tensor.type
+        return own and dict(op.attributes) == self.attributes
+
     def own_part(self, graph: Graph, value: Tensor, settings: OpSettings) -> Tensor:
         """This replica's part of ``value``, which is the whole."""
         gather = value
         while gather.producer is not None and gather.producer.op_type in ("Reshape", "Slice"):
             gather = gather.producer.operand(0)
         op = gather.producer
-        if op is not None and op.op_type == "ReplicatedAllGather":
-            if dict(op.attributes) == self.attributes and op.operand(0).type == self.tensor.type:
-                return op.operand(0)
+        if op is not None and op.op_type == "ReplicatedAllGather" and self._is_part(op):
+            return op.operand(0)
         attributes: AttributeMap = {"op": "local", **self.attributes}
-        return build(graph, "ReplicatedReduceScatter", [value], attributes, settings=settings).output
+        return build(
+            graph, "ReplicatedReduceScatter", [value], attributes, settings=settings
+        ).output
 
 
 class Sources:
@@ -87,7 +93,7 @@ class Sources:
         self._contexts.note(source.tensor, source.made_in)
 
     def find(self, tensor: Tensor) -> Source | None:
-        """The source that ``tensor`` is, if it is kept from run to run or iteration to iteration."""
+        """The source that ``tensor`` is, if it is kept from run to run, or between iterations."""
         source = self._sources.get(tensor)
         return None if source is None or source.made_in is not None else source
 

@@ -44,8 +44,10 @@ class StreamingMemory(Pass):
         CopyVarUpdate($w1, %kept)
 
     What is fetched serves all ops of one context: of the forward pass, or of the backward pass, at
-    one place, and waits for the op that would come before the first of them.  Of a weight that replicas divide among them, the parts are gathered once for each
-    context, and the update gives this replica's part its next value.  Results stay the same.
+    one place; with execution phases, of phases that are near to each other.  It waits for the op
+    that would come before the first of them.  Of a weight that replicas divide among them, the
+    parts are gathered once for each context, and the update gives this replica's part its next
+    value.  Results stay the same.
 
     Attributes:
         options: What is kept where.

@@ -19,6 +19,7 @@ from popc.transforms.streaming.views import is_view
 
 __all__ = ["Transfers"]
 
+
 class Transfers:
     """Adds loads and stores; counts them."""
 
@@ -57,7 +58,7 @@ class _Visit:
 
     def run(self, given: Sequence[Source]) -> None:
         """Do it."""
-        graph, sources = self._graph, self._sources
+        sources = self._sources
         for source in [*given, *self._own()]:
             sources.add(source)
         sums = {op: self._keep_sums(op) for op in self._order if is_main_loop(op)}
@@ -65,23 +66,34 @@ class _Visit:
         for op in self._order:
             if not is_view(op):
                 self._rewrite(op, sums.get(op, []))
-        end = Context()
+        self._fetch_outputs()
+        self._take_parts()
+        self._put_off()
+        self._drop_views()
+        self._store_last()
+
+    def _fetch_outputs(self) -> None:
+        graph, sources, end = self._graph, self._sources, Context()
         for index, tensor in enumerate(graph.outputs):
             if sources.needs_fetching(tensor, end):
                 graph.outputs[index] = sources.fetched(tensor, end, OpSettings())
-        for op in [one for one in self._order if sources.is_part(one)]:
-            # Last, for what it has given may be read as it is.
-            part = sources.part(op.operand(0), self._contexts.of(op), _plain(op.settings))
-            graph.replace_uses(op.output, part)
-            graph.remove_op(op)
-        self._put_off()
-        self._drop_views()
-        for kept, loads in sources.loads.items():
+
+    def _take_parts(self) -> None:
+        """Read what this replica holds; last, for it may be read as it is, unlike the source."""
+        for op in [one for one in self._order if self._sources.is_part(one)]:
+            settings = _plain(op.settings)
+            part = self._sources.part(op.operand(0), self._contexts.of(op), settings)
+            self._graph.replace_uses(op.output, part)
+            self._graph.remove_op(op)
+
+    def _store_last(self) -> None:
+        """What is kept is only written when all have fetched it."""
+        for kept, loads in self._sources.loads.items():
             for load in loads:
                 self._transfers.count(LOAD)
                 for target, store in self._stored:
                     if target is kept:
-                        graph.ordering.require(load, store)
+                        self._graph.ordering.require(load, store)
 
     def _put_off(self) -> None:
         """Let what is fetched wait for the op before the first that reads it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from popc_runtime.format import Array, DType
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["StreamType", "check_sample", "describe", "timed_out"]
+__all__ = ["StreamType", "check_sample", "describe", "joined_mismatches", "timed_out"]
 
 
 class StreamType(Protocol):
@@ -75,6 +75,18 @@ def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
         else:
             parts.append("shapes are fixed when a model is compiled: recompile with --shape")
     return " and ".join(parts)
+
+
+def joined_mismatches(problems: Sequence[InputMismatchError]) -> InputMismatchError:
+    """One error that lists all of ``problems``."""
+    if len(problems) == 1:
+        return problems[0]
+    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+    return InputMismatchError(
+        f"{len(problems)} problems with the inputs",
+        details=tuple(problem.message for problem in problems),
+        hint="; ".join(hints),
+    )
 
 
 def timed_out(stream: StreamType, timeout: float | None, what: str) -> StreamTimeoutError:

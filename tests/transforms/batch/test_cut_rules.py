@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -85,9 +85,26 @@ _POOL = {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "dilat
 _X, _W = floats(4, 2, 6, 6), floats(4, 2, 3, 3)
 _POOLED = floats(4, 2, 3, 3)
 _LABELS = numbers(5, 4, 3)
-_NONE = [None]
+_FIRST_OF_FIVE: list[int | None] = [0, None, None, None, None]
+_RATIO, _TRUE = np.full((), 0.5, np.float32), np.ones((), np.bool_)
+_Case: TypeAlias = "tuple[str, list[Array | None], list[int | None], dict[str, Any], Any]"
+_LOSSES: list[_Case] = [
+    (name, [floats(4, 5, 3), _LABELS], [0, None], {"reduction": kind}, place)
+    for name in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+    for kind, place in (("none", 0), ("sum", Combination.SUM), ("mean", Combination.MEAN))
+]
 
-CASES: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], Any]] = [
+
+def _loss_grads() -> Iterator[_Case]:
+    for kind in ("none", "sum", "mean"):
+        grad = floats(*(_LABELS.shape if kind == "none" else ()))
+        scores = [grad, floats(4, 5, 3), _LABELS]
+        yield "SoftmaxCrossEntropyLossGrad", [*scores], [None, 0, None], {"reduction": kind}, 0
+        shaped = {"reduction": kind, "shape": (4, 5, 3)}
+        yield "NegativeLogLikelihoodLossGrad", [grad, _LABELS], [None, 0], shaped, 0
+
+
+CASES: list[_Case] = [
     # elementwise: operands that broadcast are cut where they have the batch
     ("Relu", [floats(4, 3)], [0], {}, 0),
     ("Add", [floats(4, 3), floats(3)], [0, None], {}, 0),
@@ -98,8 +115,7 @@ CASES: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], Any
     ("PRelu", [floats(4, 3), floats(3)], [0, None], {}, 0),
     ("ReluGrad", [floats(4, 3), floats(4, 3)], [None, 0], {}, 0),
     ("Cast", [floats(3, 4)], [1], {"to": "float64"}, 1),
-    ("DropoutGrad", [floats(4, 3), floats(4, 3) > 0, np.float32(0.5).reshape(()),
-                     np.array(True)], [0, None, None, None], {}, 0),
+    ("DropoutGrad", [floats(4, 3), floats(4, 3) > 0, _RATIO, _TRUE], [0, None, None, None], {}, 0),
     ("QuantizeLinear", [floats(4, 3), np.array([0.1, 0.2, 0.3], np.float32), None],
      [0, None, None], {"axis": 1, "dtype": "int8"}, 0),
     # movement
@@ -166,11 +182,11 @@ CASES: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], Any
     ("GridSample", [_X, floats(4, 3, 3, 2)], [0, None],
      {"mode": "linear", "padding_mode": "zeros", "align_corners": 0}, 0),
     # norms
-    ("BatchNormalization", [_X, *(abs(floats(2, seed=i)) for i in range(4))], [0] + _NONE * 4,
+    ("BatchNormalization", [_X, *(abs(floats(2, seed=i)) for i in range(4))], _FIRST_OF_FIVE,
      {"epsilon": 1e-5}, 0),
     ("BatchNormalizationGrad", [_X, floats(4, 2, 6, 6, seed=1),
                                 *(abs(floats(2, seed=i)) for i in range(3))],
-     [0] + _NONE * 4, {"epsilon": 1e-5, "training_mode": 0}, 0),
+     _FIRST_OF_FIVE, {"epsilon": 1e-5, "training_mode": 0}, 0),
     ("GroupNormalization", [_X, floats(2), floats(2)], [0, None, None],
      {"num_groups": 2, "epsilon": 1e-5}, 0),
     ("InstanceNormalizationGrad", [_X, floats(4, 2, 6, 6, seed=1), floats(2)], [0, 0, None],
@@ -211,16 +227,9 @@ CASES: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], Any
     # losses
     ("Softmax", [floats(4, 3)], [0], {"axis": 1}, 0),
     ("SoftmaxGrad", [floats(4, 3), floats(4, 3)], [0, None], {"axis": 1}, 0),
-    *((name, [floats(4, 5, 3), _LABELS], [0, None], {"reduction": kind}, place)
-      for name in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
-      for kind, place in (("none", 0), ("sum", Combination.SUM), ("mean", Combination.MEAN))),
+    *_LOSSES,
     ("Nll", [abs(floats(4, 3, 5)), _LABELS], [None, 0], {"reduction": "mean"}, Combination.MEAN),
-    *(("SoftmaxCrossEntropyLossGrad",
-       [floats(*(_LABELS.shape if kind == "none" else ())), floats(4, 5, 3), _LABELS],
-       [None, 0, None], {"reduction": kind}, 0) for kind in ("none", "sum", "mean")),
-    *(("NegativeLogLikelihoodLossGrad",
-       [floats(*(_LABELS.shape if kind == "none" else ())), _LABELS],
-       [None, 0], {"reduction": kind, "shape": (4, 5, 3)}, 0) for kind in ("none", "sum", "mean")),
+    *_loss_grads(),
     ("NllGrad", [floats(), abs(floats(4, 3, 5)) + 1, _LABELS], [None, None, 0],
      {"reduction": "mean"}, 0),
     # sequences
@@ -263,7 +272,7 @@ WHOLE: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], str
     ("Gather", [floats(4, 3), numbers(4, 2)], [0, None], {"axis": 0}, "anywhere"),
     ("SoftmaxCrossEntropyLoss", [floats(4, 5), numbers(5, 4)], [0, None],
      {"reduction": "mean", "ignore_index": 1}, "labels that count"),
-    ("Dropout", [floats(4, 3), np.float32(0.5).reshape(()), np.array(True)], [0, None, None], {},
+    ("Dropout", [floats(4, 3), _RATIO, _TRUE], [0, None, None], {},
      "random numbers"),
     ("PrintTensor", [floats(4, 3)], [0], {"title": "x"}, "acts on the whole"),
     ("LayerNormalization", [floats(4, 3), floats(3)], [1, None],

@@ -83,14 +83,13 @@ def test_parts_cross_if_they_may(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("may_cross", "copies"), [(False, 1), (True, 3)])
-def test_copies_between_chips(may_cross: bool, copies: int) -> None:
+def test_copies_between_chips(*, may_cross: bool, copies: int) -> None:
     """A whole tensor is copied, or its parts."""
     graph = Graph("two chips")
     x = graph.add_input("x", _ROWS)
     here, there = _PLACES["virtual_graph"]
     y = build(graph, "Relu", [x], settings=here).output
-    way = {"source": 0, "destination": 1}
-    y = build(graph, "IpuCopy", [y], way, settings=here).output
+    y = build(graph, "IpuCopy", [y], {"source": 0, "destination": 1}, settings=here).output
     graph.add_output("y", build(graph, "Exp", [y], settings=there).output)
     _serialized(graph, method="unroll_static", concat_on_virtual_graph_change=not may_cross)
     found = [op for op in graph.ops if op.op_type == "IpuCopy"]

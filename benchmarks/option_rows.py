@@ -1,0 +1,180 @@
+"""The settings that `benchmarks.options` measures, each with what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["ROWS", "Row"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting.
+
+    Attributes:
+        name: What the table calls it.
+        options: The options that make it up.
+        base: Options of both programs.
+        trains: Whether it is about training steps; else about inference.
+        tolerance: Relative difference of results that a changed order of arithmetic explains; 0:
+            they are the same bit for bit.
+        reason: What changes the order, if the tolerance is not 0.
+        graphs: Names of the sample networks; all if empty.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    base: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    trains: bool = True
+    tolerance: float = 0.0
+    reason: str = ""
+    graphs: tuple[str, ...] = ()
+
+
+_ACCUMULATE: Final = {"accumulation_factor": 4}
+_TWO_CHIPS: Final = {"num_ipus": 2, "virtual_graph_mode": "auto"}
+_PIPELINE: Final = {**_TWO_CHIPS, "enable_pipelining": True}
+_REPLICAS: Final = {"replicated_graph_count": 2}
+_OFF_CHIP: Final = {"storage": "off_chip"}
+_SHARDED: Final = {
+    "replicated_tensor_sharding": True,
+    "min_elements_for_replicated_tensor_sharding": 1,
+}
+_PHASES: Final = {
+    "virtual_graph_mode": "execution_phases",
+    "execution_phases": 2,
+    "num_ipus": 2,
+    "weight_tensor_location": _OFF_CHIP,
+    "activation_tensor_location": _OFF_CHIP,
+}
+_BATCH: Final = {"batch_serialization_factor": 4}
+_SUMS: Final = "gradients are sums of the parts' gradients"
+_ROWS: Final = "products of fewer rows may be rounded differently"
+_STEPS: Final = {"batches_per_step": 4}
+_OVERLAP: Final = {
+    "num_io_tiles": 64,
+    "exchange_strategies": {"*": "overlap_inner_loop"},
+    "tile_sets": {"*": "io"},
+}
+
+
+def _scheduling() -> list[Row]:
+    algorithms = ("clustering", "post_order", "look_ahead", "shortest_path")
+    return [
+        *(Row(f"kahn {one}", {"kahn_tie_breaker": one}) for one in ("fifo", "random")),
+        *(Row(f"schedule {one}", {"scheduling_algorithm": one}) for one in algorithms),
+        Row("no search", {"swap_limit_scheduler": 0}),
+        Row("delayed updates", {"delay_var_updates": True}),
+    ]
+
+
+def _updates() -> list[Row]:
+    return [
+        *(Row(f"merge updates {one}", {"merge_var_update": one}) for one in ("all", "auto_loose")),
+        Row("merge updates auto_tight", {"merge_var_update": "auto_tight",
+            "merge_var_update_mem_threshold": 20_000}),
+    ]  # fmt: skip
+
+
+def _batches() -> list[Row]:
+    rows = [
+        Row(f"batch parts {method}", {**_BATCH, "batch_serialization_method": method},
+            tolerance=1e-4, reason=_SUMS)
+        for method in ("unroll_static", "unroll_dynamic", "loop")
+    ]  # fmt: skip
+    backward = {**_BATCH, "batch_serialization_transform_context": "bwd"}
+    rows.append(Row("batch parts after autodiff", backward, tolerance=1e-4, reason=_SUMS))
+    rows += [
+        Row(f"batch parts {one}", {**_BATCH, "batch_serialization_batch_schedule": one},
+            trains=False, tolerance=1e-6, reason=_ROWS)
+        for one in ("scheduler", "isomorphic")
+    ]  # fmt: skip
+    return rows
+
+
+def _recomputation() -> list[Row]:
+    return [
+        Row("recompute standard", {"auto_recomputation": "standard"}),
+        Row("recompute all", {"auto_recomputation": "recompute_all"}),
+        Row("recompute norm_only", {"auto_recomputation": "norm_only"},
+            graphs=("transformer",)),
+    ]  # fmt: skip
+
+
+def _placement() -> list[Row]:
+    pipelines = [
+        Row(f"pipeline {one}", {**_PIPELINE, "pipeline_schedule": one}, _ACCUMULATE)
+        for one in ("grouped", "interleaved", "sequential")
+    ]
+    recomputing = {**_PIPELINE, "auto_recomputation": "pipeline"}
+    return [
+        Row("virtual graphs", _TWO_CHIPS),
+        *pipelines,
+        Row("pipeline recomputing", recomputing, _ACCUMULATE),
+        Row("pipeline inference", _PIPELINE, _STEPS, trains=False),
+    ]
+
+
+def _memory() -> list[Row]:
+    kinds = ("weight", "optimizer_state", "activation")
+    return [
+        *(Row(f"{one} off chip", {f"{one}_tensor_location": _OFF_CHIP}) for one in kinds),
+        Row("accumulator off chip", {"accumulator_tensor_location": _OFF_CHIP}, _ACCUMULATE),
+        Row("execution phases", _PHASES),
+        Row("weights off chip, inference", {"weight_tensor_location": _OFF_CHIP}, trains=False),
+    ]
+
+
+def _replication() -> list[Row]:
+    merged = {"merge_all_reduce_collectives": True}
+    return [
+        Row("merged all-reduces", merged, _REPLICAS),
+        Row("contiguous collectives", {**merged, "prepare_schedule_for_merging_collectives": True},
+            _REPLICAS),
+        Row("sharded optimizer state", {"optimizer_state_tensor_location": _SHARDED}, _REPLICAS),
+        Row("sharded weights", {"weight_tensor_location": _SHARDED}, _REPLICAS),
+    ]  # fmt: skip
+
+
+def _rewrites() -> list[Row]:
+    return [
+        Row("outlining", {"enable_outlining": True}, graphs=("transformer",)),
+        Row("outlining without pruning", {"enable_outlining": True,
+            "enable_outlining_copy_cost_pruning": False}, graphs=("transformer",)),
+        Row("patterns minimal", {"patterns": "minimal"}, trains=False, tolerance=1e-5,
+            reason="formulas are computed as they are written"),
+        Row("nothing in place", {"enable_inplace": False}),
+        Row("combined products", {"combine_matmuls": True}, tolerance=1e-4,
+            reason="products are larger", graphs=("transformer",)),
+        Row("serialised product",
+            {"annotate": [{"output": "*", "op_type": "MatMul",
+                           "serialize_matmul_mode": "output_channels",
+                           "serialize_matmul_factor": 2}]},
+            trains=False, tolerance=1e-5, reason="products are smaller", graphs=("mlp",)),
+    ]  # fmt: skip
+
+
+def _transfers() -> list[Row]:
+    return [
+        Row("overlapped IO", _OVERLAP, _STEPS, trains=False),
+        Row("overlapped IO, training", _OVERLAP, _ACCUMULATE),
+        Row("grouped host sync", {"group_host_sync": True}),
+        Row("buffered streams", {"default_buffering_depth": 3}, trains=False),
+    ]
+
+
+ROWS: Final = (
+    *_scheduling(),
+    *_updates(),
+    *_batches(),
+    *_recomputation(),
+    *_placement(),
+    *_memory(),
+    *_replication(),
+    *_rewrites(),
+    *_transfers(),
+)

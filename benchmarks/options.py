@@ -1,0 +1,171 @@
+"""What every option about schedules and memory changes, on sample networks.
+
+    python -m benchmarks.options [--only TEXT] [--json FILE]
+
+Each program is compared with the same one without the option: results of three runs, and weights
+after them; peak live bytes, bytes in streaming memory, cycles on the target, ops, instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+import popc_runtime
+from benchmarks.option_rows import ROWS, Row
+from popc.api import bind_training, make_bindings, make_options, make_training
+from popc.archive import build_archive
+from popc.cli.report import format_table
+from popc.compiler import run_stages
+from popc.frontend import load_model
+from popc.measures import Measures, measure
+from popc_runtime.errors import PopcError
+from popc_runtime.format import Array
+from samples.networks import digits_cnn, digits_mlp, sorting_transformer
+
+__all__ = ["main", "measure_row"]
+
+_NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
+    "mlp": digits_mlp,
+    "cnn": digits_cnn,
+    "transformer": sorting_transformer,
+}
+_BATCH: Final = 8
+_RUNS: Final = 3
+_LOSS: Final = {"type": "cross_entropy", "input": "logits", "label": "label"}
+_ADAM: Final = {"type": "adam", "learning_rate": 1e-3}
+# Adam divides gradients by their size, and so makes a lot of rounding errors of those that are 0.
+_MOMENTUM: Final = {"type": "sgd", "learning_rate": 0.01, "momentum": 0.9}
+_SHOWN: Final = ("peak liveness", "on-chip bytes", "remote bytes", "cycles", "ops", "instructions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A compiled program: its numbers, and what runs of it give, by name."""
+
+    measures: Measures
+    results: Mapping[str, Array]
+
+
+def main() -> None:
+    """Print the table; exit with 1 if results differ by more than a row allows."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.options")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose names contain TEXT")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    arguments = parser.parse_args()
+    cache: dict[str, _Program] = {}
+    figures: list[dict[str, Any]] = []
+    for row in ROWS:
+        if arguments.only in row.name:
+            for network in row.graphs or _NETWORKS:
+                figures.append(measure_row(row, network, cache))
+    header = ["option", "network", "results", *_SHOWN]
+    print(format_table([header, *(_cells(one) for one in figures)], right=range(3, len(header))))
+    wrong = sum(one["wrong"] for one in figures)
+    changed = sum(any(a != b for a, b in one["numbers"].values()) for one in figures)
+    print(
+        f"\n{len(figures)} programs: {sum(one['difference'] == 0 for one in figures)} with the same"
+        f" results bit for bit, {wrong} with wrong ones; {changed} are other programs than without"
+        " the option"
+    )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if wrong:
+        raise SystemExit(1)
+
+
+def measure_row(row: Row, network: str, cache: dict[str, _Program]) -> dict[str, Any]:
+    """The figures of one row for one network; ``cache`` keeps the programs without the option."""
+    optimizer = _MOMENTUM if row.tolerance else _ADAM
+    training = {"loss": _LOSS, "optimizer": optimizer} if row.trains else None
+    key = f"{network} {training} {sorted(row.base.items())}"
+    if key not in cache:
+        cache[key] = _compiled(network, row.base, training)
+    plain = cache[key]
+    try:
+        program = _compiled(network, {**row.base, **row.options}, training)
+    except PopcError as error:
+        raise SystemExit(f"{row.name}, {network}: {error}\n{error.details}") from error
+    difference = _difference(plain.results, program.results)
+    return {
+        "option": row.name,
+        "network": f"{network}, {'training' if row.trains else 'inference'}",
+        "difference": difference,
+        "reason": row.reason,
+        "wrong": not difference <= row.tolerance,
+        "numbers": {
+            name: (plain.measures.numbers[name], program.measures.numbers[name]) for name in _SHOWN
+        },
+    }
+
+
+def _cells(figures: Mapping[str, Any]) -> list[str]:
+    difference = figures["difference"]
+    results = "equal" if difference == 0 else f"{difference:.0e}"
+    if figures["wrong"]:
+        results += " WRONG"
+    cells = [figures["option"], figures["network"], results]
+    for before, after in figures["numbers"].values():
+        cells.append(f"{after:,}" if before == after else f"{before:,} > {after:,}")
+    return cells
+
+
+def _compiled(
+    network: str, settings: Mapping[str, Any], train: Mapping[str, Any] | None
+) -> _Program:
+    options = make_options({"cost_report": False, **settings})
+    loaded = load_model(_NETWORKS[network]())
+    training = make_training(train)
+    bindings = make_bindings(options, dims={"batch": _BATCH})
+    bindings = bind_training(bindings, loaded, training, options)
+    done = run_stages(loaded, bindings, options, training=training)
+    assert done.model is not None, "all stages have run"
+    assert done.plan is not None, "all stages have run"
+    assert done.image is not None, "all stages have run"
+    archive = build_archive(loaded, done.model, done.plan, done.image, options, done.training)
+    measures = measure(loaded, done, options)
+    with tempfile.TemporaryDirectory() as folder:
+        executable = popc_runtime.load(archive.save(Path(folder) / "program.popx"))
+    return _Program(measures, _results(executable))
+
+
+def _results(executable: popc_runtime.Executable) -> dict[str, Array]:
+    """Outputs of some runs, and the variables afterwards."""
+    found: dict[str, Array] = {}
+    random = np.random.default_rng(0)
+    for run in range(_RUNS):
+        feeds = {
+            spec.name: random.integers(0, 10, spec.shape).astype(spec.dtype.storage)
+            if not spec.dtype.is_float
+            else random.random(spec.shape, np.float32)
+            for spec in executable.inputs
+        }
+        for name, value in executable.run(feeds).items():
+            found[f"{run} {name}"] = np.array(value)
+    found.update(executable.state.read())
+    return found
+
+
+def _difference(plain: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+    """The largest difference relative to the largest value of each result; infinite for NaN."""
+    worst = 0.0
+    for name in plain.keys() & other.keys():
+        left, right = plain[name].astype(np.float64), other[name].astype(np.float64)
+        if np.array_equal(left, right):
+            continue
+        scale = max(float(np.abs(left).max()), 1e-30)
+        gap = float(np.abs(left - right).max()) / scale
+        worst = max(worst, gap if np.isfinite(gap) else np.inf)
+    return worst
+
+
+if __name__ == "__main__":
+    main()
