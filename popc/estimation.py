@@ -151,6 +151,7 @@ def _settings(options: Options) -> CostSettings:
         options.partials_type_matmuls,
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
+        copying_strategy=options.subgraph_copying_strategy,
     )
 
 

@@ -28,6 +28,7 @@ _OF_ARCHIVES: Final = (
 # These say what is refused, and why they change nothing.
 _OF_COMPILING: Final = {
     "budget": "it says what the program may cost, not what it is",
+    "enable_inplace_ambiguity_checking": "it found nothing to refuse",
     "verify_ir": "it checks what the compiler does, not the program",
 }
 _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}

@@ -39,8 +39,8 @@ _DISPENSABLE: Final = (
 _OTHER_SUMS: Final = "sums of gradients are added up in another order"
 _SMALLER_BATCH: Final = "a run processes fewer samples"
 _MICRO_BATCHES: Final = (
-    "the batch stays as it is, but inputs get a dimension for its micro-batches, and what "
-    "depends on a whole batch, such as batch normalisation, sees micro-batches"
+    "inputs get a dimension for micro-batches, and what depends on a whole batch, such as batch "
+    "normalisation, sees micro-batches only"
 )
 _HALF_PARTIALS: Final = "products of half precision add up in half precision: results differ"
 _OTHER_HARDWARE: Final = "it takes other hardware"
@@ -224,8 +224,8 @@ def _more_tiles(situation: Situation) -> Iterator[Change]:
 
 def _other_targets(situation: Situation) -> Iterator[Change]:
     """Those with more memory, the smallest first."""
-    target = situation.report.target
     current = situation.value("target")
+    target = find_target(current)
     others = [find_target(name) for name in PRESETS if name != ALIASES.get(current, current)]
     larger = [one for one in others if _memory(one) > _memory(target)]
     restricted = {"tiles_per_ipu": None} if situation.value("tiles_per_ipu") else {}

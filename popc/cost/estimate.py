@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from math import prod
 
+from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
 from popc.cost.formulas.numbers import ceil_div
@@ -23,6 +24,7 @@ from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_
 from popc.cost.work import Machine, Work
 from popc.ir import Graph, Op, Tensor
 from popc.memory import MemoryPlan
+from popc.ops.control import callee_of
 from popc.ops.main_loops import PIPELINE
 from popc.schedule import Schedule
 from popc.target import Target
@@ -95,6 +97,7 @@ class _Estimator:
         orders = schedule.orders.values()
         self._kinds = Counter(_kind(op) for order in orders for op in order)
         self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
+        self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
         self.phases: dict[Op, tuple[Phase, ...]] = {}
         self.assumed: list[str] = []
@@ -115,7 +118,10 @@ class _Estimator:
             number = pipeline_step(graph, op)
             if number is not None and before is None:
                 self._step = (graph.name == PIPELINE, number)
-            if op.subgraphs:
+            callee = callee_of(op)
+            if callee is not None:
+                yield from self._call(op, callee, times)
+            elif op.subgraphs:
                 yield from self._control(op, times)
             else:
                 yield op, self._op(op, times)
@@ -137,7 +143,8 @@ class _Estimator:
             _enter_function(work)
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
             RULES[op.op_type](work)
-        phases = tuple(replace(one, temporary=one.temporary + work.held) for one in work.phases)
+        held = work.held + self._copies.get(op, 0)
+        phases = tuple(replace(one, temporary=one.temporary + held) for one in work.phases)
         self._note(op, phases)
         self._lay_out(op, work)
         return self._cost(op, times, phases, tuple(str(plan) for plan in work.plans))
@@ -169,6 +176,23 @@ class _Estimator:
             layout = LINEAR
         for tensor in op.outputs:
             self._layouts[tensor] = layout
+
+    def _call(self, op: Op, callee: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
+        """The copies, then what the callee does; its code is there once, however often it runs."""
+        phases = tuple(call_phases(op, self._machine))
+        self._note(op, phases)
+        yield op, self._cost(op, times, phases)
+        for tensor, inner in zip(op.present_inputs, callee.inputs, strict=True):
+            self._layouts[inner] = self._layouts.get(tensor, LINEAR)
+        order = self._schedule.orders[callee]
+        strategy = self._machine.settings.copying_strategy
+        copies = bytes_of_copies(callee, order, self._machine, strategy)
+        # Of the copies of the call around this one, nothing is given back meanwhile.
+        outer = self._copies.get(op, 0)
+        self._copies.update({one: outer + own for one, own in zip(order, copies, strict=True)})
+        yield from self.run(callee, times)
+        for tensor, inner in zip(op.outputs, callee.outputs, strict=True):
+            self._layouts[tensor] = self._layouts.get(inner, LINEAR)
 
     def _control(self, op: Op, times: int) -> Iterator[tuple[Op, OpCost]]:
         work = Work(op, self._machine, self._layouts)

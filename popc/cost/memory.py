@@ -115,8 +115,12 @@ class _Tiles:
 
     def root(self, tensor: Tensor) -> Tensor:
         """The tensor in whose memory ``tensor`` lies."""
+        passed: list[Tensor] = []
         while tensor in self._roots:
+            passed.append(tensor)
             tensor = self._roots[tensor]
+        for one in passed:  # chains of ops in place are long: the next one has a short way
+            self._roots[one] = tensor
         return tensor
 
     def mapping(self, tensor: Tensor) -> TileMapping:

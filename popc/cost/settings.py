@@ -19,6 +19,7 @@ class CostSettings:
             other ops, such as attention.  Products of their own have an attribute for it.
         prefetch: Whether the host has samples ready before they are asked for.
         merge_exchange: Whether transfers in a row share their syncs.
+        copying_strategy: When calls copy operands and results: see `popc.cost.calls`.
     """
 
     proportion: float = 0.6
@@ -26,6 +27,7 @@ class CostSettings:
     partials_type_matmuls: str = "float"
     prefetch: bool = True
     merge_exchange: bool = True
+    copying_strategy: str = "on_enter_and_exit"
 
     def proportion_of(self, name: str) -> float:
         """The proportion for the op of that name."""

@@ -19,7 +19,9 @@ class OutlineOptions(BatchOptions):
         metadata=described(
             "bool",
             "Whether parts of a program that occur several times become one graph that is called, "
-            "so that its code is there once.",
+            "so that its code is there once. Results are the same; with stochastic rounding, other "
+            "random numbers may meet them. Off, other than in PopART: results of what is called "
+            "cannot lie where an operand was, so that more memory may be needed.",
             popart="enableOutlining",
         ),
     )

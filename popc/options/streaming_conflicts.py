@@ -35,40 +35,49 @@ def streaming_conflicts(options: Options) -> Iterator[str]:
                 "be divided: leave it out"
             )
     for what, location in options.locations_in_use():
-        if location.replicated_tensor_sharding and replicas == 1:
-            yield (
-                f"{what} divides tensors among replicas (replicated_tensor_sharding), but "
-                "replicated_graph_count is 1: set it, or leave replicated_tensor_sharding out"
-            )
-        problem = location.sharding_domain.problem(replicas)
-        if location.sharding_domain != TensorLocation().sharding_domain and not (
-            location.replicated_tensor_sharding
-        ):
+        yield from _about_sharding(what, location, replicas)
+        yield from _about_tiles(what, location, options.num_io_tiles)
+
+
+def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator[str]:
+    if "io" not in (location.load_tile_set, location.storage_tile_set):
+        return
+    if not io_tiles:
+        yield (
+            f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
+            "compute"
+        )
+    elif not location.is_off_chip:
+        yield (
+            f"{what} says which tiles move tensors, but storage is on_chip, so that they do not "
+            "move: set storage to off_chip, or leave the tile sets out"
+        )
+
+
+def _about_sharding(what: str, location: TensorLocation, replicas: int) -> Iterator[str]:
+    domain = location.sharding_domain
+    if not location.replicated_tensor_sharding:
+        if domain != TensorLocation().sharding_domain:
             yield (
                 f"{what}: sharding_domain has no effect without replicated_tensor_sharding: set "
                 "it, or leave sharding_domain out"
             )
-        elif problem:
-            yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
-        elif (
-            location.replicated_tensor_sharding
-            and location.sharding_domain.members(replicas) < replicas
-        ):
-            yield (
-                f"{what}: sharding_domain is {location.sharding_domain}, but tensors are divided "
-                "among all replicas, for it cannot be shown that groups keep equal values: leave "
-                "it out, or set it to all"
-            )
-        elif location.sharding_domain.kind == "none":
-            yield (
-                f"{what}: sharding_domain is none, so that nobody shares anything: set "
-                "replicated_tensor_sharding to false instead"
-            )
-        if "io" in (location.load_tile_set, location.storage_tile_set) and not options.num_io_tiles:
-            yield (
-                f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
-                "compute"
-            )
+        return
+    if replicas == 1:
+        yield (
+            f"{what} divides tensors among replicas (replicated_tensor_sharding), but "
+            "replicated_graph_count is 1: set it, or leave replicated_tensor_sharding out"
+        )
+        return
+    problem = domain.problem(replicas)
+    if problem:
+        yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
+    elif domain.members(replicas) < replicas:
+        yield (
+            f"{what}: sharding_domain is {domain}, but tensors are divided among all replicas, for "
+            "it cannot be shown that groups of fewer keep equal values: leave it out, or set it to "
+            "all"
+        )
 
 
 def _about_phases(options: Options) -> Iterator[str]:

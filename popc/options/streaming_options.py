@@ -125,7 +125,8 @@ class StreamingOptions(PlacementOptions):
         metadata=described(
             "choice",
             "When the state of the optimizer is fetched from streaming memory. Preload: in the "
-            "execution phase before that which needs it; on_demand: in that one. Needs execution_phases.",
+            "execution phase before that which needs it; on_demand: in that one. Needs "
+            "execution_phases.",
             choices=("preload", "on_demand"),
             synonyms=(("ondemand", "on_demand"),),
             popart="executionPhaseSettings.optimizerStateIOSchedule",

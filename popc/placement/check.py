@@ -169,15 +169,12 @@ def _backward_edges(graph: Graph) -> Iterator[str]:
                 )
 
 
-def _depth_problems(
-    chips: Mapping[int, int], options: Options, *, trains: bool
-) -> Iterator[str]:
+def _depth_problems(chips: Mapping[int, int], options: Options, *, trains: bool) -> Iterator[str]:
     last = max(chips, default=0)
     forward = len(chips)
     if len(set(chips.values())) < 2:
         yield (
-            "enable_pipelining, but all ops are on one virtual graph: spread them over at least "
-            "two"
+            "enable_pipelining, but all ops are on one virtual graph: spread them over at least two"
         )
         return
     every = {**chips, **{2 * last - stage: chip for stage, chip in chips.items()}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Tensor
@@ -112,9 +112,7 @@ class _Inserter:
 def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
     """A copy belongs to the stage that computes what is copied."""
     settings = OpSettings() if origin.producer is None else origin.producer.settings.inherited()
-    return replace(
-        settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0
-    )
+    return replace(settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0)
 
 
 def _origin(tensor: Tensor) -> Tensor:

@@ -67,7 +67,8 @@ def _take(op: Op, place: OpSettings | None) -> int:
     own = op.settings
     known = (own.virtual_graph, own.pipeline_stage, own.execution_phase)
     given = (place.virtual_graph, place.pipeline_stage, place.execution_phase)
-    taken = tuple(theirs if ours is None else ours for ours, theirs in zip(known, given, strict=True))
+    pairs = zip(known, given, strict=True)
+    taken = tuple(theirs if ours is None else ours for ours, theirs in pairs)
     if taken == known:
         return 0
     op.settings = replace(

@@ -21,9 +21,7 @@ def infer_stages(graph: Graph) -> int:
 
 def last_stage(ops: Iterable[Op]) -> int:
     """The highest stage of the forward pass; -1 if there is none."""
-    stages = (
-        op.settings.pipeline_stage for op in ops if op.settings.part < StepPart.BACKWARD
-    )
+    stages = (op.settings.pipeline_stage for op in ops if op.settings.part < StepPart.BACKWARD)
     return max((stage for stage in stages if stage is not None), default=-1)
 
 

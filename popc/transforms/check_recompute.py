@@ -64,10 +64,14 @@ def _false_repetitions(graph: Graph, repetitions: Sequence[Op]) -> Iterator[str]
 
 
 def _does_the_same(repetition: Op, op: Op, originals: dict[Tensor, Tensor]) -> bool:
-    """Whether both are the same op on the same operands, if repetitions count as originals."""
+    """Whether both are the same op on the same operands, if repetitions count as originals.
+
+    Different places may have equal ops of their own.
+    """
     operands = [originals.get(t, t) if t is not None else None for t in repetition.inputs]
     return (
         repetition.op_type == op.op_type
+        and repetition.settings.place == op.settings.place
         and repetition.attributes == op.attributes
         and len(operands) == len(op.inputs)
         and all(one is other for one, other in zip(operands, op.inputs, strict=True))

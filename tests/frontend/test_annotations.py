@@ -168,7 +168,7 @@ def test_what_has_no_effect_is_reported() -> None:
     archive = popc.compile(_model({"__ipu_number": 1, "__available_memory": 0.5}))
     assert archive.notes == (
         "__available_memory has no effect (kernels run on processors that have no tiles): second",
-        "__ipu_number has no effect (programs run on one virtual device): second",
+        "__ipu_number has no effect (virtual_graph_mode is off): second",
     )
 
 
@@ -201,7 +201,7 @@ def test_mistakes_in_rules_are_listed() -> None:
         ({"nodes": "a", "schedule_priority": "high"}, "must be a number"),
         ({"nodes": "a"}, "says nothing"),
         ({"schedule_priority": 1}, "selects no nodes"),
-        ({"nodes": "a", "ipu_number": 1}, "would have no effect: programs run on one"),
+        ({"nodes": "a", "ipu_number": 1}, "would have no effect: virtual_graph_mode is off"),
         ({"nodes": "a", "exclude_patterns": ["simplfy"]}, "did you mean simplify"),
         ({"nodes": "a", "recompute": "no"}, "one of checkpoint, recompute"),
     ],

@@ -11,7 +11,18 @@ from popc.ir import Graph, Op, Tensor
 from popc.lowering import lower
 from popc.memory import check_plan, plan_memory
 from popc.schedule import build_schedule
-from popc_runtime.format import CallBlock, ProgramImage, Region, format_program
+from popc_runtime.device.linking import write_out
+from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.format import (
+    Block,
+    CallBlock,
+    DType,
+    Instruction,
+    ProgramImage,
+    Region,
+    Slot,
+    format_program,
+)
 from tests.pipeline import run_pipeline
 from tests.random_graphs import first_state, graphs, interpret, random_feeds
 from tests.small_graphs import SmallGraph
@@ -81,3 +92,82 @@ def test_calls_print_what_they_hand_over() -> None:
     assert "program layer {" in text
     assert "parameter 0[0]:float32[4,16]" in text
     assert "parameter 1[0]:float32[16,16] strides [4, 64]" in text
+
+
+# -- what no reader accepts ------------------------------------------------------------------------
+
+_ARENA, _PARAMETER = Region.ARENA, Region.PARAMETER
+_SLOTS = (
+    Slot(_ARENA, 0, DType.FLOAT32, (4,)),
+    Slot(_PARAMETER, 0, DType.FLOAT32, (4,), parameter=0),
+    Slot(_PARAMETER, 0, DType.FLOAT32, (4,), parameter=1),
+    Slot(Region.CONSTANT, 0, DType.FLOAT32, (4,)),
+    Slot(_ARENA, 2, DType.UINT8, (30,)),
+    Slot(_ARENA, 0, DType.FLOAT32, (2,)),
+    Slot(_ARENA, 0, DType.FLOAT32, (2, 2), (4, 8)),
+)
+_RELU = Instruction("Relu", (1,), (2,), {}, "relu")
+
+
+def _calling(*arguments: int, **programs: Block) -> ProgramImage:
+    main = (CallBlock("inner", arguments),)
+    return ProgramImage(_SLOTS, {"main": main, "inner": (_RELU,), **programs}, 64, 16, 0)
+
+
+def test_a_call_that_fits_is_accepted() -> None:
+    fmt.validate_image(_calling(3, 0))
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        (_calling(0), "without its parameter 1"),
+        (_calling(0, -1), "without its parameter 1"),
+        (_calling(0, 9), "does not exist"),
+        (_calling(0, 3), "a constant that is written to"),
+        (_calling(0, 5), "does not fit"),
+        (_calling(0, 4), "does not fit"),
+        (_calling(6, 0), "does not fit"),
+        (_calling(0, 0, other=(_RELU,)), "nothing calls it"),
+        (_calling(0, 0, inner=(_RELU, CallBlock("inner", (1, 2)))), "calls itself"),
+        # What the one in the middle hands on is too small.
+        (
+            _calling(5, 0, inner=(CallBlock("deep", (1, 2)),), deep=(_RELU,)),
+            "does not fit",
+        ),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(image: ProgramImage, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        fmt.validate_image(image)
+
+
+def test_parameters_need_a_newer_reader_and_nothing_else_does() -> None:
+    with_calls, without = _lowered(_stack(3)), _lowered(SmallGraph().output())
+    assert fmt.oldest_reader(with_calls) == 1
+    assert fmt.oldest_reader(without) == 0
+    assert b"call_argument" not in fmt.encode_program(without)
+
+
+def test_names_of_instructions_are_those_of_the_place_that_calls() -> None:
+    body = (Instruction("Relu", (1,), (2,), {"results": ("y{0}",)}, "/layer.{0}/relu"),)
+    calls = (CallBlock("inner", (0, 0), ("3",)), CallBlock("inner", (3, 0), ("11",)))
+    image = ProgramImage(_SLOTS, {"main": calls, "inner": body}, 64, 16, 0)
+    written = write_out(image)
+    assert list(written.programs) == ["main"]
+    items = [item for item in written.programs["main"] if isinstance(item, Instruction)]
+    assert [item.name for item in items] == ["/layer.3/relu", "/layer.11/relu"]
+    assert [item.attributes["results"] for item in items] == [("y3",), ("y11",)]
+    assert all(slot.region is not Region.PARAMETER for slot in written.slots)
+
+
+@pytest.mark.parametrize("byte", range(0, 240, 7))
+def test_damaged_programs_are_refused_or_valid(byte: int) -> None:
+    data = bytearray(fmt.encode_program(_lowered(_stack(2))))
+    data[byte * len(data) // 240] ^= 0x15
+    try:
+        image = fmt.decode_program(bytes(data))
+    except CorruptArchiveError:
+        return
+    fmt.validate_image(image)
+    write_out(image)

@@ -183,7 +183,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     problems = _problems(
         file=_write(tmp_path, 'weigths = "mmap"\nverify_ir = 1\n'),
         env={"POPC_WEIGHT": "mmap", "POPC_COMPRESSION": "best"},
-        values={"batches_per_step": 0, "enablePipelining": True},
+        values={"batches_per_step": 0, "enableEngineCaching": True},
         cli=["weights", "fold_limit_bytes=64k", "anchors.y=every_n:2"],
     )
     assert problems == (
@@ -193,8 +193,8 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         "compression is 'best', but must be one of fast, default, max (in POPC_COMPRESSION)",
         "batches_per_step is 0, but must be at least 1 (in options)",
         (
-            "enablePipelining is an option of PopART that this version of popc does not support: "
-            "programs run on one virtual device (in options)"
+            "enableEngineCaching is an option of PopART that this version of popc does not "
+            "support: the archive takes the place of PopART's cache (in options)"
         ),
         "--set weights: expected KEY=VALUE",
         "fold_limit_bytes is '64k', but must be a whole number (in --set)",

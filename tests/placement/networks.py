@@ -14,7 +14,16 @@ import popc
 import popc_runtime
 from popc_runtime.format import Array
 
-__all__ = ["ADAM", "CLIPPED", "SGD", "Results", "assert_equal", "layered", "on_chips", "run_program"]
+__all__ = [
+    "ADAM",
+    "CLIPPED",
+    "SGD",
+    "Results",
+    "assert_equal",
+    "layered",
+    "on_chips",
+    "run_program",
+]
 
 _WIDTH = 8
 _LOSS = {"type": "identity", "input": "square", "reduction": "mean"}
@@ -59,13 +68,13 @@ def layered(
     nodes: list[onnx.NodeProto] = []
     arrays: dict[str, Array] = {
         "ratio": np.asarray(0.25, np.float32),
-        "yes": np.asarray(True),
+        "yes": np.asarray(1, np.bool_),
     }
 
     def add(op_type: str, inputs: Sequence[str], place: tuple[int, int | None] | None) -> str:
         name = f"{op_type.lower()}{len(nodes)}"
         said = dict(zip(("__ipu_number", "__pipeline_stage"), place or (), strict=False))
-        given = {key: value for key, value in said.items() if value is not None}
+        given: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
         nodes.append(helper.make_node(op_type, inputs, [name], name=name, **given))
         return name
 
@@ -94,7 +103,7 @@ def layered(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
 
 
-def _said(place: tuple[int, int | None] | None) -> dict[str, int]:
+def _said(place: tuple[int, int | None] | None) -> dict[str, Any]:
     if place is None:
         return {}
     return {"__ipu_number": place[0]} | ({} if place[1] is None else {"__pipeline_stage": place[1]})

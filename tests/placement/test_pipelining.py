@@ -30,7 +30,11 @@ _SCHEDULES = ("grouped", "interleaved", "sequential")
 def test_training(train: dict[str, Any], chips: int, schedule: str, tmp_path: Path) -> None:
     model = on_chips(4, chips)
     plain = run_program(tmp_path, model, train, accumulation_factor=8)
-    placed = {"accumulation_factor": 8, "virtual_graph_mode": "manual", "num_ipus": chips}
+    placed: dict[str, Any] = {
+        "accumulation_factor": 8,
+        "virtual_graph_mode": "manual",
+        "num_ipus": chips,
+    }
     assert_equal(run_program(tmp_path, model, train, **placed), plain)
     pipelined = run_program(
         tmp_path, model, train, **placed, enable_pipelining=True, pipeline_schedule=schedule
@@ -62,7 +66,12 @@ def test_training_with_other_options(more: dict[str, Any], tmp_path: Path) -> No
     own = ("accumulate_outer_fragment_schedule",)
     plain_options = {name: value for name, value in more.items() if name not in own}
     plain = run_program(tmp_path, model, SGD, accumulation_factor=4, **plain_options)
-    options = {"accumulation_factor": 4, "virtual_graph_mode": "manual", "num_ipus": 2, **more}
+    options: dict[str, Any] = {
+        "accumulation_factor": 4,
+        "virtual_graph_mode": "manual",
+        "num_ipus": 2,
+        **more,
+    }
     assert_equal(run_program(tmp_path, model, SGD, enable_pipelining=True, **options), plain)
 
 
@@ -80,7 +89,11 @@ def test_stages_are_not_chips(stages: list[tuple[int, int]], tmp_path: Path) -> 
     """What would be fused into one op, and rounded once, is not if it is of two stages."""
     model = layered([*stages], skips=True, tied=True)
     plain = run_program(tmp_path, model, SGD, accumulation_factor=9)
-    options = {"virtual_graph_mode": "manual", "num_ipus": 4, "enable_pipelining": True}
+    options: dict[str, Any] = {
+        "virtual_graph_mode": "manual",
+        "num_ipus": 4,
+        "enable_pipelining": True,
+    }
     options["accumulation_factor"] = 9
     grouped, interleaved, sequential = (
         run_program(tmp_path, model, SGD, pipeline_schedule=schedule, **options)
@@ -96,9 +109,13 @@ def test_stages_are_not_chips(stages: list[tuple[int, int]], tmp_path: Path) -> 
 @pytest.mark.parametrize("schedule", ["grouped", "sequential"])
 def test_inference(schedule: str, anchor: str, tmp_path: Path) -> None:
     model = on_chips(6, 3, skips=True)
-    common = {"batches_per_step": 5, "default_anchor": anchor}
+    common: dict[str, Any] = {"batches_per_step": 5, "default_anchor": anchor}
     plain = run_program(tmp_path, model, **common)
-    options = {"virtual_graph_mode": "manual", "num_ipus": 4, "enable_pipelining": True}
+    options: dict[str, Any] = {
+        "virtual_graph_mode": "manual",
+        "num_ipus": 4,
+        "enable_pipelining": True,
+    }
     options["pipeline_schedule"] = schedule
     assert_equal(run_program(tmp_path, model, **common, **options), plain)
 
@@ -107,7 +124,11 @@ def test_inference(schedule: str, anchor: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("recomputation", ["none", "pipeline", "standard"])
 def test_deep_networks(name: str, recomputation: str, tmp_path: Path) -> None:
     """Divided automatically; with dropout, running statistics and attention."""
-    options = {"accumulation_factor": 8, "virtual_graph_mode": "auto", "num_ipus": 2}
+    options: dict[str, Any] = {
+        "accumulation_factor": 8,
+        "virtual_graph_mode": "auto",
+        "num_ipus": 2,
+    }
     plain = run_program(tmp_path, DEEP[name](), TRAIN, **options)
     pipelined = run_program(
         tmp_path,
@@ -123,7 +144,11 @@ def test_deep_networks(name: str, recomputation: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("schedule", _SCHEDULES)
 def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -> None:
     """Each op has a sequence of its own, however chips and stages are chosen."""
-    options = {"accumulation_factor": 6, "virtual_graph_mode": "manual", "num_ipus": 4}
+    options: dict[str, Any] = {
+        "accumulation_factor": 6,
+        "virtual_graph_mode": "manual",
+        "num_ipus": 4,
+    }
     plain = run_program(tmp_path, layered([(0, None)] * 3, dropout=True), SGD, **options)
     model = layered([(0, 0), (1, 1), (2, 2)], dropout=True)
     options |= {"enable_pipelining": True, "pipeline_schedule": schedule}
@@ -131,7 +156,7 @@ def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -
 
 
 def _stashed(**options: Any) -> dict[str, int]:
-    common = {"accumulation_factor": 8, "num_ipus": 4, "enable_pipelining": True}
+    common: dict[str, Any] = {"accumulation_factor": 8, "num_ipus": 4, "enable_pipelining": True}
     done = compiled(DEEP["mlp"](), virtual_graph_mode="auto", **common, **options)
     (report,) = (one for one in done.passes if one.name == "pipelining")
     return dict(report.effects)
@@ -173,9 +198,13 @@ def test_stashes_have_popart_s_size() -> None:
 
 def test_inference_computes_once_more_what_is_not_stashed(tmp_path: Path) -> None:
     model = layered([(0, 0), (1, 1), (0, 2), (1, 3)], skips=True)
-    common = {"batches_per_step": 5, "virtual_graph_mode": "manual", "num_ipus": 2}
+    common: dict[str, Any] = {"batches_per_step": 5, "virtual_graph_mode": "manual", "num_ipus": 2}
     plain = run_program(tmp_path, model, **common)
-    options = {**common, "enable_pipelining": True, "auto_recomputation": "pipeline"}
+    options: dict[str, Any] = {
+        **common,
+        "enable_pipelining": True,
+        "auto_recomputation": "pipeline",
+    }
     assert_equal(run_program(tmp_path, model, **options), plain)
     options["stash_all_tensors_inference_pipeline"] = True
     assert_equal(run_program(tmp_path, model, **options), plain)

@@ -18,11 +18,11 @@ from popc_runtime.errors import OptionError
 from tests.placement.networks import SGD, assert_equal, layered, on_chips, run_program
 from tests.training.deep import compiled
 
-_MANUAL = {"virtual_graph_mode": "manual", "num_ipus": 4}
-_PIPELINED = {**_MANUAL, "enable_pipelining": True}
+_MANUAL: dict[str, Any] = {"virtual_graph_mode": "manual", "num_ipus": 4}
+_PIPELINED: dict[str, Any] = {**_MANUAL, "enable_pipelining": True}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     chips=st.lists(st.integers(0, 3), min_size=2, max_size=5),
     skips=st.booleans(),
@@ -30,7 +30,7 @@ _PIPELINED = {**_MANUAL, "enable_pipelining": True}
     trains=st.booleans(),
 )
 def test_any_placement_gives_the_same_results(
-    chips: list[int], skips: bool, tied: bool, trains: bool, tmp_path_factory: Any
+    *, chips: list[int], skips: bool, tied: bool, trains: bool, tmp_path_factory: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("placed")
     model = layered([(chip, None) for chip in chips], skips=skips, tied=tied)
@@ -43,7 +43,7 @@ def test_any_placement_gives_the_same_results(
             np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     moves=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2)), min_size=2, max_size=4),
     more=st.integers(0, 3),
@@ -52,6 +52,7 @@ def test_any_placement_gives_the_same_results(
     recomputation=st.sampled_from(["none", "pipeline", "recompute_all"]),
 )
 def test_any_pipeline_gives_the_same_results(
+    *,
     moves: list[tuple[int, int]],
     more: int,
     schedule: str,
@@ -69,7 +70,7 @@ def test_any_pipeline_gives_the_same_results(
         for _ in range(layers)
     ]
     model = layered([*places], skips=skips)
-    options = {**_PIPELINED, "accumulation_factor": 2 * len(moves) - 1 + more}
+    options: dict[str, Any] = {**_PIPELINED, "accumulation_factor": 2 * len(moves) - 1 + more}
     expected = run_program(folder, model, SGD, pipeline_schedule="sequential", **options)
     found = run_program(
         folder,
@@ -95,7 +96,8 @@ def test_ops_are_placed_beside_what_they_work_with() -> None:
 
 
 def test_a_value_is_copied_once_to_each_chip() -> None:
-    done = compiled(layered([(0, None), (1, None), (1, None), (2, None)], skips=True), SGD, **_MANUAL)
+    model = layered([(0, None), (1, None), (1, None), (2, None)], skips=True)
+    done = compiled(model, SGD, **_MANUAL)
     copies = [op for op in _ops(done.graph) if op.op_type == "IpuCopy"]
     keys = [(op.operand(0), op.attributes["destination"]) for op in copies]
     assert len(keys) == len(set(keys))
@@ -131,7 +133,7 @@ def test_rules_place_what_the_model_does_not(tmp_path: Path) -> None:
         {"nodes": "square", "virtual_graph": 1, "pipeline_stage": 1},
     ]
     model = layered([None, None])
-    options = {**_PIPELINED, "batches_per_step": 3}
+    options: dict[str, Any] = {**_PIPELINED, "batches_per_step": 3}
     plain = run_program(tmp_path, model, batches_per_step=3)
     assert_equal(run_program(tmp_path, model, annotate=rules, **options), plain)
 
@@ -171,7 +173,7 @@ _ERRORS: list[tuple[str, list[Any], bool, dict[str, Any], str]] = [
     ids=[row[0] for row in _ERRORS],
 )
 def test_places_that_are_wrong(
-    places: list[Any], trains: bool, options: dict[str, Any], message: str
+    *, places: list[Any], trains: bool, options: dict[str, Any], message: str
 ) -> None:
     given = {"accumulation_factor": 8, **options} if trains else options
     with pytest.raises(OptionError) as caught:

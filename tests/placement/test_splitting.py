@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,8 +22,8 @@ from tests.training.deep import DEEP, compiled
     st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=4).filter(any),
     st.randoms(use_true_random=False),
 )
-def test_no_way_to_cut_is_more_even(costs: list[int], shares: list[float], random: object) -> None:
-    crossing = [getattr(random, "randint")(0, 9) for _ in range(len(costs) + 1)]  # noqa: B009
+def test_no_way_to_cut_is_more_even(costs: list[int], shares: list[float], random: Random) -> None:
+    crossing = [random.randint(0, 9) for _ in range(len(costs) + 1)]
     cuts = balanced_cuts(costs, shares, crossing)
     assert cuts[0] == 0
     assert cuts[-1] == len(costs)
@@ -37,10 +39,8 @@ def test_of_equal_cuts_the_cheapest_is_taken() -> None:
     assert balanced_cuts([1, 0, 0, 1], [1, 1], [9, 9, 5, 9, 9]) == (0, 2, 4)
 
 
-def _bytes_of_weights(**options: object) -> list[int]:
-    done = compiled(
-        DEEP["mlp"](), virtual_graph_mode="auto", accumulation_factor=2, **options
-    )
+def _bytes_of_weights(**options: Any) -> list[int]:
+    done = compiled(DEEP["mlp"](), virtual_graph_mode="auto", accumulation_factor=2, **options)
     chips: dict[int, int] = {}
     for one in done.graph.walk():
         for op in one.ops:

@@ -105,12 +105,14 @@ def test_every_pass_has_a_fixture() -> None:
     """Host transfers and the step loop, which need streams, are tested in test_pipeline.py.
 
     What needs a backward pass, or changes how results are rounded, has a file of its own;
-    what needs replicas is in tests/replication.
+    what needs replicas is in tests/replication, and what needs chips in tests/placement.
     """
     elsewhere = {"fuse_loss_gradients", "host_io", "main_loops", "partials_type", "round_results"}
     elsewhere |= {"distribute_batch_norm", "merge_collectives", "recomputation"}
     elsewhere |= {"combine_convolutions", "combine_lookups", "combine_products", "inplace_order"}
     elsewhere |= {"serialize_products", "update_priorities"}
+    elsewhere |= {"automatic_placement", "final_placement", "late_placement", "pipelining"}
+    elsewhere |= {"outer_fragment", "placement"}
     passes = {one.name for phase in build_pipeline(Options()) for one in phase.passes}
     assert passes - {case.make().name for case in FIRING} == elsewhere
     assert passes - {case.make().name for case in QUIET} == elsewhere

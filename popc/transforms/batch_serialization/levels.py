@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, OpSettings
 
 __all__ = ["Position", "edges_before", "find_positions"]
 
@@ -18,14 +20,32 @@ class Position(NamedTuple):
 
 
 def edges_before(graph: Graph) -> dict[Op, dict[Op, None]]:
-    """For each op, those that must come before it: by data flow, or because it is required."""
+    """For each op, those that must come before it: by data flow, or because it is required.
+
+    Between the bins of a partition stands an op that is none of the graph's.
+    """
     before: dict[Op, dict[Op, None]] = {
         op: {one.producer: None for one in op.present_inputs if one.producer is not None}
         for op in graph.ops
     }
     for first, second, _ in graph.ordering:
         before[second][first] = None
+    for bins in _partitions(graph).values():
+        for earlier, later in pairwise(sorted(bins)):
+            barrier = Op("barrier", [], [], {}, OpSettings(), {})
+            before[barrier] = dict.fromkeys(bins[earlier])
+            for op in bins[later]:
+                before[op][barrier] = None
     return before
+
+
+def _partitions(graph: Graph) -> dict[str, dict[int, list[Op]]]:
+    """The ops of each bin, by partition."""
+    found: dict[str, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
+    for op in graph.ops:
+        for name, number in op.settings.bins:
+            found[name][number].append(op)
+    return found
 
 
 def find_positions(before: Mapping[Op, Mapping[Op, None]]) -> dict[Op, Position]:

@@ -51,16 +51,18 @@ class BatchSchedule(Pass):
         graphs = [one for one in graph.walk() if _has_parts(one)]
         if not graphs:
             return 0
-        count = sum(self._sort_into_bins(one) for one in graphs)
+        positions = {one: find_positions(edges_before(one)) for one in graphs}
+        for one in graphs:
+            self._sort_into_bins(positions[one])
         if self.kind != "scheduler":
             orders = self.orders(graph)
             for one in graphs:
-                self._let_parts_follow(one, orders[one])
+                self._let_parts_follow(one, orders[one], positions[one])
         orders = self.orders(graph)
         for one in graphs:
             for first, second in pairwise(orders[one]):
                 one.ordering.require(first, second)
-        return count
+        return sum(map(len, positions.values()))
 
     def problems(self, graph: Graph) -> list[str]:
         """Parts that do not follow each other, in the order that results."""
@@ -71,22 +73,22 @@ class BatchSchedule(Pass):
     def _overlap(self) -> Overlap | None:
         return Overlap(self.kind) if self.kind.startswith("overlap") else None
 
-    def _sort_into_bins(self, graph: Graph) -> int:
+    def _sort_into_bins(self, positions: Mapping[Op, Position]) -> None:
         overlap = self._overlap()
-        positions = find_positions(edges_before(graph))
         numbers = {place: number for number, place in enumerate(sorted(set(positions.values())))}
         for op, position in positions.items():
             if overlap is None or not overlap.is_transfer(op):
                 own = (PARTITION, numbers[position])
                 op.settings = replace(op.settings, bins=(*op.settings.bins, own))
-        return len(positions)
 
-    def _let_parts_follow(self, graph: Graph, order: Sequence[Op]) -> None:
+    def _let_parts_follow(
+        self, graph: Graph, order: Sequence[Op], positions: Mapping[Op, Position]
+    ) -> None:
         overlap = self._overlap()
         before = edges_before(graph)
         for op, others in _same_stream(order):
             before[op].update(dict.fromkeys(others))
-        chains = _chains(order, before, overlap)
+        chains = _chains(order, before, positions, overlap)
         for chain in chains.values():
             for first, second in pairwise(chain):
                 graph.ordering.require(first, second)
@@ -111,12 +113,15 @@ def _same_stream(order: Sequence[Op]) -> list[tuple[Op, list[Op]]]:
 
 
 def _chains(
-    order: Sequence[Op], before: Mapping[Op, Mapping[Op, None]], overlap: Overlap | None
+    order: Sequence[Op],
+    before: Mapping[Op, Mapping[Op, None]],
+    positions: Mapping[Op, Position],
+    overlap: Overlap | None,
 ) -> dict[Position, list[Op]]:
-    """The ops of each part in each pass over the parts, in the order of the part before."""
-    running = frozenset(order)  # without what runs at load time
-    before = {op: dict.fromkeys(one for one in before[op] if one in running) for op in order}
-    positions = find_positions(before)
+    """The ops of each part in each pass over the parts, in the order of the part before.
+
+    What runs at load time is not in ``order``.
+    """
     groups: dict[Position, list[Op]] = defaultdict(list)
     for op in order:
         if op in positions:

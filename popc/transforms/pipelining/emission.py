@@ -18,7 +18,6 @@ from popc_runtime.format import DType
 __all__ = ["CycleWriter", "Kept"]
 
 
-
 @dataclass(slots=True)
 class Kept:
     """What one cycle leaves to the next, in terms of the graph that is written.
@@ -61,9 +60,7 @@ class CycleWriter:
         self.captures = captures
         self._constants: dict[int, Tensor] = {}
 
-    def cycle(
-        self, number: int, active: Mapping[int, Tensor | int], before: Kept
-    ) -> Kept:
+    def cycle(self, number: int, active: Mapping[int, Tensor | int], before: Kept) -> Kept:
         """Write one cycle.
 
         Args:

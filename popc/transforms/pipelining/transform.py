@@ -22,6 +22,7 @@ from popc_runtime.format import DType
 
 __all__ = ["Pipelining"]
 
+
 @dataclass(frozen=True)
 class Pipelining(Pass):
     """Stages work at the same time, each on another micro-batch.
@@ -80,7 +81,6 @@ class Pipelining(Pass):
         _repeat_in_later_stages(body, everything=self.repeats and not trains)
         staged = split_into_stages(outer, loop, self.schedule, last_stage(body.ops))
         return _Pipeline(staged).run()
-
 
     def problems(self, graph: Graph) -> list[str]:
         """Ops that work on several micro-batches at once."""
@@ -241,9 +241,7 @@ class _Pipeline:
             for key, formal in formals.items():
                 finish = _Finish(results, key)
                 states.append(LoopState(outside[key], formal, values[key], finish))
-        outside_captures = [
-            (self.writer.captures[key], formal) for key, formal in captures.items()
-        ]
+        outside_captures = [(self.writer.captures[key], formal) for key, formal in captures.items()]
         loop = make_loop(self.outer, body, states, outside_captures, count)
         bin_ = 2 * (timing.depth - 1) * timing.step_count
         loop.settings = replace(loop.settings, bins=((PIPELINE, bin_),))
@@ -303,5 +301,3 @@ class _Finish:
     def __call__(self, result: Tensor) -> None:
         """Do it."""
         self.table[self.key] = result
-
-

@@ -13,7 +13,7 @@ from popc.ops.load import find_load_ops
 from popc.ops.streaming import passes_on
 from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
-from popc.transforms.streaming.sources import Source
+from popc.transforms.streaming.sources import Source, TileSets
 from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError
 from popc_runtime.format import VariableRole
@@ -29,12 +29,12 @@ class Kept:
     off_chip: bool
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
-    tile_set: str = "compute"
+    tiles: TileSets = TileSets()
 
     def source(self, tensor: Tensor) -> Source:
         """``tensor``, which is it, or another name of it."""
         kept = tensor if self.off_chip else None
-        return Source(tensor, self.kind, kept, self.whole, self.group, tile_set=self.tile_set)
+        return Source(tensor, self.kind, kept, self.whole, self.group, tiles=self.tiles)
 
 
 class Keeper:
@@ -79,7 +79,7 @@ class Keeper:
         if group is not None:
             self._divide(variable, group[0])
         if variable.off_chip or whole is not None:
-            tiles = self.tile_set(location)
+            tiles = self.tiles(location)
             self.kept[variable] = Kept(kind, variable.off_chip, whole, group or (1, 1), tiles)
 
     def _division(self, variable: Tensor, location: TensorLocation) -> tuple[int, int] | None:
@@ -98,9 +98,9 @@ class Keeper:
         for name in [variable, *_inner_names(variable)]:
             name.type = part
 
-    def tile_set(self, location: TensorLocation) -> str:
-        """The tiles that fetch what is kept there."""
-        return location.load_tile_set if self.options.num_io_tiles else "compute"
+    def tiles(self, location: TensorLocation) -> TileSets:
+        """The tiles that move what is kept there."""
+        return TileSets(location.load_tile_set, location.storage_tile_set)
 
     # -- constants -------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Keeper:
                 location = self.options.tensor_location("weight", tensor.name)
                 if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
                     self.kept[tensor] = Kept(
-                        "weight", off_chip=True, tile_set=self.tile_set(location)
+                        "weight", off_chip=True, tiles=self.tiles(location)
                     )
         for op in load:
             for tensor in op.outputs:
@@ -125,7 +125,7 @@ class Keeper:
         if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
             return
         if base_of(tensor) is tensor and any(_reads_on_run(tensor, at_load)):
-            self.kept[tensor] = Kept("weight", off_chip=True, tile_set=self.tile_set(location))
+            self.kept[tensor] = Kept("weight", off_chip=True, tiles=self.tiles(location))
 
     # -- activations and sums --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
@@ -13,7 +14,14 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.views import base_of
 
-__all__ = ["Source", "Sources"]
+__all__ = ["Source", "Sources", "TileSets"]
+
+
+class TileSets(NamedTuple):
+    """The tiles that fetch a tensor, and those that store it: "compute" or "io"."""
+
+    load: str = "compute"
+    store: str = "compute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Source:
         whole: If replicas hold a part each, the shape of the whole.
         group: Size and stride of the groups of these replicas.
         made_in: The context in which it need not be fetched.
-        tile_set: The tiles that fetch it.
+        tiles: The tiles that move it.
     """
 
     tensor: Tensor
@@ -36,7 +44,7 @@ class Source:
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
     made_in: Context | None = None
-    tile_set: str = "compute"
+    tiles: TileSets = TileSets()
 
     @property
     def attributes(self) -> AttributeMap:
@@ -141,7 +149,7 @@ class Sources:
                 self.graph,
                 LOAD,
                 [source.kept],
-                settings=replace(settings, origin=origin, tile_set=source.tile_set),
+                settings=replace(settings, origin=origin, tile_set=source.tiles.load),
                 output_names=[f"{source.tensor.name}_loaded"],
             )
             self.loads.setdefault(source.kept, []).append(load)

@@ -14,7 +14,7 @@ from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import PhaseRules
-from popc.transforms.streaming.sources import Source, Sources
+from popc.transforms.streaming.sources import Source, Sources, TileSets
 from popc.transforms.streaming.views import is_view
 
 __all__ = ["Transfers"]
@@ -130,7 +130,7 @@ class _Visit:
         for tensor in [one for one in self._graph.tensors.values() if one in self._keeper.kept]:
             source = self._keeper.kept[tensor].source(tensor)
             if tensor.producer is not None:
-                store = self._store(tensor, OpSettings(), at_load=1)
+                store = self._store(tensor, OpSettings(), TileSets(), at_load=1)
                 source = replace(source, kept=store.output)
             found.append(source)
         return found
@@ -148,9 +148,9 @@ class _Visit:
                 self._contexts.note(tensor, made_in)
                 if location is None or not self._contexts.is_read_later(tensor, made_in):
                     continue
-                kept = self._store(tensor, op.settings).output
-                tiles = self._keeper.tile_set(location)
-                source = Source(tensor, "activation", kept, made_in=made_in, tile_set=tiles)
+                tiles = self._keeper.tiles(location)
+                kept = self._store(tensor, op.settings, tiles).output
+                source = Source(tensor, "activation", kept, made_in=made_in, tiles=tiles)
                 self._sources.add(source)
 
     def _keep_sums(self, op: Op) -> list[Source]:
@@ -161,22 +161,24 @@ class _Visit:
             location = self._keeper.keeps_sum(op, index)
             if location is None:
                 continue
-            tiles = self._keeper.tile_set(location)
-            initial = self._store(self._readable(op, state.operand), op.settings)
+            tiles = self._keeper.tiles(location)
+            initial = self._store(self._readable(op, state.operand), op.settings, tiles)
             self._graph.set_input(op, state.operand, initial.output)
-            self._sources.add(Source(state.result, "accumulator", state.result, tile_set=tiles))
+            self._sources.add(Source(state.result, "accumulator", state.result, tiles=tiles))
             value = body.outputs[1 + index]
             assert value.producer is not None, "sums are computed"
             stored = build(body, STORE, [value], settings=_plain(value.producer.settings))
             self._transfers.count(STORE)
             body.outputs[1 + index] = stored.output
-            inner.append(Source(state.inner, "accumulator", state.inner, tile_set=tiles))
+            inner.append(Source(state.inner, "accumulator", state.inner, tiles=tiles))
         return inner
 
-    def _store(self, tensor: Tensor, settings: OpSettings, **attributes: int) -> Op:
+    def _store(
+        self, tensor: Tensor, settings: OpSettings, tiles: TileSets, **attributes: int
+    ) -> Op:
         self._transfers.count(STORE)
-        name = f"{tensor.name}_stored"
-        settings = replace(_plain(settings), origin=f"store of {tensor.name}")
+        name, origin = f"{tensor.name}_stored", f"store of {tensor.name}"
+        settings = replace(_plain(settings), origin=origin, tile_set=tiles.store)
         return build(
             self._graph, STORE, [tensor], {**attributes}, output_names=[name], settings=settings
         )
@@ -235,7 +237,7 @@ class _Visit:
         if source.whole is not None:
             value = source.own_part(self._graph, value, _plain(op.settings))
         if source.kept is not None:
-            store = self._store(value, op.settings)
+            store = self._store(value, op.settings, source.tiles)
             self._stored.append((source.kept, store))
             value = store.output
         self._graph.set_input(op, 1, value)

@@ -123,6 +123,7 @@ static void softmax_row(const Rows *rows, int64_t row) {
     const float *x = rows->x + row * n;
     float *y = rows->y + row * n;
     const float peak = largest(x, n);
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) y[i] = fast_exp(x[i] - peak);
     const float factor = 1.0f / sum(y, n);
     for (int64_t i = 0; i < n; i++) y[i] *= factor;

@@ -115,6 +115,15 @@ def test_training(name: str, method: str, context: str, tmp_path: Path) -> None:
         {"batches_per_step": 2, "accumulation_factor": 2},
         {"auto_recomputation": "standard"},
         {"decompose_grad_sum": True},
+        {"enable_outlining": True, "outline_threshold": 1.0},
+        {"virtual_graph_mode": "auto", "num_ipus": 2},
+        {
+            "virtual_graph_mode": "auto",
+            "num_ipus": 2,
+            "enable_pipelining": True,
+            "accumulation_factor": 4,
+        },
+        {"virtual_graph_mode": "execution_phases", "num_ipus": 2, "execution_phases": 2},
         {"merge_var_update": "all"},
         {"anchors": {"Gradient___fc1.weight": "all"}},
     ],
@@ -154,10 +163,10 @@ def test_memory_shrinks_with_the_factor(name: str, train: Any, method: str) -> N
     for context in contexts:
         sizes = [
             _arena(name, train, factor=factor, method=method, transform_context=context)
-            for factor in (2, 4, 8)
+            for factor in (2, 8)
         ]
-        assert whole > sizes[0] > sizes[1] > sizes[2]
-        assert sizes[2] < whole / 2
+        assert whole > sizes[0] > sizes[1]
+        assert sizes[1] < whole / 2
 
 
 # -- what stays whole ------------------------------------------------------------------------------
@@ -230,3 +239,15 @@ def test_names_of_popart() -> None:
     assert options.batch_serialization_transform_context == "fwd"
     assert options.batch_serialization_batch_schedule == "overlap_on_io"
     assert not options.batch_serialization_concat_on_virtual_graph_change
+
+
+def test_an_op_can_be_excluded() -> None:
+    rule = {"op_type": "MaxPool", "exclude_patterns": "batch_serialization"}
+    chosen = make_options({**_options(factor=4), "annotate": [rule]})
+    bindings = make_bindings(chosen, None, {"batch": BATCH}, None, ())
+    done = run_stages(load_model(digits_cnn()), bindings, chosen)
+    kinds = [op.op_type for op in done.graph.ops]
+    assert kinds.count("MaxPool") == 2
+    assert kinds.count("Conv") == 12
+    assert done.model is not None
+    assert "MaxPool, it is excluded" in done.model.notes[0]

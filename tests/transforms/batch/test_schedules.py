@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
+from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.options import Options
 from popc.schedule import build_schedule
 from popc.transforms.batch_serialization import BatchSchedule, BatchSerialization
 from popc.transforms.batch_serialization.check import find_disorder, find_mixed_parts
 from popc_runtime.format import DType
+from popc_runtime.kernels.prepare import to_bfloat16
 from tests.random_graphs import interpret
 
 _ROWS = TensorType(DType.FLOAT32, (6, 2))
@@ -96,6 +97,31 @@ def test_copies_between_chips(*, may_cross: bool, copies: int) -> None:
     assert len(found) == copies
     slices = [op for op in graph.ops if op.op_type == "Slice"]
     assert {op.settings.virtual_graph for op in slices} == ({0} if may_cross else {0, 1})
+
+
+# -- what is combined ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["unroll_static", "loop"])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64, DType.INT32])
+@pytest.mark.parametrize("kind", ["Mean", "Sum", "Max", "Min", "Prod"])
+def test_reductions_over_the_batch(kind: str, dtype: DType, method: str) -> None:
+    """Small integers: sums are exact in every type."""
+    if kind == "Mean" and not dtype.is_float:
+        pytest.skip("means of integers stay whole")
+    plain, cut = Graph("plain"), Graph("cut")
+    for graph in (plain, cut):
+        x = graph.add_input("x", TensorType(dtype, (6, 2)))
+        x = build(graph, "Neg", [x]).output
+        attributes: AttributeMap = {"axes": (0,), "keepdims": 0}
+        graph.add_output("y", build(graph, f"Reduce{kind}", [x], attributes).output)
+    _serialized(cut, method=method)
+    numbers = np.array([[-3, 1], [2, 4], [1, -1], [3, 2], [-1, 3], [4, 3]])
+    values = numbers.astype(np.float32 if dtype.is_float else np.int32)
+    stored = to_bfloat16(values) if dtype is DType.BFLOAT16 else values.astype(dtype.storage)
+    stored = stored.reshape(6, 2)
+    found = interpret(cut, [stored])[0]
+    np.testing.assert_array_equal(found, interpret(plain, [stored])[0])
 
 
 # -- order -----------------------------------------------------------------------------------------
