@@ -203,8 +203,7 @@ def _who_fills_the_tile(program: _Program) -> dict[str, dict[str, int]]:
     chip = max(costs.memory, key=lambda one: one.peak_bytes)
     step = chip.steps[chip.peak_step].name if chip.steps else "no step"
     live = {
-        f"{tensor.name}: {tensor.type}, {tensor.kind}": tensor.on_busiest
-        for tensor in chip.tensors
+        f"{tensor.name}: {tensor.type}, {tensor.kind}": tensor.on_busiest for tensor in chip.tensors
     }
     categories = _categories(chip.busiest.to_dict())
     found = {

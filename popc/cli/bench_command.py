@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -57,6 +57,13 @@ _MAX_ROWS = 15
     type=click.IntRange(min=1),
     help="Threads that work on one run; the processors available if not given.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "native", "numpy"]),
+    default="auto",
+    show_default=True,
+    help="What computes: native kernels, numpy, or native kernels where there are any.",
+)
 def command(
     *,
     archive: Path,
@@ -68,6 +75,7 @@ def command(
     compare: Path | None,
     fail_over: str | None,
     threads: int | None,
+    engine: str,
 ) -> Report:
     """Measure how fast ARCHIVE loads and runs.
 
@@ -79,7 +87,7 @@ def command(
     import popc_runtime
 
     start = perf_counter()
-    executable = popc_runtime.load(archive, threads=threads)
+    executable = popc_runtime.load(archive, threads=threads, engine=engine)
     loaded = perf_counter()
     feeds = _feeds(executable, inputs)
     first = _time_run(executable, feeds)
@@ -88,7 +96,7 @@ def command(
     times = sorted(_time_run(executable, feeds) for _ in range(runs))
     memory = executable.manifest.memory
     data: dict[str, Any] = {
-        "settings": {"runs": runs, "warmup": warmup, "engine": "numpy"},
+        "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
         "archive_bytes": archive.stat().st_size,
         "load_seconds": loaded - start,
         "first_run_seconds": first,
@@ -100,7 +108,10 @@ def command(
     text = _table(data)
     if where:
         rows = _profile(executable, feeds)
-        data["where"] = [{"opcode": op, "seconds": s, "count": c} for op, s, c in rows]
+        data["where"] = [
+            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.count}
+            for row in rows
+        ]
         text += "\n\n" + _where_table(rows)
     if save is not None:
         _save(save, data)
@@ -155,27 +166,44 @@ def _table(data: dict[str, Any]) -> str:
     )
 
 
-def _profile(executable: Executable, feeds: dict[str, Array]) -> list[tuple[str, float, int]]:
-    """Seconds and number of calls by opcode, most expensive first; the best of five runs each."""
+class _Row(NamedTuple):
+    """The instructions of one opcode that one engine computes: their time, and how many."""
+
+    opcode: str
+    native: bool
+    seconds: float
+    count: int
+
+
+def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
+    """What the instructions take, the most expensive ones first; the best of five runs each."""
     runs = [executable.profile(feeds) for _ in range(5)]
-    seconds: dict[str, float] = defaultdict(float)
-    counts: dict[str, int] = defaultdict(int)
+    seconds: dict[tuple[str, bool], float] = defaultdict(float)
+    counts: dict[tuple[str, bool], int] = defaultdict(int)
     for steps in zip(*runs, strict=True):
-        seconds[steps[0].opcode] += min(step.seconds for step in steps)
-        counts[steps[0].opcode] += 1
-    rows = [(opcode, seconds[opcode], counts[opcode]) for opcode in seconds]
-    return sorted(rows, key=lambda row: (-row[1], row[0]))
+        kind = steps[0].opcode, steps[0].native
+        seconds[kind] += min(step.seconds for step in steps)
+        counts[kind] += 1
+    rows = [_Row(*kind, seconds[kind], counts[kind]) for kind in seconds]
+    return sorted(rows, key=lambda row: (-row.seconds, row.opcode))
 
 
-def _where_table(rows: list[tuple[str, float, int]]) -> str:
-    total = sum(seconds for _, seconds, _ in rows) or 1.0
+def _where_table(rows: list[_Row]) -> str:
+    total = sum(row.seconds for row in rows) or 1.0
     shown = [
-        [opcode, f"{count:,}", format_seconds(seconds), f"{seconds / total:.1%}"]
-        for opcode, seconds, count in rows[:_MAX_ROWS]
+        [
+            row.opcode,
+            "native" if row.native else "numpy",
+            f"{row.count:,}",
+            format_seconds(row.seconds),
+            f"{row.seconds / total:.1%}",
+        ]
+        for row in rows[:_MAX_ROWS]
     ]
     if len(rows) > _MAX_ROWS:
-        shown.append([f"... {len(rows) - _MAX_ROWS} more", "", "", ""])
-    return format_table([["instruction", "calls", "time", "share"], *shown], right=(1, 2, 3))
+        shown.append([f"... {len(rows) - _MAX_ROWS} more", "", "", "", ""])
+    header = ["instruction", "engine", "calls", "time", "share"]
+    return format_table([header, *shown], right=(2, 3, 4))
 
 
 def _save(path: Path, data: dict[str, Any]) -> None:

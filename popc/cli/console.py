@@ -51,7 +51,7 @@ class Console:
     def on_count(self, what: str) -> Callable[[int, int], None]:
         """What to call with how many of how many parts of some work are done."""
         if self.quiet or not self.progress:
-            return lambda done, total: None
+            return _say_nothing
         live = sys.stderr.isatty()
 
         def show(done: int, total: int) -> None:
@@ -129,6 +129,10 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
 
 def _dumps(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _say_nothing(done: int, total: int) -> None:
+    del done, total
 
 
 def _show_line(event: ProgressEvent) -> None:

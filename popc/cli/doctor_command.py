@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from popc.cli.report import Report, format_table
+from popc_runtime.native import find_library, variants, why_missing
 
 __all__ = ["command"]
 
@@ -27,19 +28,22 @@ def command() -> Report:
     packages = {name: _version(name) for name in (*_REQUIRED, *_OPTIONAL)}
     missing = [name for name in _REQUIRED if packages[name] is None]
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    library = find_library()
+    engine = library.variant if library else "numpy"
     data = {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "system": platform.system(),
         "processors": threads,
-        "engine": "numpy",
+        "engine": engine,
+        "native_kernels": list(variants()),
         "packages": packages,
         "missing": missing,
     }
     rows = [
         ["python", platform.python_version()],
         ["machine", f"{platform.system()} {platform.machine()}, {threads} processors"],
-        ["engine", "numpy"],
+        ["engine", f"native, for {engine}" if library else f"numpy: {why_missing()}"],
         *([name, found or "not installed"] for name, found in packages.items()),
     ]
     rows.append(["verdict", f"missing: {', '.join(missing)}" if missing else "all is well"])

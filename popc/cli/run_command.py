@@ -72,6 +72,13 @@ __all__ = ["command"]
     type=click.IntRange(min=1),
     help="Threads that work on one run; the processors available if not given.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "native", "numpy"]),
+    default="auto",
+    show_default=True,
+    help="What computes: native kernels, numpy, or native kernels where there are any.",
+)
 @click.pass_obj
 def command(
     console: Console,
@@ -86,6 +93,7 @@ def command(
     report_path: Path | None,
     force: bool,
     threads: int | None,
+    engine: str,
 ) -> Report:
     """Run ARCHIVE on the given inputs and print or write its results.
 
@@ -98,7 +106,7 @@ def command(
     from popc.inputs import gather_inputs, plan_outputs, write_outputs
 
     executable = popc_runtime.load(
-        archive, seed=seed, threads=threads, floating_point_checks=fp_checks
+        archive, seed=seed, threads=threads, floating_point_checks=fp_checks, engine=engine
     )
     feeds = gather_inputs(inputs, executable.inputs, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)

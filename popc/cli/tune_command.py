@@ -253,8 +253,8 @@ def _row(trial: Trial, tuning: Tuning) -> list[str]:
 
 
 def _named(trial: Trial) -> str:
-    options = trial.change.options.items()
-    return ", ".join(f"{name}={value}" for name, value in options) or "as they are"
+    settings = list(trial.change.arguments())[1::2]  # without --set
+    return ", ".join(settings) or "as they are"
 
 
 def _others(tuning: Tuning) -> Iterator[str]:

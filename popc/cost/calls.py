@@ -32,7 +32,9 @@ def call_phases(op: Op, machine: Machine) -> Iterator[Phase]:
             yield Phase(f"call {name}", compute=cycles, launches=1, vertex="Copy")
 
 
-def bytes_of_copies(graph: Graph, order: Sequence[Op], machine: Machine, strategy: str) -> list[int]:
+def bytes_of_copies(
+    graph: Graph, order: Sequence[Op], machine: Machine, strategy: str
+) -> list[int]:
     """The bytes of copies that a tile holds while each op of ``order`` runs.
 
     ``graph`` is the one that is called.

@@ -190,17 +190,8 @@ class Graph:
     def walk(self) -> Iterator[Graph]:
         """This graph and every graph nested in its ops, each once, after all that hold it."""
         found: dict[Graph, None] = {}
-        self._collect(found)
+        _collect(self, found)
         yield from reversed(found)
-
-    def _collect(self, found: dict[Graph, None]) -> None:
-        """Add this graph to ``found``, behind the graphs nested in it, the last of these first."""
-        if self in found:
-            return
-        for op in reversed(self._ops):
-            for subgraph in reversed(op.subgraphs.values()):
-                subgraph._collect(found)
-        found[self] = None
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -383,6 +374,16 @@ class Graph:
     def is_output(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` is an output of the graph."""
         return any(tensor is output for output in self.outputs)
+
+
+def _collect(graph: Graph, found: dict[Graph, None]) -> None:
+    """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
+    if graph in found:
+        return
+    for op in reversed(graph.ops):
+        for subgraph in reversed(op.subgraphs.values()):
+            _collect(subgraph, found)
+    found[graph] = None
 
 
 def _drop_use(tensor: Tensor | None, op: Op) -> None:

@@ -32,7 +32,7 @@ _MAIN: Final = "main"
 
 
 def lower(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> ProgramImage:
-    """The program image of ``graph``: ``weights_from_host`` (if needed), ``main``, what they call."""
+    """The program image: ``weights_from_host`` (if needed), ``main``, and what they call."""
     lowering = _Lowering(schedule, plan, called_graphs(graph))
     programs: dict[str, Block] = {}
     load = (*lowering.initialise(graph.variables), *lowering.block(schedule.load))

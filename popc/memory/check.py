@@ -29,8 +29,7 @@ def check_plan(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> list[str]:
         return [f"{tensor!r} has no place" for tensor in missing]
     framed, frames = with_frames(graph, plan)
     runs = [replay(graph, schedule, framed, frames)]
-    for callee in called_graphs(graph):
-        runs.append(replay_callee(callee, schedule, framed, frames))
+    runs += [replay_callee(callee, schedule, framed, frames) for callee in called_graphs(graph)]
     return [
         *check_places(graph, plan),
         *check_calls(graph, plan),

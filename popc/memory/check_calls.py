@@ -49,9 +49,7 @@ def check_calls(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
             yield from _check_call(op, plan, sizes)
 
 
-def _check_call(
-    op: Op, plan: MemoryPlan, sizes: Mapping[tuple[Region, int], int]
-) -> Iterator[str]:
+def _check_call(op: Op, plan: MemoryPlan, sizes: Mapping[tuple[Region, int], int]) -> Iterator[str]:
     callee, frame = op.subgraphs["callee"], plan.frames[op]
     end = frame.offset + plan.frame_bytes[callee]
     if frame.offset < 0 or end > sizes.get(frame.memory, 0) or frame.strides is not None:

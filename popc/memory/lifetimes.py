@@ -41,11 +41,7 @@ def assign_storage(
     storage = Storage(callees=callees)
     for nested in own_graphs(graph):
         _place_data(storage, nested, clock, constants)
-    for number, tensor in enumerate(graph.inputs):
-        buffer = storage.allocate(tensor, graph, clock.graphs[graph].begin)
-        if graph in callees:
-            buffer.region, buffer.parameter = Region.PARAMETER, number
-            buffer.takeable = False
+    _place_inputs(storage, graph, clock.graphs[graph].begin)
     for row in aliases.rows if graph not in callees else ():
         _place_row(storage, graph, row)
     for owner, op in execution(graph, schedule):
@@ -64,6 +60,15 @@ def assign_storage(
             storage.sites[tensor].buffer.region = Region.REMOTE
     _keep_load_results(storage, clock)
     return storage
+
+
+def _place_inputs(storage: Storage, graph: Graph, begin: int) -> None:
+    """Inputs have buffers of their own; a graph that is called finds them in its parameters."""
+    for number, tensor in enumerate(graph.inputs):
+        buffer = storage.allocate(tensor, graph, begin)
+        if graph in storage.callees:
+            buffer.region, buffer.parameter = Region.PARAMETER, number
+            buffer.takeable = False
 
 
 def _place_row(storage: Storage, graph: Graph, row: Sequence[Tensor]) -> None:

@@ -113,9 +113,7 @@ class _Planner:
         """Buffers and who lies in which."""
         schedule = self._schedule
         clock = read_clock(graph, schedule)
-        storage = assign_storage(
-            graph, schedule, clock, self._constants, self._aliases, callees
-        )
+        storage = assign_storage(graph, schedule, clock, self._constants, self._aliases, callees)
         if self._inplace:
             order = list(execution(graph, schedule))
             self.found.inplace.update(share_buffers(order, storage, clock))

@@ -8,10 +8,10 @@ An op is a view, and needs no instruction, if all of this holds:
 * each of its outputs is C-contiguous, or everything that reads it can read strided memory.
 
 What reads a tensor can read it strided if it is an op whose spec says so, or a capture whose
-readers all can.  Outputs of the top graph, conditions, trip counts, the initial values of states and
-the operands of calls cannot be strided, and ops without a spec are not asked.  A view op that reads a strided
-tensor decides for itself whether to stay a view: then its own readers must agree; or not, and then
-its kernel reads the strided operand.
+readers all can.  Outputs of the top graph, conditions, trip counts, the initial values of states
+and the operands of calls cannot be strided, and ops without a spec are not asked.  A view op that
+reads a strided tensor decides for itself whether to stay a view: then its own readers must agree;
+or not, and then its kernel reads the strided operand.
 
 A Concat of variables that can lie in a row is a view of the first of them: see `Rows`.
 
@@ -58,7 +58,8 @@ class Aliases:
     """The places of all tensors of a graph and of those nested in it, and the ops that are views.
 
     What a nested graph captures lies where the operand does; the states of a loop have memory of
-    their own, and so have the inputs of a graph that is called.  ``rows``: variables that must lie one behind the other.  ``remote``: what lies in streaming memory.
+    their own, and so have the inputs of a graph that is called.  ``rows``: variables that must lie
+    one behind the other.  ``remote``: what lies in streaming memory.
     """
 
     places: dict[Tensor, Place] = field(default_factory=dict[Tensor, Place])

@@ -1,8 +1,8 @@
 """The operands of control-flow ops: which are captures, states and results.
 
 * If(condition, *captures): both branches take the captures and return the results.
-* Call(*operands): the callee takes the operands and returns the results.  Several calls may have one
-  callee; it has its own memory plan, and is given memory for operands and results by the call.
+* Call(*operands): the callee takes the operands and returns the results.  Several calls may have
+  one callee; it has its own memory plan, and is given memory for operands and results by the call.
 * Loop(trip count?, condition?, *states, *captures): the body takes (iteration, condition, *states,
   *captures) and returns (condition, *states, *scans); the op's outputs are the final states and
   the stacked scans.
@@ -16,8 +16,8 @@ from popc.ir import Graph, Op, Tensor
 
 __all__ = [
     "LoopState",
-    "callee_of",
     "called_graphs",
+    "callee_of",
     "captured_as",
     "first_capture",
     "is_read_throughout",

@@ -15,8 +15,8 @@ from popc_runtime.format import OptionValue, Origin, ReturnType
 __all__ = [
     "SCHEMA",
     "Anchor",
-    "FrozenTable",
     "BatchOptions",
+    "FrozenTable",
     "OptionSpec",
     "OptionValue",
     "Options",

@@ -39,8 +39,8 @@ class OutlineOptions(BatchOptions):
         metadata=described(
             "float",
             "What it costs if a part that is outlined holds some of what may overlap with an "
-            "exchange between chips or replicas, but not all, and what it is worth if it holds all. "
-            "The occurrences of the part share it.",
+            "exchange between chips or replicas, but not all, and what it is worth if it holds "
+            "all. The occurrences of the part share it.",
             popart="outlineSequenceBreakCost",
         ),
     )

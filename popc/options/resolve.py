@@ -11,8 +11,8 @@ from popc.options.dialects import popart
 from popc.options.options import SCHEMA, Options
 from popc.options.placement_conflicts import placement_conflicts
 from popc.options.schema import OptionSpec
-from popc.options.streaming_conflicts import streaming_conflicts
 from popc.options.sources import Setting, from_cli, from_env, from_file, from_values
+from popc.options.streaming_conflicts import streaming_conflicts
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
 from popc.options.transfer_conflicts import transfer_conflicts

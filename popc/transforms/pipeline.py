@@ -39,7 +39,7 @@ from popc.transforms.outlining import Outlining, Terms
 from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
 from popc.transforms.partials_type import PartialsType
 from popc.transforms.patterns import chosen_rules, is_on
-from popc.transforms.pipelining import Pipelining
+from popc.transforms.pipelining import OuterFragment, Pipelining
 from popc.transforms.placement import (
     AutomaticPlacement,
     FinalPlacement,
@@ -233,6 +233,17 @@ def build_pipeline(
         Phase("exceptions and rounding", tuple(_floating_point_passes(options))),
         # When all ops are there.
         Phase("late placement", (LatePlacement(),)),
+        # When it is known on which chips updates and their transfers are.
+        Phase(
+            "outer fragment",
+            (
+                OuterFragment(
+                    options.enable_pipelining,
+                    options.accumulate_outer_fragment_schedule,
+                    options.accumulate_outer_fragment_excluded_virtual_graphs,
+                ),
+            ),
+        ),
         # When all ops are there: it compares those that read a tensor.
         Phase(
             "in place",

@@ -117,7 +117,8 @@ def tune_question(
         with open_pool(Workshop(question, loaded), jobs) as pool:
             planner = _Planner(pool, book, budget, on_planned)
             found = search(Evaluator(planner, budget), dimensions, OBJECTIVES[objective], seed)
-        on_planned(found.planned, found.planned)
+        if found.planned < budget:  # there was nothing more to try
+            on_planned(found.planned, found.planned)
     finally:
         book.close()
     return Tuning(question, objective, found)

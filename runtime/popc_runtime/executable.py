@@ -107,6 +107,11 @@ class Executable:
         self._closed = False
         self._stats = RunStats(perf_counter() - start)
 
+    @property
+    def engine(self) -> str:
+        """What computes: "numpy", or the processors that native kernels are for ("x86-64-v4")."""
+        return self._engine.kind
+
     # -- running ---------------------------------------------------------------------------------
 
     def run(

@@ -100,7 +100,9 @@ def test_gelu_by_tanh(library: Library) -> None:
     _compare(library, "Gelu", [x], [x], {"approximate": "tanh"})
 
 
-@pytest.mark.parametrize("shapes", [((5, 1, 7), (3, 7)), ((4, 6), (6,)), ((6,), (4, 6)), ((), (9,))])
+@pytest.mark.parametrize(
+    "shapes", [((5, 1, 7), (3, 7)), ((4, 6), (6,)), ((6,), (4, 6)), ((), (9,))]
+)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 @pytest.mark.parametrize(
     "opcode",
@@ -148,18 +150,16 @@ def test_products(data: st.DataObject) -> None:
     activation = data.draw(st.sampled_from(["", "Relu", "Gelu", "Tanh"]), label="activation")
     constant = [1] if data.draw(st.booleans(), label="constant") else []
     inputs = [left, right, bias, residual]
-    _compare(
-        library, "MatMul", inputs, [out], {"activation": activation}, constant, 1e-4, 1e-4
-    )
+    _compare(library, "MatMul", inputs, [out], {"activation": activation}, constant, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1000, 700), (200, 300, 1100), (65, 33, 513)])
 @pytest.mark.parametrize("constant", [(), (1,)])
-def test_long_products(
-    library: Library, m: int, n: int, k: int, constant: tuple[int, ...]
-) -> None:
+def test_long_products(library: Library, m: int, n: int, k: int, constant: tuple[int, ...]) -> None:
     left, right = _numbers(m, k), _numbers(k, n, seed=1)
-    _compare(library, "MatMul", [left, right], [np.empty((m, n), np.float32)], {}, constant, 1e-3, 1e-3)
+    _compare(
+        library, "MatMul", [left, right], [np.empty((m, n), np.float32)], {}, constant, 1e-3, 1e-3
+    )
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
@@ -381,4 +381,3 @@ def test_logic(library: Library, opcode: str) -> None:
 def test_casts(library: Library, source: str, target: str) -> None:
     x = _numbers(4, 9, dtype=source)
     _compare(library, "Cast", [x], [np.empty((4, 9), target)], {"to": target})
-

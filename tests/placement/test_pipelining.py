@@ -58,13 +58,21 @@ def test_training(train: dict[str, Any], chips: int, schedule: str, tmp_path: Pa
         {"enable_outlining": True},
         {"decompose_grad_sum": True},
         {"accumulate_outer_fragment_schedule": "scheduler"},
+        {"accumulate_outer_fragment_excluded_virtual_graphs": [1]},
+        {
+            "accumulate_outer_fragment_schedule": "overlap_cycle_optimized",
+            "optimizer_state_tensor_location": {"storage": "off_chip"},
+        },
+        {
+            "accumulate_outer_fragment_schedule": "overlap_memory_optimized",
+            "optimizer_state_tensor_location": {"storage": "off_chip"},
+        },
     ],
     ids=str,
 )
 def test_training_with_other_options(more: dict[str, Any], tmp_path: Path) -> None:
     model = on_chips(4, 2, skips=True)
-    own = ("accumulate_outer_fragment_schedule",)
-    plain_options = {name: value for name, value in more.items() if name not in own}
+    plain_options = {key: value for key, value in more.items() if "outer_fragment" not in key}
     plain = run_program(tmp_path, model, SGD, accumulation_factor=4, **plain_options)
     options: dict[str, Any] = {
         "accumulation_factor": 4,

@@ -223,3 +223,21 @@ def test_attributes_of_popart() -> None:
             node.attribute.append(helper.make_attribute("__output_tensor_location", [1, 0, 0, 0]))
     archive = popc.compile(model, dims={"batch": 8}, train=training())
     assert 0 < archive.manifest.memory["remote_bytes"] <= 2 * 4 * 8 * 64
+
+
+def test_io_tiles_move_tensors(tmp_path: Path) -> None:
+    train, options = training(), {"num_io_tiles": 64}
+    plain = run("mlp", tmp_path, train, **options)
+    location = {**OFF, "load_tile_set": "io", "storage_tile_set": "io"}
+    moved = run("mlp", tmp_path, train, **options, weight_tensor_location=location)
+    assert_same(moved, plain)
+    archive = popc.compile(
+        linear_model(),
+        dims={"batch": 4},
+        train=trainable(),
+        options={**options, "weight_tensor_location": location},
+    )
+    assert archive.manifest.memory["remote_bytes"] > 0
+    with pytest.raises(OptionError) as caught:
+        make_options({**options, "weight_tensor_location": {"load_tile_set": "io"}})
+    assert "storage is on_chip" in caught.value.details[0]

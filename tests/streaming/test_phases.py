@@ -70,8 +70,10 @@ def _phased(graph: Graph) -> Iterator[tuple[Graph, Op, int]]:
                 yield one, op, op.settings.execution_phase
 
 
-@pytest.mark.parametrize("program", _PROGRAMS)
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [*((kind, "loops") for kind in _KINDS), *(("ping-pong", one) for one in _PROGRAMS)],
+)
 def test_training_stays_the_same(kind: str, program: str, tmp_path: Path) -> None:
     train = training(momentum=0.9)
     plain = run("transformer", tmp_path, train, **_PROGRAMS[program])

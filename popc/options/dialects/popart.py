@@ -40,7 +40,7 @@ _UNSUPPORTED: Final = {
     "host transfers, loops and recomputation are always explicit": """
         enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
         useLoopCandidateCreator""",
-    "graphs that are called find operands and results where the caller has them, without copies": """
+    "graphs that are called find operands and results where they are, without copies": """
         aliasZeroCopy""",
     "schedules do not come from Poprithms": """
         serializedPoprithmsAnnealGraphsDir serializedPoprithmsShiftGraphsDir""",

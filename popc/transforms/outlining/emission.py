@@ -185,9 +185,10 @@ def _drop_unread(program: Program, graph: Graph, tensor: Tensor) -> None:
     op = tensor.producer
     if tensor.is_constant:
         graph.remove_tensor(tensor)
-    elif op is not None and op in program.views:
-        if not any(one.uses or graph.is_output(one) for one in op.outputs):
-            operands = op.present_inputs
-            graph.remove_op(op)
-            for operand in operands:
-                _drop_unread(program, graph, operand)
+    is_view = op is not None and op in program.views
+    if op is None or not is_view or any(one.uses or graph.is_output(one) for one in op.outputs):
+        return
+    operands = op.present_inputs
+    graph.remove_op(op)
+    for operand in operands:
+        _drop_unread(program, graph, operand)

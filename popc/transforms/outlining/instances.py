@@ -64,10 +64,10 @@ def _is_needed(program: Program, tensor: Tensor, own: set[Op], outputs: set[Tens
     if tensor in outputs:
         return True
     for op in tensor.uses:
-        if op in program.views:
-            if any(_is_needed(program, one, own, outputs) for one in op.outputs):
-                return True
-        elif op not in own:
+        is_view = op in program.views
+        if is_view and any(_is_needed(program, one, own, outputs) for one in op.outputs):
+            return True
+        if not is_view and op not in own:
             return True
     return False
 
@@ -96,7 +96,7 @@ def _digest(tensor: Tensor) -> bytes:
 def best_interval(
     program: Program, instance: Instance, needed: Sequence[bool], free: set[int]
 ) -> tuple[float, int, int]:
-    """The ops of ``instance`` that it pays best to call, from one to another, and what that is worth.
+    """The ops of ``instance`` that it pays best to call: their worth, the first, the last but one.
 
     PopART's measure: the value of each op times the root of the bytes that it reads, less the roots
     of the bytes of all that is copied.
@@ -116,8 +116,14 @@ def best_interval(
 
 
 class _Copied(NamedTuple):
-    """A tensor that may be an operand or a result: which op makes it (-1: none here), which read it,
-    the last that does (or one beyond the end, if others do), and what a copy costs."""
+    """A tensor that may be an operand or a result.
+
+    Attributes:
+        maker: The number of the op that makes it; -1: none here.
+        readers: Those that read it.
+        last: The last of these, or one beyond the end, if others read it.
+        cost: What a copy costs.
+    """
 
     maker: int
     readers: list[int]

@@ -8,7 +8,7 @@ a label; what runs has its own name again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
+from itertools import takewhile
 
 __all__ = ["Labels", "common_origin"]
 
@@ -39,20 +39,27 @@ class Labels:
 
 def _ends(names: Sequence[str]) -> tuple[int, int]:
     """How many characters at the beginning and at the end are the same; numbers are not cut."""
-    before = len(commonprefix(list(names)))
+    before = _common(names)
     if all(len(name) == before for name in names):
         return before, 0
     while before and names[0][before - 1].isdigit():
         before -= 1
-    after = len(commonprefix([name[before:][::-1] for name in names]))
+    after = _common([name[before:][::-1] for name in names])
     while after and names[0][len(names[0]) - after].isdigit():
         after -= 1
     return before, after
 
 
 def common_origin(origins: Sequence[str]) -> str:
-    """The part of a model that ops with these origins belong to; "" if there is no one such part."""
-    common = commonprefix([origin for origin in origins if origin])
+    """The part of a model that ops with these origins belong to; "" if there is no such part."""
+    named = [origin for origin in origins if origin]
+    common = named[0][: _common(named)] if named else ""
     if common in origins:
         return common
     return common[: max(common.rfind("/"), common.rfind("."), 0)]
+
+
+def _common(names: Sequence[str]) -> int:
+    """How many characters at the beginning of all ``names`` are the same."""
+    columns = zip(*names, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import ClassVar
 
@@ -43,7 +43,7 @@ class Outlining(Pass):
     name: ClassVar[str] = "outlining"
     optional: ClassVar[bool] = False
     enabled: bool = True
-    terms: Terms = Terms()
+    terms: Terms = field(default_factory=Terms)
     orders: Orders = insertion_orders
 
     def run(self, graph: Graph) -> Outcome:

@@ -100,8 +100,8 @@ class _Finder:
             match = self._best(start, length)
             if match is None:
                 continue
-            # Now the saving is known, until another part is taken.  If this one is, occurrences that
-            # are wired otherwise are left.
+            # Now the saving is known, until another part is taken.  If this one is, occurrences
+            # that are wired otherwise are left.
             heappush(self.heap, candidate._replace(negative_saving=-match.saving))
             if self.heap[0].negative_saving >= -match.saving:
                 for position in match.starts:

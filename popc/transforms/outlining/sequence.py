@@ -212,9 +212,7 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
 def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
     """What is copied over a variable or a state, or handed over by a branch."""
     graphs = list(graph.walk())
-    values = [
-        op.operand(1) for one in graphs for op in one.ops if op.op_type == "CopyVarUpdate"
-    ]
+    values = [op.operand(1) for one in graphs for op in one.ops if op.op_type == "CopyVarUpdate"]
     outputs: Iterable[Tensor] = (tensor for one in graphs[1:] for tensor in one.outputs)
     roots = {aliases.places[tensor].root for tensor in (*values, *outputs)}
     return frozenset(root for root in roots if root.kind is TensorKind.ACTIVATION)

@@ -1,5 +1,6 @@
 """Turn the loop over micro-batches into a pipeline of stages."""
 
+from popc.transforms.pipelining.outer_fragment import OuterFragment
 from popc.transforms.pipelining.transform import Pipelining
 
-__all__ = ["Pipelining"]
+__all__ = ["OuterFragment", "Pipelining"]

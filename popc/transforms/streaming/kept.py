@@ -13,7 +13,7 @@ from popc.ops.load import find_load_ops
 from popc.ops.streaming import passes_on
 from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
-from popc.transforms.streaming.sources import Source, TileSets
+from popc.transforms.streaming.sources import COMPUTE, Source, TileSets
 from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError
 from popc_runtime.format import VariableRole
@@ -29,7 +29,7 @@ class Kept:
     off_chip: bool
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
-    tiles: TileSets = TileSets()
+    tiles: TileSets = COMPUTE
 
     def source(self, tensor: Tensor) -> Source:
         """``tensor``, which is it, or another name of it."""
@@ -112,9 +112,7 @@ class Keeper:
             for tensor in part.constants:
                 location = self.options.tensor_location("weight", tensor.name)
                 if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
-                    self.kept[tensor] = Kept(
-                        "weight", off_chip=True, tiles=self.tiles(location)
-                    )
+                    self.kept[tensor] = Kept("weight", off_chip=True, tiles=self.tiles(location))
         for op in load:
             for tensor in op.outputs:
                 self._settle_result(tensor, at_load)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
@@ -14,7 +14,7 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.views import base_of
 
-__all__ = ["Source", "Sources", "TileSets"]
+__all__ = ["COMPUTE", "Source", "Sources", "TileSets"]
 
 
 class TileSets(NamedTuple):
@@ -22,6 +22,9 @@ class TileSets(NamedTuple):
 
     load: str = "compute"
     store: str = "compute"
+
+
+COMPUTE: Final = TileSets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Source:
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
     made_in: Context | None = None
-    tiles: TileSets = TileSets()
+    tiles: TileSets = COMPUTE
 
     @property
     def attributes(self) -> AttributeMap:

@@ -14,7 +14,7 @@ from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import PhaseRules
-from popc.transforms.streaming.sources import Source, Sources, TileSets
+from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
 from popc.transforms.streaming.views import is_view
 
 __all__ = ["Transfers"]
@@ -130,7 +130,7 @@ class _Visit:
         for tensor in [one for one in self._graph.tensors.values() if one in self._keeper.kept]:
             source = self._keeper.kept[tensor].source(tensor)
             if tensor.producer is not None:
-                store = self._store(tensor, OpSettings(), TileSets(), at_load=1)
+                store = self._store(tensor, OpSettings(), COMPUTE, at_load=1)
                 source = replace(source, kept=store.output)
             found.append(source)
         return found
@@ -167,7 +167,8 @@ class _Visit:
             self._sources.add(Source(state.result, "accumulator", state.result, tiles=tiles))
             value = body.outputs[1 + index]
             assert value.producer is not None, "sums are computed"
-            stored = build(body, STORE, [value], settings=_plain(value.producer.settings))
+            settings = replace(_plain(value.producer.settings), tile_set=tiles.store)
+            stored = build(body, STORE, [value], settings=settings)
             self._transfers.count(STORE)
             body.outputs[1 + index] = stored.output
             inner.append(Source(state.inner, "accumulator", state.inner, tiles=tiles))

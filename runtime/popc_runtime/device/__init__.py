@@ -1,7 +1,7 @@
 """The emulated device: memory regions and the engine that runs programs on them."""
 
-from popc_runtime.device.engine import LOAD_PROGRAM, Engine, InstructionTime, missing_opcodes
 from popc_runtime.device.choose import ENGINES, engine_type
+from popc_runtime.device.engine import LOAD_PROGRAM, Engine, InstructionTime, missing_opcodes
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 from popc_runtime.device.replicas import ReplicatedEngine

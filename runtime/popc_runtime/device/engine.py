@@ -56,11 +56,15 @@ IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 
 @dataclass(frozen=True, slots=True)
 class InstructionTime:
-    """Time spent in one instruction during one run, in seconds."""
+    """Time spent in one instruction during one run, in seconds.
+
+    ``native`` says whether a native kernel computed it.
+    """
 
     name: str
     opcode: str
     seconds: float
+    native: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,11 @@ class Engine:
         if replica is None:
             for name in image.programs:
                 self._walk_of(name)
+
+    @property
+    def kind(self) -> str:
+        """What computes: "numpy", or the processors that native kernels are for."""
+        return "numpy"
 
     @property
     def replicas(self) -> tuple[Engine, ...]:

@@ -58,6 +58,11 @@ class NativeEngine(Engine):
 
     # -- running ---------------------------------------------------------------------------------
 
+    @property
+    def kind(self) -> str:
+        """What computes: the processors that the kernels are for."""
+        return self._library.variant
+
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
         return partial(self._run, self._program(steps))
@@ -80,7 +85,7 @@ class NativeEngine(Engine):
         with single_threaded_blas(), np.errstate(all="ignore"):
             seconds = self._program(steps).seconds()
         return [
-            InstructionTime(step.name, step.opcode, time)
+            InstructionTime(step.name, step.opcode, time, self.is_native(step))
             for step, time in zip(steps, seconds, strict=True)
         ]
 

@@ -172,6 +172,11 @@ class ReplicatedEngine:
         self._walks = {name: self._walk(stages) for name, stages in self._stages.items()}
 
     @property
+    def kind(self) -> str:
+        """What computes."""
+        return self.replicas[0].kind
+
+    @property
     def variables(self) -> dict[str, Array]:
         """The arrays of the variables of the first replica, by name."""
         return self.replicas[0].variables

@@ -2,7 +2,8 @@
 
 An engine may rely on this: every slot lies within its region, every operand names a slot, nothing
 writes to constants, the scalars that steer blocks are scalars, calls lead to programs and never in
-a circle, and hand over as much memory as these use.  Whether an opcode exists, and whether operands suit it, is for the engine to find out.
+a circle, and hand over as much memory as these use.  Whether an opcode exists, and whether operands
+suit it, is for the engine to find out.
 """
 
 from __future__ import annotations
@@ -205,9 +206,7 @@ class _Programs:
         slot = self._image.slots[number] if number >= 0 else None
         if slot is not None and slot.region is Region.PARAMETER:
             itemsize = slot.dtype.itemsize
-            self._use_parameter(
-                slot.parameter, _Need(_reach(slot, itemsize)[1], itemsize, written)
-            )
+            self._use_parameter(slot.parameter, _Need(_reach(slot, itemsize)[1], itemsize, written))
 
     def _use_parameter(self, number: int, need: _Need) -> None:
         self._current[number] = self._current.get(number, _Need()).joined(need)

@@ -1,7 +1,7 @@
 """Native kernels: the same instructions, compiled from C.  The package works without them."""
 
 from popc_runtime.native.encode import encode, native_opcodes
-from popc_runtime.native.library import Library, find_library, why_missing
+from popc_runtime.native.library import Library, find_library, variants, why_missing
 from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
 from popc_runtime.native.record import Record
 from popc_runtime.native.translate import translate
@@ -18,5 +18,6 @@ __all__ = [
     "find_library",
     "native_opcodes",
     "translate",
+    "variants",
     "why_missing",
 ]

@@ -97,7 +97,9 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
     return name, _UNARY[name](attributes)
 
 
-def _map(kernel: str, binding: Binding, operands: int, parameters: _Parameters = ()) -> Record | None:
+def _map(
+    kernel: str, binding: Binding, operands: int, parameters: _Parameters = ()
+) -> Record | None:
     out = binding.output()
     inputs = [binding.input(index) for index in range(operands)]
     if out.ndim > MAX_RANK or out.size == 0:

@@ -115,9 +115,9 @@ class NativeProgram:
     def seconds(self) -> list[float]:
         """Run once; the time that each item has taken."""
         numbers = {id(item): number for number, item in enumerate(self._written)}
-        self._program.measure(True)
+        self._program.measure(1)
         try:
             self.run()
             return [self._program.nanoseconds(numbers[id(item)]) / 1e9 for item in self._items]
         finally:
-            self._program.measure(False)
+            self._program.measure(0)

@@ -94,9 +94,7 @@ def float_word(value: float) -> int:
     return word
 
 
-def activation_words(
-    number: int, parameters: Iterable[float], count: int = 3
-) -> tuple[int, ...]:
+def activation_words(number: int, parameters: Iterable[float], count: int = 3) -> tuple[int, ...]:
     """An activation: its number and parameters, as many as maps have."""
     values = [*parameters, *(0.0 for _ in range(count))][:count]
     return (number, *(float_word(float(value)) for value in values))

@@ -65,9 +65,7 @@ def _reduction(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Rec
     if len(places) != 1:
         return None
     place = places[0]
-    outer, inner = (
-        prod(size for size, _ in part) for part in (sizes[:place], sizes[place + 1 :])
-    )
+    outer, inner = (prod(size for size, _ in part) for part in (sizes[:place], sizes[place + 1 :]))
     if kernel == "ReduceSumSquare_f32" and inner != 1:
         return None
     words = _rows(binding, outer, sizes[place][0], inner)

@@ -24,7 +24,7 @@ METHODS = ("unroll_static", "unroll_dynamic", "loop")
 @given(data=st.data())
 def test_results_are_the_same(method: str, schedule: str, data: st.DataObject) -> None:
     """Inputs [2, 3] are cut into two parts; small integers make sums exact."""
-    graph: Graph = data.draw(graphs(variables=False, nested=False))
+    graph: Graph = data.draw(graphs(variables=False))
     names = [f"y{index}" for index in range(len(graph.outputs))]
     graph.output_names = list(names)
     inputs = random_feeds(graph, 3)

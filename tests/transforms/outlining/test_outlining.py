@@ -8,12 +8,11 @@ from itertools import pairwise
 from math import inf
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from popc.ir import Graph, Op, OpSettings, Tensor, TensorType, verify
+from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, verify
 from popc.ops.build import build
 from popc.options import Options
 from popc.transforms import Outlining
@@ -87,12 +86,11 @@ def _draw_part(draw: DrawFn) -> _Part:
         for op_type, first, second in steps:
             one, other = local[first % len(local)], local[second % len(local)]
             if op_type == "Slice":
-                one = build(
-                    graph, "Slice", [one], {"starts": (1, 0), "sizes": (2, 4), "steps": (1, 1)}
-                ).output
+                half: AttributeMap = {"starts": (1, 0), "sizes": (2, 4), "steps": (1, 1)}
+                one = build(graph, "Slice", [one], half).output
                 result = build(graph, "Concat", [one, one], {"axis": 0}).output
             elif op_type in ("Relu", "Transpose"):
-                attributes = {"perm": (1, 0)} if op_type == "Transpose" else {}
+                attributes: AttributeMap = {"perm": (1, 0)} if op_type == "Transpose" else {}
                 result = build(graph, op_type, [one], attributes).output
             else:
                 result = build(graph, op_type, [one, other]).output
@@ -142,12 +140,12 @@ def test_any_graph_keeps_its_results(graph: Graph) -> None:
 @settings(deadline=None, max_examples=40)
 @given(graph=repeated())
 def test_whole_programs_give_the_same_with_and_without(graph: Graph) -> None:
-    options = {"verify_ir": True, "outline_threshold": 0.0}
+    options = Options(enable_outlining=True, verify_ir=True, outline_threshold=0.0)
     feeds = random_feeds(graph, 2)
     named = {tensor.name: array for tensor, array in zip(graph.inputs, feeds, strict=True)}
     graph.output_names = [f"y{number}" for number in range(len(graph.outputs))]
     wanted = interpret(graph, feeds)
-    results = run_pipeline(graph, named, Options(enable_outlining=True, **options))
+    results = run_pipeline(graph, named, options)
     for number, want in enumerate(wanted):
         np.testing.assert_array_equal(results[f"y{number}"], want)
 
@@ -155,7 +153,7 @@ def test_whole_programs_give_the_same_with_and_without(graph: Graph) -> None:
 # -- what is found ---------------------------------------------------------------------------------
 
 
-def _chain(op_types: Sequence[str], **settings_: object) -> Graph:
+def _chain(op_types: Sequence[str]) -> Graph:
     """Ops in a row: each reads the result of the one before, products a weight of their own too."""
     graph = Graph("main")
     tensor = graph.add_input("x", _MATRIX)
@@ -197,9 +195,9 @@ def _naive_saving(symbols: Sequence[str], values: dict[str, float]) -> float:
 def _occurrences(sequence: Sequence[str], word: Sequence[str]) -> list[int]:
     found: list[int] = []
     for start in range(len(sequence) - len(word) + 1):
-        if tuple(sequence[start : start + len(word)]) == tuple(word):
-            if not found or start >= found[-1] + len(word):
-                found.append(start)
+        is_free = not found or start >= found[-1] + len(word)
+        if is_free and tuple(sequence[start : start + len(word)]) == tuple(word):
+            found.append(start)
     return found
 
 

@@ -1,0 +1,145 @@
+"""In which order the chips of a pipeline update their weights."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op, StepPart
+from popc.ops.main_loops import PIPELINE
+from popc.transforms.base import Outcome, Pass
+
+__all__ = ["OuterFragment"]
+
+_BINS: Final = "outer fragment"
+_REMOTE: Final = frozenset({"RemoteLoad", "RemoteStore"})
+
+
+@dataclass(frozen=True)
+class OuterFragment(Pass):
+    """Order what follows the flush of a pipeline: the updates of the weights.
+
+    With ``schedule`` "serial", one chip after the other; what needs something of a later chip waits
+    for it.  With "overlap_cycle_optimized" the first transfers of all chips from streaming memory
+    stand side by side, then the second ones, the smallest first; with "overlap_memory_optimized"
+    only those that load the same shapes.  With "scheduler", nothing is required.
+
+    Attributes:
+        enabled: Whether to do anything.
+        schedule: How.
+        excluded: Chips that are left alone.
+    """
+
+    name: ClassVar[str] = "outer_fragment"
+    optional: ClassVar[bool] = False
+    enabled: bool = False
+    schedule: str = "serial"
+    excluded: tuple[int, ...] = ()
+
+    def run(self, graph: Graph) -> Outcome:
+        """Order the updates; how many ops that concerns."""
+        outer = _holder(graph) if self.enabled and self.schedule != "scheduler" else None
+        if outer is None:
+            return Outcome(0)
+        ops = [op for op in _updates(outer) if self._is_meant(op)]
+        if self.schedule == "serial":
+            return Outcome(_one_by_one(ops))
+        return Outcome(_side_by_side(outer, ops, alike=self.schedule.startswith("overlap_memory")))
+
+    def _is_meant(self, op: Op) -> bool:
+        chip = op.settings.virtual_graph
+        return chip is not None and chip not in self.excluded
+
+
+def _holder(graph: Graph) -> Graph | None:
+    """The graph that holds the pipeline."""
+    for one in graph.walk():
+        if any(op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE for op in one.ops):
+            return one
+    return None
+
+
+def _updates(graph: Graph) -> list[Op]:
+    """The ops of updates that need what the pipeline has computed, and all their transfers."""
+    behind: set[Op] = set()
+    found: list[Op] = []
+    for op in graph.topological():
+        inside = any(name == PIPELINE for name, _ in op.settings.bins)
+        follows = any(tensor.producer in behind for tensor in op.present_inputs)
+        if inside or follows:
+            behind.add(op)
+        is_update = follows and op.settings.part is StepPart.UPDATE
+        if not inside and (is_update or op.op_type in _REMOTE):
+            found.append(op)
+    return found
+
+
+def _one_by_one(ops: Sequence[Op]) -> int:
+    """Bins by chip, which never decrease along the flow of data."""
+    numbers: dict[Op, int] = {}
+    ops = [op for op in ops if op.op_type != "RemoteLoad"]
+    writers = [op for op in ops if op.op_type == "CopyVarUpdate"]
+    for op in [*(op for op in ops if op not in writers), *writers]:
+        before = [numbers.get(t.producer, 0) for t in op.present_inputs if t.producer is not None]
+        if op in writers:  # all that read the old value come first
+            before += [numbers.get(reader, 0) for reader in op.operand(0).uses]
+        numbers[op] = max(op.settings.virtual_graph or 0, *before, 0)
+    for op, number in numbers.items():
+        op.settings = replace(op.settings, bins=(*op.settings.bins, (_BINS, number)))
+    return len(numbers)
+
+
+# -- transfers side by side ------------------------------------------------------------------------
+
+
+def _side_by_side(graph: Graph, ops: Sequence[Op], *, alike: bool) -> int:
+    """Tie the loads of clusters of different chips together; how many loads."""
+    queues: dict[int, list[list[Op]]] = defaultdict(list)
+    for loads in _clusters(ops):
+        queues[loads[0].settings.virtual_graph or 0].append(loads)
+    for queue in queues.values():
+        queue.sort(key=_loaded_bytes)
+    tied = 0
+    while any(queues.values()):
+        heads = [queue[0] for _, queue in sorted(queues.items()) if queue]
+        smallest = min(heads, key=_loaded_bytes)
+        group = [one for one in heads if not alike or _shapes(one) == _shapes(smallest)]
+        for queue in queues.values():
+            if queue and queue[0] in group:
+                queue.pop(0)
+        row = [load for loads in group for load in loads]
+        for first, second in pairwise(row if len(group) > 1 else ()):
+            graph.ordering.require(first, second, tied=True)
+        tied += len(row) if len(group) > 1 else 0
+    return tied
+
+
+def _clusters(ops: Sequence[Op]) -> Iterator[list[Op]]:
+    """The loads of ops that work on the same tensors; numbers that all share do not count."""
+    leader: dict[Op, Op] = {op: op for op in ops}
+
+    def find(op: Op) -> Op:
+        while leader[op] is not op:
+            op = leader[op]
+        return op
+
+    for op in ops:
+        for tensor in op.present_inputs:
+            if tensor.producer in leader and tensor.type.size > 1:
+                leader[find(op)] = find(tensor.producer)
+    clusters: dict[Op, list[Op]] = defaultdict(list)
+    for op in ops:
+        if op.op_type == "RemoteLoad":
+            clusters[find(op)].append(op)
+    yield from clusters.values()
+
+
+def _loaded_bytes(loads: Sequence[Op]) -> int:
+    return sum(op.output.type.nbytes for op in loads)
+
+
+def _shapes(loads: Sequence[Op]) -> set[tuple[int, ...]]:
+    return {op.output.type.shape for op in loads}
