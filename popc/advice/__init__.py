@@ -7,7 +7,7 @@ from popc.advice.question import Change, Question, ask
 from popc.advice.search import Advice, Finding, Ladder, OnFinding, find_fixes, ignore
 from popc.advice.situation import Situation
 from popc.advice.toml import format_toml, format_value
-from popc.advice.trial import Outcome, Trial, Workshop, outcome_of
+from popc.advice.trial import Outcome, Trial, Workshop, outcome_of, refusal_of
 from popc.advice.wins import Win
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "ignore",
     "open_pool",
     "outcome_of",
+    "refusal_of",
 ]

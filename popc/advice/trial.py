@@ -13,7 +13,7 @@ from popc_runtime.errors import PopcError
 if TYPE_CHECKING:
     from popc.cost import CostReport
 
-__all__ = ["Outcome", "Trial", "Workshop", "outcome_of"]
+__all__ = ["Outcome", "Trial", "Workshop", "outcome_of", "refusal_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,16 @@ def outcome_of(report: CostReport, archive_bytes: int = 0) -> Outcome:
     )
 
 
+def refusal_of(error: Exception) -> Outcome:
+    """Why a change leads to no program.
+
+    That may be a bug of popc, which is said; but it must not take down the search for others.
+    """
+    if isinstance(error, PopcError):
+        return Outcome(refused="; ".join((error.message, *error.details)))
+    return Outcome(refused=f"popc fails: {error!r}")
+
+
 class Workshop:
     """Answers what changes of one question cost; loads the model once, tries nothing twice."""
 
@@ -111,5 +121,5 @@ class Workshop:
         try:
             question = change.applied(self.question)
             return outcome_of(costs_of(question.compiled(self.loaded), question.options))
-        except PopcError as error:
-            return Outcome(refused="; ".join((error.message, *error.details)))
+        except Exception as error:  # noqa: BLE001 - see refusal_of
+            return refusal_of(error)

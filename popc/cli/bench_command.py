@@ -109,7 +109,7 @@ def command(
     if where:
         rows = _profile(executable, feeds)
         data["where"] = [
-            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.count}
+            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.calls}
             for row in rows
         ]
         text += "\n\n" + _where_table(rows)
@@ -172,7 +172,7 @@ class _Row(NamedTuple):
     opcode: str
     native: bool
     seconds: float
-    count: int
+    calls: int
 
 
 def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
@@ -194,7 +194,7 @@ def _where_table(rows: list[_Row]) -> str:
         [
             row.opcode,
             "native" if row.native else "numpy",
-            f"{row.count:,}",
+            f"{row.calls:,}",
             format_seconds(row.seconds),
             f"{row.seconds / total:.1%}",
         ]

@@ -47,9 +47,7 @@ class SlotTable:
         return self._numbers.setdefault(slot, len(self._numbers))
 
     def frame(self, call: Op, nbytes: int) -> int:
-        """The slot of what ``call`` hands over to work in; -1 if that is nothing."""
-        if not nbytes:
-            return -1
+        """The slot of what ``call`` hands over to work in, of ``nbytes``."""
         placement = self._plan.frames[call]
         where = (placement.region, placement.offset)
         slot = Slot(*where, DType.UINT8, (nbytes,), parameter=placement.parameter)

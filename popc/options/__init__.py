@@ -3,7 +3,7 @@
 from popc.options.anchors import Anchor
 from popc.options.batch_options import BatchOptions
 from popc.options.options import SCHEMA, Options, describe_options
-from popc.options.placement_conflicts import ignored_places
+from popc.options.placement_conflicts import ignored_places, placement_conflicts
 from popc.options.resolve import changed_options, resolve_options
 from popc.options.schedule_options import ScheduleOptions
 from popc.options.schema import OptionSpec
@@ -27,6 +27,7 @@ __all__ = [
     "describe_options",
     "did_you_mean",
     "ignored_places",
+    "placement_conflicts",
     "read_table",
     "resolve_options",
 ]

@@ -19,8 +19,7 @@ _LARGEST_AXIS: Final = 7
 
 def _on_change(what: str) -> str:
     return (
-        f"Whether a tensor that {what} in parts is put together first and cut again behind. "
-        "If not, parts cross over."
+        f"Put a tensor together before it {what}. It is cut again behind. If not, parts cross over."
     )
 
 
@@ -57,7 +56,7 @@ class BatchOptions(StreamingOptions):
         default=True,
         metadata=described(
             "bool",
-            _on_change("goes from one execution phase to another"),
+            _on_change("goes to another execution phase"),
             popart="batchSerializationSettings.concatOnExecutionPhaseChange",
         ),
     )
@@ -65,7 +64,7 @@ class BatchOptions(StreamingOptions):
         default=True,
         metadata=described(
             "bool",
-            _on_change("goes from one pipeline stage to another"),
+            _on_change("goes to another pipeline stage"),
             popart="batchSerializationSettings.concatOnPipelineStageChange",
         ),
     )
@@ -73,7 +72,7 @@ class BatchOptions(StreamingOptions):
         default=True,
         metadata=described(
             "bool",
-            _on_change("goes from one virtual graph to another"),
+            _on_change("goes to another virtual graph"),
             popart="batchSerializationSettings.concatOnVirtualGraphChange",
         ),
     )
@@ -103,8 +102,9 @@ class BatchOptions(StreamingOptions):
         default="fwd",
         metadata=described(
             "choice",
-            "When the batch is cut: before the backward pass is added (fwd), which then works on "
-            "parts by itself, or behind it (bwd). Without training there is no difference.",
+            "When the batch is cut: before the backward pass is added (fwd) or behind it (bwd). "
+            "With fwd the backward pass works on parts by itself. Without training there is no "
+            "difference.",
             choices=("fwd", "bwd"),
             synonyms=(("forward", "fwd"), ("backward", "bwd")),
             popart="batchSerializationSettings.transformContext",

@@ -68,7 +68,8 @@ class Options(ReportOptions):
             "higher one run as early as they can), exclude_patterns (passes that leave the ops as "
             "they are), recompute (checkpoint or recompute, in the backward pass), partials_type "
             "or output_type (float or half), serialize_matmul_mode with serialize_matmul_factor, "
-            "inplace_op_names with inplace_op_priorities (see docs/products.md). The names of "
+            "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and "
+            "pipeline_stage (whole numbers: see docs/pipelining.md). The names of "
             "PopART's attributes, such as __schedule_priority, are understood too. In TOML: "
             '[[annotate]] nodes = "block*" schedule_priority = 1.',
         ),
@@ -81,8 +82,9 @@ class Options(ReportOptions):
             "less memory than keeping them, and more time. Standard keeps the results that are "
             "live where the forward pass needs the least memory, at intervals that get shorter, "
             "and computes the others; norm_only computes those of normalisations only, "
-            "recompute_all computes everything but checkpoints. Random numbers are always kept. "
-            "Training only.",
+            "recompute_all computes everything but checkpoints, and pipeline what the stages of a "
+            "pipeline compute, but for the last one. Random numbers are always kept. Training "
+            "only, but for pipeline.",
             choices=("none", "standard", "norm_only", "recompute_all", "pipeline"),
             synonyms=(("norecompute", "none"),),
             popart="autoRecomputation",

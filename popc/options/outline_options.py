@@ -18,8 +18,8 @@ class OutlineOptions(BatchOptions):
         default=False,
         metadata=described(
             "bool",
-            "Whether parts of a program that occur several times become one graph that is called, "
-            "so that its code is there once. Results are the same; with stochastic rounding, other "
+            "Whether repeated parts of a program become one graph that is called. Its code is then "
+            "there once. Results are the same; with stochastic rounding, other "
             "random numbers may meet them. Off, other than in PopART: results of what is called "
             "cannot lie where an operand was, so that more memory may be needed.",
             popart="enableOutlining",
@@ -29,8 +29,8 @@ class OutlineOptions(BatchOptions):
         default=True,
         metadata=described(
             "bool",
-            "Whether a part is only outlined, and only as much of it, as what it computes is worth "
-            "the copies of its operands and results.",
+            "Whether what a part computes must be worth the copies of its operands and results. "
+            "Less of it may be outlined then, or nothing.",
             popart="enableOutliningCopyCostPruning",
         ),
     )
@@ -38,9 +38,9 @@ class OutlineOptions(BatchOptions):
         default=10_000.0,
         metadata=described(
             "float",
-            "What it costs if a part that is outlined holds some of what may overlap with an "
-            "exchange between chips or replicas, but not all, and what it is worth if it holds "
-            "all. The occurrences of the part share it.",
+            "What it costs to part an exchange from ops that may overlap with it. So it does if a "
+            "part that is outlined holds some of these, but not all; if it holds all, it is worth "
+            "as much. The occurrences of the part share it.",
             popart="outlineSequenceBreakCost",
         ),
     )
@@ -48,9 +48,9 @@ class OutlineOptions(BatchOptions):
         default=1.0,
         metadata=described(
             "float",
-            "What a part must be worth to be outlined: 1000 for each convolution, product, "
-            "normalisation or exchange in it, 0.1 for each other op, without what is in parts of "
-            "it that are outlined already.",
+            "What a part must be worth to be outlined. Each convolution, product, normalisation or "
+            "exchange in it counts 1000, each other op 0.1; what is outlined already counts "
+            "nothing.",
             low=-(1 << 48),
             popart="outlineThreshold",
         ),
@@ -59,9 +59,9 @@ class OutlineOptions(BatchOptions):
         default="on_enter_and_exit",
         metadata=described(
             "choice",
-            "When operands and results of a graph that is called are copied on an IPU: all of them "
-            "when it begins and ends, or each just in time, where it is first read or has been "
-            "computed. What runs here copies nothing; the estimate of costs counts the copies.",
+            "When operands and results of calls are copied on an IPU. All of them when the call "
+            "begins and ends, or each just in time, where it is first read or has been computed. "
+            "What runs here copies nothing; the estimate of costs counts the copies.",
             choices=("on_enter_and_exit", "just_in_time"),
             popart="subgraphCopyingStrategy",
         ),

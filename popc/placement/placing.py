@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart
-from popc.options import Options
+from popc.options import Options, placement_conflicts
 from popc.placement.check import check_places, check_stages
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
@@ -13,6 +13,7 @@ from popc.placement.phases import assign_phases, check_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
+from popc_runtime.errors import OptionError
 
 __all__ = ["follow_annotations", "place", "start_placement"]
 
@@ -25,6 +26,13 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     """
     if options.virtual_graph_mode == "execution_phases":
         check_phases(graph, options)
+    conflicts = tuple(placement_conflicts(options))  # options may have been changed since
+    if conflicts:
+        raise OptionError(
+            "options about chips do not go together",
+            subject="virtual_graph_mode",
+            details=conflicts,
+        )
     keeps_chips = options.virtual_graph_mode == "manual"
     for one in graph.walk():
         for op in one.ops:

@@ -17,7 +17,7 @@ __all__ = ["CommonSubexpressions"]
 class CommonSubexpressions(Pass):
     """Of ops with equal type, operands, attributes and place, only the first stays.
 
-    So for constants.
+    So for constants.  PopART calls it merging duplicate ops.
 
     Before::
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from popc.advice import Change, Outcome, Workshop, outcome_of
+from popc.advice import Change, Outcome, Workshop, outcome_of, refusal_of
 from popc.archive import build_archive
 from popc.estimation import costs_of, encode_report
 from popc.progress import Stage
-from popc_runtime.errors import PopcError
 from popc_runtime.format import KnownSizes
 
 __all__ = ["measure"]
@@ -30,5 +29,5 @@ def measure(workshop: Workshop, change: Change) -> Outcome:
             workshop.loaded, done.model, done.plan, done.image, options, done.training, report
         )
         return outcome_of(costs, archive.size(_known))
-    except PopcError as error:
-        return Outcome(refused="; ".join((error.message, *error.details)))
+    except Exception as error:  # noqa: BLE001 - see refusal_of
+        return refusal_of(error)

@@ -8,7 +8,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popc.advice import Advice, Change, Finding, Ladder, Outcome, Pool, Trial, find_fixes
+from popc.advice import (
+    Advice,
+    Change,
+    Finding,
+    Ladder,
+    Outcome,
+    Pool,
+    Trial,
+    find_fixes,
+    refusal_of,
+)
 
 
 class _Workshop:
@@ -110,3 +120,9 @@ def test_what_changes_results_comes_last() -> None:
         _Workshop(lambda options: (-len(options) or 1, 9 - len(str(options)))), ladders
     )
     assert [fix.names for fix in advice.fixes] == [("slow",), ("quick",)]
+
+
+def test_a_bug_does_not_end_the_search() -> None:
+    outcome = refusal_of(ValueError("ops wait for each other"))
+    assert not outcome.fits
+    assert "popc fails" in outcome.refused

@@ -307,7 +307,7 @@ def test_recurrent_layers(
     inputs: list[Array | None] = [x, w, r]
     states = 2 if opcode == "LSTM" else 1
     if given_state:
-        lengths = np.arange(steps, steps - batch, -1, np.int32) if batch > 1 else None
+        lengths = np.arange(steps, steps - batch, -1).astype(np.int32) if batch > 1 else None
         inputs += [_numbers(ways, 2 * gates * hidden, seed=3), lengths]
         inputs += [_numbers(ways, batch, hidden, seed=4 + i) for i in range(states)]
     functions = ("sigmoid", "tanh", "tanh") if opcode == "LSTM" else ("sigmoid", "tanh")

@@ -276,9 +276,9 @@ def test_default_anchors_suit_the_step_as_well() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "enableOutlining",
-        "enable_outlining",
-        "ENABLE-OUTLINING",
+        "enableEngineCaching",
+        "enable_engine_caching",
+        "ENABLE-ENGINE-CACHING",
         "experimentalSettings.customTransformApplierSettings",
     ],
 )

@@ -105,14 +105,16 @@ def test_every_pass_has_a_fixture() -> None:
     """Host transfers and the step loop, which need streams, are tested in test_pipeline.py.
 
     What needs a backward pass, or changes how results are rounded, has a file of its own;
-    what needs replicas is in tests/replication, and what needs chips in tests/placement.
+    what needs replicas is in tests/replication, what needs chips in tests/placement, and what cuts
+    batches in tests/transforms/batch.
     """
     elsewhere = {"fuse_loss_gradients", "host_io", "main_loops", "partials_type", "round_results"}
     elsewhere |= {"distribute_batch_norm", "merge_collectives", "recomputation"}
     elsewhere |= {"combine_convolutions", "combine_lookups", "combine_products", "inplace_order"}
-    elsewhere |= {"serialize_products", "update_priorities"}
+    elsewhere |= {"serialize_products", "update_priorities", "outlining"}
     elsewhere |= {"automatic_placement", "final_placement", "late_placement", "pipelining"}
     elsewhere |= {"outer_fragment", "placement"}
+    elsewhere |= {"batch_schedule", "batch_serialization", "fill_phases", "sum_parts"}
     passes = {one.name for phase in build_pipeline(Options()) for one in phase.passes}
     assert passes - {case.make().name for case in FIRING} == elsewhere
     assert passes - {case.make().name for case in QUIET} == elsewhere

@@ -44,10 +44,10 @@ class StreamingMemory(Pass):
         CopyVarUpdate($w1, %kept)
 
     What is fetched serves all ops of one context: of the forward pass, or of the backward pass, at
-    one place; with execution phases, of phases that are near to each other.  It waits for the op
-    that would come before the first of them.  Of a weight that replicas divide among them, the
-    parts are gathered once for each context, and the update gives this replica's part its next
-    value.  Results stay the same.
+    one place; with execution phases, of phases that are near to each other.  It waits for what the
+    first of them has to wait for anyway.  Of a weight that replicas divide among them, the parts
+    are gathered once for each context, and the update gives this replica's part its next value.
+    Results stay the same.
 
     Attributes:
         options: What is kept where.

@@ -15,7 +15,7 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
-from popc.transforms.streaming.views import is_view
+from popc.transforms.streaming.views import base_of, is_view
 
 __all__ = ["Transfers"]
 
@@ -96,23 +96,36 @@ class _Visit:
                         self._graph.ordering.require(load, store)
 
     def _put_off(self) -> None:
-        """Let what is fetched wait for the op before the first that reads it.
+        """Let what is fetched wait for what one of its readers has to wait for anyway.
 
         Without, it could be fetched at any time, and would take memory from then on.
         """
         graph = self._graph
         places = {op: index for index, op in enumerate(self._order) if op in graph}
-        before: list[Op | None] = []
+        before: dict[Op, Op | None] = {}
         latest: Op | None = None
         for op in self._order:
-            before.append(latest)
+            before[op] = latest
             if op in places and not is_view(op):
                 latest = op
         for op in self._sources.fetches:
-            readers = [places[one] for one in _readers_of(op, places)]
-            first = before[min(readers)] if readers else None
-            if first is not None:
-                graph.ordering.require(first, op)
+            waits = [self._awaited(one, places) or before[one] for one in _readers_of(op, places)]
+            known = [one for one in waits if one is not None]
+            if known and len(known) == len(waits):
+                graph.ordering.require(min(known, key=places.__getitem__), op)
+
+    def _awaited(self, reader: Op, places: Mapping[Op, int]) -> Op | None:
+        """The last op that ``reader`` waits for, unless that is one of an earlier half."""
+        makers = [base_of(tensor).producer for tensor in reader.present_inputs]
+        last = max(
+            (one for one in makers if one in places and one is not None),
+            key=places.__getitem__,
+            default=None,
+        )
+        half = self._contexts.of(reader).half
+        if last is None or (half != "forward" and self._contexts.of(last).half == "forward"):
+            return None
+        return last
 
     def _drop_views(self) -> None:
         """Views of what has to be fetched: whoever read them reads others now."""

@@ -11,21 +11,26 @@ static bool is_plain(const Tensor *tensor, int from) {
     return true;
 }
 
+// Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
 static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, Params *params) {
-    const int rank = x->rank - 2, missing = AXES - rank;
     for (int axis = 0; axis < AXES; axis++) {
         conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
         conv->stride[axis] = conv->dilation[axis] = 1;
         conv->before[axis] = conv->x_axis[axis] = 0;
     }
-    for (int axis = 0; axis < rank; axis++) {
-        conv->size[missing + axis] = x->dims[2 + axis];
-        conv->x_axis[missing + axis] = x->strides[2 + axis] / (int64_t)sizeof(float);
-        conv->taps[missing + axis] = w->dims[2 + axis];
-        conv->result[missing + axis] = y->dims[2 + axis];
-        conv->stride[missing + axis] = next_int(params);
-        conv->dilation[missing + axis] = next_int(params);
-        conv->before[missing + axis] = next_int(params);
+    int first = AXES;  // of those read so far
+    for (int axis = 2; axis < x->rank; axis++) {
+        const int64_t stride = next_int(params), dilation = next_int(params), before = next_int(params);
+        if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
+        first--;
+        int64_t *rows[] = {conv->size, conv->taps, conv->result, conv->stride, conv->dilation,
+                           conv->before, conv->x_axis};
+        const int64_t values[] = {x->dims[axis], w->dims[axis], y->dims[axis], stride, dilation, before,
+                                  x->strides[axis] / (int64_t)sizeof(float)};
+        for (int i = 0; i < 7; i++) {
+            memmove(rows[i] + first, rows[i] + first + 1, (size_t)(AXES - 1 - first) * sizeof(int64_t));
+            rows[i][AXES - 1] = values[i];
+        }
     }
     conv->pixels = conv->window = conv->plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
@@ -95,7 +100,9 @@ static void lay_out_line(const Conv *conv, const float *from, float *line, int64
         const int64_t distance = conv->x_axis[2], hop = stride * distance;
         const float *source = from + (first * stride + phase - before) * distance;
         if (hop == 1) {
-            memcpy(line + first, source, (size_t)(end - first) * sizeof(float));
+            copy_floats(line + first, source, end - first);
+        } else if (hop == 2) {  // a constant, so that it becomes vector code
+            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[2 * i];
         } else {
             for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * hop];
         }

@@ -16,6 +16,8 @@ typedef struct {
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
     int64_t input_floats;  // of the laid out input
     int64_t row_group;  // output channels of a chunk
+    bool early;  // several chunks use the same windows, which are collected before any of them
+    int64_t panels_size;  // floats of all windows of a group of an image
 } State;
 
 typedef struct {
@@ -23,6 +25,7 @@ typedef struct {
     const Run *run;
     const float *weights;
     float *input;
+    float *windows;  // those collected early
 } Job;
 
 static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
@@ -56,6 +59,8 @@ static void choose_rows(State *state) {
     if (wanted > panels) wanted = panels;
     if (wanted < 1) wanted = 1;
     state->row_group = ceil_div(panels, wanted) * TILE_ROWS;
+    state->early = state->row_group < conv->out;
+    state->panels_size = state->early ? padded(conv->pixels, TILE_COLUMNS) * state->k : 0;
 }
 
 static void release(void *argument) {
@@ -103,8 +108,10 @@ static void *prepare(Params *params, Needs *needs) {
                       : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
     const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
     const int64_t depth = state->k < DEPTH ? state->k : DEPTH;
-    needs->shared = (state->input_floats + weights) * (int64_t)sizeof(float);
-    needs->own = (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
+    const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
+    needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
+    needs->own =
+        state->early ? 0 : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
     return state;
 }
 
@@ -177,6 +184,54 @@ static void collect(
     }
 }
 
+static const float *input_of(const Job *job, int64_t plane) {
+    const Conv *conv = &job->state->conv;
+    if (!job->state->direct) return job->input + plane * conv->in * conv->plane;
+    return conv->x + plane / conv->groups * conv->x_batch +
+           plane % conv->groups * conv->in * conv->x_channel;
+}
+
+// Panels of one slice of the windows lie one behind the other, slice after slice.
+static void collect_early(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t pixels = state->conv.pixels, all = padded(pixels, TILE_COLUMNS);
+    const int64_t slices = ceil_div(state->k, DEPTH);
+    const int64_t plane = chunk / slices, done = chunk % slices * DEPTH;
+    const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
+    const float *input = input_of(job, plane);
+    float *windows = job->windows + plane * state->panels_size + done * all;
+    for (int64_t j = 0; j < pixels; j += TILE_COLUMNS) {
+        const int count = pixels - j < TILE_COLUMNS ? (int)(pixels - j) : TILE_COLUMNS;
+        // The last store may reach into the next panel, which the same thread fills afterwards, or
+        // into the next slice, which it must not.
+        float last[TILE_COLUMNS * 2];
+        float *to = windows + j * depth;
+        collect(state, input, j, count, done, done + depth - 1, to);
+        collect(state, input, j, count, done + depth - 1, done + depth, last);
+        memcpy(to + (depth - 1) * TILE_COLUMNS, last, TILE_COLUMNS * sizeof(float));
+    }
+}
+
+// A slice of the sums of height x width results.
+static void multiply_slice(
+    const State *state, const float *left, const float *windows, int64_t done, int64_t depth,
+    Place out, int64_t height, int64_t width, const Epilogue *epilogue) {
+    for (int64_t i = 0; i < height; i += TILE_ROWS) {
+        const int rows = height - i < TILE_ROWS ? (int)(height - i) : TILE_ROWS;
+        Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
+        for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
+            const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
+            const Place part = {tile.data + j, out.row, 0, 0};
+            ISA(multiply_tile)(
+                left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows, count,
+                done > 0);
+        }
+        if (done + depth == state->k) ISA(finish)(epilogue, tile, rows, width);
+    }
+}
+
 static void convolve(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
@@ -191,151 +246,52 @@ static void convolve(void *context, int64_t chunk, int thread) {
                               ? conv->pixels - first
                               : PIXEL_PANELS * TILE_COLUMNS;
     const int64_t height = conv->out - top < state->row_group ? conv->out - top : state->row_group;
-    const float *input = state->direct
-                             ? conv->x + plane / conv->groups * conv->x_batch +
-                                   group * conv->in * conv->x_channel
-                             : job->input + plane * conv->in * conv->plane;
     const float *left = job->weights + group * state->packed_group + top * state->k;
     Epilogue epilogue = conv->epilogue;
     if (epilogue.row_bias) epilogue.row_bias += group * conv->out;
     if (epilogue.residual) epilogue.residual += plane * conv->out * conv->pixels;
     const Place out = {
         conv->y + (plane * conv->out + top) * conv->pixels + first, conv->pixels, top, first};
-    float *windows = (float *)job->run->own[thread];
     for (int64_t done = 0; done < state->k; done += DEPTH) {
         const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
-        const bool last = done + depth == state->k;
-        for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
-            const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
-            collect(state, input, first + j, count, done, done + depth, windows + j * depth);
-        }
-        for (int64_t i = 0; i < height; i += TILE_ROWS) {
-            const int rows = height - i < TILE_ROWS ? (int)(height - i) : TILE_ROWS;
+        const float *windows;
+        if (state->early) {
+            windows = job->windows + plane * state->panels_size +
+                      done * padded(conv->pixels, TILE_COLUMNS) + first * depth;
+        } else {
+            float *own = (float *)job->run->own[thread];
+            windows = own;
             for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
                 const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
-                const Place tile = {
-                    out.data + i * out.row + j, out.row, out.first_row + i, out.first_column + j};
-                ISA(multiply_tile)(
-                    left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, tile, rows,
-                    count, done > 0);
-                if (last) ISA(finish)(&epilogue, tile, rows, count);
+                collect(
+                    state, input_of(job, plane), first + j, count, done, done + depth, own + j * depth);
             }
         }
+        multiply_slice(state, left, windows, done, depth, out, height, width, &epilogue);
     }
 }
 
 static Failure run_conv(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
-    Job job = {state, run, state->packed, (float *)run->shared};
+    Job job = {state, run, state->packed, (float *)run->shared, NULL};
+    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
+    job.windows = (float *)run->shared + padded(state->input_floats + weights, 16);
     if (!conv->constant) {
         job.weights = (float *)run->shared + state->input_floats;
         share_chunks(run, conv->groups, pack_group, &job);
     }
     if (!state->direct) share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &job);
+    if (state->early)
+        share_chunks(
+            run, conv->batch * conv->groups * ceil_div(state->k, DEPTH), collect_early, &job);
     const int64_t columns = ceil_div(conv->pixels, PIXEL_PANELS * TILE_COLUMNS);
     const int64_t rows = ceil_div(conv->out, state->row_group);
     share_chunks(run, conv->batch * conv->groups * rows * columns, convolve, &job);
     return OK;
 }
 
-// -- one channel by one channel -------------------------------------------------------------------
-
-typedef struct {
-    Conv conv;
-    int64_t *offsets;  // of each tap
-    int64_t unit;  // channels of a chunk
-} Depthwise;
-
-static void release_depthwise(void *argument) {
-    Depthwise *state = argument;
-    free(state->offsets);
-    free(state);
-}
-
-static void *prepare_depthwise(Params *params, Needs *needs) {
-    Depthwise *state = calloc(1, sizeof(Depthwise));
-    if (!state) return NULL;
-    Conv *conv = &state->conv;
-    if (!ISA(read_conv)(conv, params) || conv->in != 1 ||
-        !(state->offsets = malloc((size_t)conv->window * sizeof(int64_t)))) {
-        release_depthwise(state);
-        return NULL;
-    }
-    for (int64_t tap = 0; tap < conv->window; tap++)
-        state->offsets[tap] = ISA(tap_offset)(conv, tap);
-    const int64_t work = conv->pixels * conv->window;
-    state->unit = ceil_div(1 << 17, work);
-    needs->own = (conv->plane + 2 * TILE_COLUMNS) * (int64_t)sizeof(float);
-    return state;
-}
-
-// Outputs of one line, `count` of them, from `from`.
-static void convolve_line(
-    const Depthwise *state, const float *from, const float *weights, float *to, int64_t count) {
-    const int64_t window = state->conv.window;
-    for (int64_t j = 0; j < count; j += TILE_COLUMNS) {
-        Floats low = {0}, high = {0};
-        for (int64_t tap = 0; tap < window; tap++) {
-            const float *source = from + state->offsets[tap] + j;
-            low += weights[tap] * load(source);
-            high += weights[tap] * load(source + LANES);
-        }
-        if (count - j >= TILE_COLUMNS) {
-            store(to + j, low);
-            store(to + j + LANES, high);
-        } else {
-            float rest[TILE_COLUMNS];
-            store(rest, low);
-            store(rest + LANES, high);
-            memcpy(to + j, rest, (size_t)(count - j) * sizeof(float));
-        }
-    }
-}
-
-static void convolve_channels(void *context, int64_t chunk, int thread) {
-    const Job *job = context;
-    const Depthwise *state = (const Depthwise *)job->state;
-    const Conv *conv = &state->conv;
-    const int64_t all = conv->batch * conv->groups * conv->out;
-    int64_t end = (chunk + 1) * state->unit;
-    if (end > all) end = all;
-    float *plane = (float *)job->run->own[thread];
-    int64_t laid_out = -1;
-    for (int64_t channel = chunk * state->unit; channel < end; channel++) {
-        const int64_t source = channel / conv->out;  // several outputs may have one input
-        const int64_t group = source % conv->groups;
-        if (source != laid_out) {
-            const float *x = conv->x + source / conv->groups * conv->x_batch + group * conv->x_channel;
-            ISA(lay_out_channel)(conv, x, plane);
-            laid_out = source;
-        }
-        const int64_t number = group * conv->out + channel % conv->out;
-        Epilogue epilogue = conv->epilogue;
-        if (epilogue.row_bias) epilogue.row_bias += number;
-        if (epilogue.residual) epilogue.residual += channel * conv->pixels;
-        const int64_t lines = conv->result[0] * conv->result[1], width = conv->result[2];
-        for (int64_t line = 0; line < lines; line++) {
-            const int64_t row = line / conv->result[1] * conv->phase[1] + line % conv->result[1];
-            float *to = conv->y + channel * conv->pixels + line * width;
-            convolve_line(state, plane + row * conv->phase[2], conv->w + number * conv->window, to, width);
-            const Place out = {to, conv->pixels, 0, line * width};
-            ISA(finish)(&epilogue, out, 1, width);
-        }
-    }
-}
-
-static Failure run_depthwise(const void *argument, const Run *run) {
-    const Depthwise *state = argument;
-    const Conv *conv = &state->conv;
-    Job job = {argument, run, NULL, NULL};
-    share_chunks(
-        run, ceil_div(conv->batch * conv->groups * conv->out, state->unit), convolve_channels, &job);
-    return OK;
-}
-
 const Kernel ISA(CONVOLUTIONS)[] = {
     {"Conv_f32", prepare, run_conv, release},
-    {"DepthwiseConv_f32", prepare_depthwise, run_depthwise, release_depthwise},
     {NULL, NULL, NULL, NULL},
 };

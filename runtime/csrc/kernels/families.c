@@ -2,7 +2,9 @@
 #include "../kernel.h"
 #include "simd.h"
 
-#define POPC_FAMILIES(_) _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS)
+#define POPC_FAMILIES(_)                                                                  \
+    _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(DEPTHWISE) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS)            \
+    _(CONVOLUTION_WEIGHTS) _(POOL_GRADIENTS)
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];
 #define LIST(NAME) ISA(NAME),

@@ -26,59 +26,59 @@ void ISA(pack_panels)(
     }
 }
 
-// `rows` is a constant wherever this is called, so that the sums stay in registers.
+// `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply_rows(
     const float *left, const float *right, int64_t depth, float *out, int64_t out_row, const int rows,
-    bool add) {
+    const int vectors, bool add) {
     Floats sums[TILE_ROWS][2];
-    for (int i = 0; i < rows; i++) {
-        sums[i][0] = add ? load(out + i * out_row) : (Floats){0};
-        sums[i][1] = add ? load(out + i * out_row + LANES) : (Floats){0};
-    }
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++)
+            sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++) {
-        const Floats low = load(right), high = load(right + LANES);
+        __builtin_prefetch(left + 64 * TILE_ROWS);  // from far away, where there are few columns
+        const Floats low = load(right), high = vectors > 1 ? load(right + LANES) : low;
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             sums[i][0] += left[i] * low;
-            sums[i][1] += left[i] * high;
+            if (vectors > 1) sums[i][1] += left[i] * high;
         }
         left += TILE_ROWS;
         right += TILE_COLUMNS;
     }
-    for (int i = 0; i < rows; i++) {
-        store(out + i * out_row, sums[i][0]);
-        store(out + i * out_row + LANES, sums[i][1]);
-    }
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-static void multiply_full(
-    const float *left, const float *right, int64_t depth, float *out, int64_t out_row, int rows,
-    bool add) {
-#define CASE(N)                                                        \
-    case N:                                                            \
-        multiply_rows(left, right, depth, out, out_row, N, add);       \
+#define CASE(N, VECTORS)                                                    \
+    case N:                                                                 \
+        multiply_rows(left, right, depth, out, out_row, N, VECTORS, add);   \
         break;
-    switch (rows) {
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-#if VECTOR_BYTES != 32
-        CASE(6)
-        CASE(7)
-#endif
 #if VECTOR_BYTES == 64
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
+#define MORE_CASES(V) CASE(6, V) CASE(7, V) CASE(8, V) CASE(9, V) CASE(10, V) CASE(11, V)
+#elif VECTOR_BYTES == 32
+#define MORE_CASES(V)
+#else
+#define MORE_CASES(V) CASE(6, V) CASE(7, V)
 #endif
-        default:
-            multiply_rows(left, right, depth, out, out_row, TILE_ROWS, add);
+// A tile that is `VECTORS` vectors wide, all of which are written.
+#define MULTIPLY(NAME, VECTORS)                                                                  \
+    static void NAME(                                                                            \
+        const float *left, const float *right, int64_t depth, float *out, int64_t out_row,       \
+        int rows, bool add) {                                                                    \
+        switch (rows) {                                                                          \
+            CASE(1, VECTORS)                                                                     \
+            CASE(2, VECTORS)                                                                     \
+            CASE(3, VECTORS)                                                                     \
+            CASE(4, VECTORS)                                                                     \
+            CASE(5, VECTORS)                                                                     \
+            MORE_CASES(VECTORS)                                                                  \
+            default:                                                                             \
+                multiply_rows(left, right, depth, out, out_row, TILE_ROWS, VECTORS, add);        \
+        }                                                                                        \
     }
-#undef CASE
-}
+
+MULTIPLY(multiply_full, 2)
+MULTIPLY(multiply_half, 1)
 
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add) {
@@ -86,13 +86,20 @@ void ISA(multiply_tile)(
         multiply_full(left, right, depth, out.data, out.row, rows, add);
         return;
     }
+    if (columns == LANES) {
+        multiply_half(left, right, depth, out.data, out.row, rows, add);
+        return;
+    }
     float block[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
+    const int width = columns <= LANES ? LANES : TILE_COLUMNS;
     const size_t bytes = (size_t)columns * sizeof(float);
     for (int i = 0; add && i < rows; i++)
-        memcpy(block + i * TILE_COLUMNS, out.data + i * out.row, bytes);
-    multiply_full(left, right, depth, block, TILE_COLUMNS, rows, add);
-    for (int i = 0; i < rows; i++)
-        memcpy(out.data + i * out.row, block + i * TILE_COLUMNS, bytes);
+        memcpy(block + i * width, out.data + i * out.row, bytes);
+    if (width == LANES)
+        multiply_half(left, right, depth, block, width, rows, add);
+    else
+        multiply_full(left, right, depth, block, width, rows, add);
+    for (int i = 0; i < rows; i++) memcpy(out.data + i * out.row, block + i * width, bytes);
 }
 
 // `panels` is a constant wherever this is called: so many sums are in flight at once.
@@ -101,6 +108,12 @@ static inline __attribute__((always_inline)) void multiply_some(
     Floats sums[8] = {{0}};
     for (int64_t p = 0; p < k; p++) {
         const float factor = left[p];
+#pragma GCC unroll 4
+        for (int i = 0; i < panels; i++) {  // weights, which come from far away
+            const float *panel = right + i * k * TILE_COLUMNS + p * TILE_COLUMNS;
+            __builtin_prefetch(panel + 16 * TILE_COLUMNS);
+            __builtin_prefetch(panel + 16 * TILE_COLUMNS + 16);
+        }
 #pragma GCC unroll 8
         for (int i = 0; i < 2 * panels; i++) {
             const float *panel = right + (i / 2) * k * TILE_COLUMNS + p * TILE_COLUMNS;
@@ -122,23 +135,39 @@ void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *
     }
 }
 
+// What is added to one line of a result, and Relu.
+static void finish_line(
+    const Epilogue *epilogue, float *line, int64_t row, int64_t first, int64_t columns) {
+    const float row_bias = epilogue->row_bias ? epilogue->row_bias[row] : 0;
+    const float *column_bias = epilogue->column_bias ? epilogue->column_bias + first : NULL;
+    const float *residual =
+        epilogue->residual ? epilogue->residual + row * epilogue->residual_row + first : NULL;
+    int64_t j = 0;
+    for (; j + LANES <= columns; j += LANES) {
+        Floats sum = load(line + j) + row_bias;
+        if (column_bias) sum += load(column_bias + j);
+        if (residual) sum += load(residual + j);
+        if (epilogue->relu) {
+            const __typeof__(sum < 0.0f) below = sum < 0.0f;
+            sum = (Floats)((__typeof__(below))sum & ~below);
+        }
+        store(line + j, sum);
+    }
+    for (; j < columns; j++) {
+        float sum = line[j] + row_bias;
+        if (column_bias) sum += column_bias[j];
+        if (residual) sum += residual[j];
+        line[j] = epilogue->relu && sum < 0 ? 0 : sum;
+    }
+}
+
 void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns) {
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
+    const bool adds = epilogue->row_bias || epilogue->column_bias || epilogue->residual;
     for (int64_t i = 0; i < rows; i++) {
         float *line = out.data + i * out.row;
-        if (epilogue->row_bias) {
-            const float bias = epilogue->row_bias[out.first_row + i];
-            for (int64_t j = 0; j < columns; j++) line[j] += bias;
-        }
-        if (epilogue->column_bias) {
-            const float *bias = epilogue->column_bias + out.first_column;
-            for (int64_t j = 0; j < columns; j++) line[j] += bias[j];
-        }
-        if (epilogue->residual) {
-            const float *residual = epilogue->residual +
-                                    (out.first_row + i) * epilogue->residual_row + out.first_column;
-            for (int64_t j = 0; j < columns; j++) line[j] += residual[j];
-        }
+        if (adds || epilogue->relu)
+            finish_line(epilogue, line, out.first_row + i, out.first_column, columns);
         if (epilogue->activation) {
             char *in[] = {(char *)line};
             epilogue->activation((char *)line, in, steps, columns, epilogue->parameters);
@@ -149,24 +178,38 @@ void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t colu
 void ISA(next_activation)(Params *params, Epilogue *epilogue) {
     epilogue->activation = ISA(activation_loop)(next_int(params));
     for (int i = 0; i < MAX_PARAMETERS; i++) epilogue->parameters[i] = next_float(params);
+    epilogue->relu = epilogue->activation == ISA(relu_loop)();
+    if (epilogue->relu) epilogue->activation = NULL;
+}
+
+// As many columns as stay in the second cache while all rows go by.
+static void multiply_block(
+    const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
+    const Epilogue *epilogue) {
+    for (int64_t done = 0; done == 0 || done < k; done += DEPTH) {
+        const int64_t depth = k - done < DEPTH ? k - done : DEPTH;
+        for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+            const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
+            Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
+            for (int64_t j = 0; j < columns; j += TILE_COLUMNS, tile.data += TILE_COLUMNS) {
+                const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
+                ISA(multiply_tile)(
+                    left + i * k + done * TILE_ROWS, right + j * k + done * TILE_COLUMNS, depth, tile,
+                    height, width, done > 0);
+            }
+            tile.data = out.data + i * out.row;
+            if (epilogue && done + depth == k) ISA(finish)(epilogue, tile, height, columns);
+        }
+    }
 }
 
 void ISA(multiply_panels)(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
-    for (int64_t done = 0; done == 0 || done < k; done += DEPTH) {
-        const int64_t depth = k - done < DEPTH ? k - done : DEPTH;
-        for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
-            const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
-            for (int64_t i = 0; i < rows; i += TILE_ROWS) {
-                const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
-                Place tile = {out.data + i * out.row + j, out.row, out.first_row + i,
-                              out.first_column + j};
-                ISA(multiply_tile)(
-                    left + i * k + done * TILE_ROWS, right + j * k + done * TILE_COLUMNS, depth, tile,
-                    height, width, done > 0);
-                if (epilogue && done + depth == k) ISA(finish)(epilogue, tile, height, width);
-            }
-        }
+    for (int64_t j = 0; j < columns; j += BLOCK_PANELS * TILE_COLUMNS) {
+        const int64_t rest = columns - j;
+        const int64_t width = rest < BLOCK_PANELS * TILE_COLUMNS ? rest : BLOCK_PANELS * TILE_COLUMNS;
+        const Place block = {out.data + j, out.row, out.first_row, out.first_column + j};
+        multiply_block(left, right + j * k, k, block, rows, width, epilogue);
     }
 }

@@ -17,6 +17,7 @@ enum { TILE_ROWS = 8 };
 enum {
     TILE_COLUMNS = 2 * LANES,
     DEPTH = 512,  // of products that are made at once, so that panels stay in the caches
+    BLOCK_PANELS = 8,  // panels of the right matrix that are used in turn: they stay in the second cache
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -27,7 +28,8 @@ typedef struct {
     const float *column_bias;  // one for each column
     const float *residual;  // like the result, with its own distance between rows
     int64_t residual_row;
-    MapLoop activation;
+    MapLoop activation;  // NULL: there is none
+    bool relu;  // the activation is Relu, and `activation` NULL
     double parameters[MAX_PARAMETERS];
 } Epilogue;
 

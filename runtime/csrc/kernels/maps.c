@@ -204,3 +204,5 @@ MapLoop ISA(activation_loop)(int64_t number) {
     const int64_t count = sizeof(loops) / sizeof(*loops);
     return number > 0 && number < count ? loops[number] : NULL;
 }
+
+MapLoop ISA(relu_loop)(void) { return Relu_f32; }

@@ -25,4 +25,7 @@ Failure ISA(map_run)(const void *state, const Run *run);
 // The loop of an activation of floats by its number in _ACTIVATIONS of record.py; NULL for 0.
 MapLoop ISA(activation_loop)(int64_t number);
 
+// That of Relu, which products apply without a call.
+MapLoop ISA(relu_loop)(void);
+
 #endif

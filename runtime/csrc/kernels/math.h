@@ -22,7 +22,7 @@ static inline int32_t as_bits(float value) {
 // e**x: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 6 in r; 2**n in two steps, so that
 // results that are subnormal are right.
 static inline float fast_exp(float x) {
-    float clipped = x > 89.0f ? 89.0f : x;
+    float clipped = x < 89.0f ? x : 89.0f;  // also of NaN
     clipped = clipped < -104.0f ? -104.0f : clipped;
     float n = __builtin_rintf(clipped * 1.44269504088896341f);
     float r = clipped - n * 0.693359375f;
@@ -118,7 +118,8 @@ static inline float fast_erf(float x) {
     q = q * t + 1.421413741f;
     q = q * t + -0.284496736f;
     q = q * t + 0.254829592f;
-    float large = __builtin_copysignf(1.0f - q * t * fast_exp(-z), x);
+    // Beyond 80 the exponential makes no difference, but subnormal numbers are slow.
+    float large = __builtin_copysignf(1.0f - q * t * fast_exp(z < 80.0f ? -z : -80.0f), x);
     float result = size < 0.9f ? small : large;
     return x != x ? x : result;
 }

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "conv.h"
+#include "window.h"
 
 typedef struct {
     Conv conv;  // without weights: `groups` channels, each by itself
@@ -37,7 +37,7 @@ static void *prepare(Params *params, Needs *needs) {
     conv->outside = pool->maximum ? -INFINITY : 0;
     for (int64_t tap = 0; tap < conv->window; tap++) pool->offsets[tap] = ISA(tap_offset)(conv, tap);
     pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);
-    needs->own = (conv->plane + 2 * TILE_COLUMNS) * (int64_t)sizeof(float);
+    needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
     return pool;
 }
 
@@ -46,41 +46,41 @@ static Floats larger(Floats a, Floats b) {
     return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
 }
 
-static void pool_line(
-    const Pool *pool, const float *from, const float *factors, float *to, int64_t count) {
-    for (int64_t j = 0; j < count; j += LANES) {
-        Floats total = pool->maximum ? all_of(-INFINITY) : (Floats){0};
-        for (int64_t tap = 0; tap < pool->conv.window; tap++) {
-            const Floats element = load(from + pool->offsets[tap] + j);
-            total = pool->maximum ? larger(total, element) : total + element;
-        }
-        float rest[LANES];
-        store(rest, total);
-        const int64_t n = count - j < LANES ? count - j : LANES;
-        for (int64_t i = 0; i < n; i++) to[j + i] = factors ? rest[i] * factors[j + i] : rest[i];
+static void largest(const Pool *pool, const float *from, float *to, int64_t count) {
+    const int64_t window = pool->conv.window, *offsets = pool->offsets;
+    SWEEP_LOOPS(all_of(-INFINITY), total[v] = larger(total[v], part))
+}
+
+static void sums(const Pool *pool, const float *from, float *to, int64_t count) {
+    const int64_t window = pool->conv.window, *offsets = pool->offsets;
+    SWEEP_LOOPS((Floats){0}, total[v] += part)
+}
+
+static void pool_channel(const Pool *pool, int64_t channel, float *plane) {
+    const Conv *conv = &pool->conv;
+    const int64_t slice = conv->result[1] * conv->result[2];
+    float *results = sweep_results(conv, plane), *y = conv->y + channel * conv->pixels;
+    ISA(lay_out_channel)(
+        conv,
+        conv->x + channel / conv->groups * conv->x_batch + channel % conv->groups * conv->x_channel,
+        plane);
+    for (int64_t d = 0; d < conv->result[0]; d++) {
+        const float *from = plane + d * conv->phase[1] * conv->phase[2];
+        (pool->maximum ? largest : sums)(pool, from, results, sweep_count(conv));
+        keep_lines(conv, results, y + d * slice);
     }
+    if (pool->factors)
+        for (int64_t i = 0; i < conv->pixels; i++) y[i] *= pool->factors[i];
 }
 
 static void some_channels(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Pool *pool = job->pool;
     const Conv *conv = &pool->conv;
-    float *plane = (float *)job->run->own[thread];
     int64_t end = (chunk + 1) * pool->unit;
     if (end > conv->batch * conv->groups) end = conv->batch * conv->groups;
-    for (int64_t channel = chunk * pool->unit; channel < end; channel++) {
-        ISA(lay_out_channel)(
-            conv,
-            conv->x + channel / conv->groups * conv->x_batch + channel % conv->groups * conv->x_channel,
-            plane);
-        for (int64_t line = 0; line < conv->result[0] * conv->result[1]; line++) {
-            const int64_t row = line / conv->result[1] * conv->phase[1] + line % conv->result[1];
-            const int64_t first = line * conv->result[2];
-            pool_line(
-                pool, plane + row * conv->phase[2], pool->factors ? pool->factors + first : NULL,
-                conv->y + channel * conv->pixels + first, conv->result[2]);
-        }
-    }
+    for (int64_t channel = chunk * pool->unit; channel < end; channel++)
+        pool_channel(pool, channel, (float *)job->run->own[thread]);
 }
 
 static Failure run_pool(const void *argument, const Run *run) {

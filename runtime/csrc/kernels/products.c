@@ -90,16 +90,20 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     return true;
 }
 
+// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Blocks of
+// columns come first; rows are divided too, but not so far that packed columns are used for few.
 static void choose_groups(State *state) {
-    // About as many chunks as keep a few threads busy, none smaller than is worth a thread.
     const int64_t work = state->m * state->n * state->k;
+    const int64_t most = state->m == 1 ? 64 : 32;
     int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 20);
-    chunks = chunks < 1 ? 1 : chunks > 64 ? 64 : chunks;
+    chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
     const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
-    int64_t across = chunks < column_panels ? chunks : column_panels;
+    int64_t across = ceil_div(column_panels, BLOCK_PANELS);
     int64_t down = ceil_div(chunks, across);
-    if (down > row_panels) down = row_panels;
+    if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
+    if (across * down < chunks) across = ceil_div(chunks, down);
+    if (across > column_panels) across = column_panels;
     state->column_group = ceil_div(column_panels, across) * TILE_COLUMNS;
     state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
 }
@@ -199,8 +203,8 @@ static void row_chunk(void *context, int64_t chunk, int thread) {
 static void single_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
-    const int64_t across = ceil_div(state->n, state->column_group);
-    const int64_t j = chunk % across * state->column_group, i = chunk / across * state->row_group;
+    const int64_t down = ceil_div(state->m, state->row_group);
+    const int64_t j = chunk / down * state->column_group, i = chunk % down * state->row_group;
     const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
     const int64_t height = state->m - i < state->row_group ? state->m - i : state->row_group;
     const float *right = state->packed + j * state->k;

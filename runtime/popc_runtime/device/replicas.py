@@ -141,8 +141,7 @@ class ReplicatedEngine:
         identical_seeds: bool = False,
         counted: str = "",
     ) -> None:
-        image = write_out(image)
-        self._image = image
+        self._image = image = write_out(image)
         self._ports = ports
         self._threads = threads
         self._checks = checks

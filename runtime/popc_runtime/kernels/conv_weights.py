@@ -134,13 +134,15 @@ def _share_calls(
         for plane in planes(x, total, dy, axes)
         for piece in narrowed(plane, _longest_row(plane))
     ]
-    if len(parts) > 1:
+    # Taps that lie outside everywhere belong to no plane.
+    add = len(parts) != 1 or parts[0].w.size < total.size
+    if add:
         yield partial(total.fill, 0)
     for plane in parts:
         for groups in _group_blocks(plane):
             binding.scratch.rewind(mark)
             part = plane.of_groups(groups)
-            yield from _plane_calls(binding, order, part, add=len(parts) > 1)
+            yield from _plane_calls(binding, order, part, add=add)
 
 
 def _per_column(plane: Plane) -> int:

@@ -6,15 +6,27 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.kernels.binding import Binding
-from popc_runtime.native import convolutions, gathers, maps, pools, products, recurrent, rows
+from popc_runtime.native import (
+    conv_gradients,
+    convolutions,
+    gathers,
+    maps,
+    pool_gradients,
+    pools,
+    products,
+    recurrent,
+    rows,
+)
 from popc_runtime.native.record import Encoder, Record
 
 __all__ = ["encode", "native_opcodes"]
 
 _ENCODERS: Final[dict[str, Encoder]] = {
+    **conv_gradients.ENCODERS,
     **convolutions.ENCODERS,
     **gathers.ENCODERS,
     **maps.ENCODERS,
+    **pool_gradients.ENCODERS,
     **pools.ENCODERS,
     **products.ENCODERS,
     **recurrent.ENCODERS,

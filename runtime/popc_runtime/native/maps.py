@@ -152,7 +152,7 @@ def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     types = _types(binding)
     if types not in _CASTS:
         return None
-    source, target = (_SUFFIXES[one] for one in types if one is not None)
+    source, target = (_SUFFIXES[one] for one in types)
     return _map(f"Cast_{source}_{target}", binding, 1)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.pool import shares
 from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.pool_gradients import of_squares, pooling_words
 from popc_runtime.native.record import Encoder, Record, activation_words, is_float32, tensor_words
 
 __all__ = ["ENCODERS"]
@@ -33,6 +34,8 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     if not plain or out.size == 0 or x.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
+    if maximum and of_squares(axes) and x.flags.c_contiguous:
+        return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))
     window = np.broadcast_to(np.zeros((), np.float32), (x.shape[1], 1, *kernel))
     words = [*tensor_words(x), *tensor_words(np.ascontiguousarray(window)), *tensor_words(out)]
     words += [*tensor_words(None), *tensor_words(None), x.shape[1]]

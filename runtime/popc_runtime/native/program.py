@@ -63,9 +63,10 @@ class _Writer:
     def items(self, items: Sequence[Item]) -> list[int]:
         words: list[int] = []
         for item in items:
-            self.written.append(item)
-            kind, body = self.item(item)
-            words += (kind, len(body), *body)
+            for part in (*item.before, item) if isinstance(item, Record) else (item,):
+                self.written.append(item)
+                kind, body = self.item(part)
+                words += (kind, len(body), *body)
         return words
 
     def item(self, item: Item) -> tuple[int, Sequence[int]]:
@@ -114,10 +115,12 @@ class NativeProgram:
 
     def seconds(self) -> list[float]:
         """Run once; the time that each item has taken."""
-        numbers = {id(item): number for number, item in enumerate(self._written)}
         self._program.measure(1)
         try:
             self.run()
-            return [self._program.nanoseconds(numbers[id(item)]) / 1e9 for item in self._items]
+            times = dict.fromkeys(map(id, self._written), 0)
+            for number, item in enumerate(self._written):
+                times[id(item)] += self._program.nanoseconds(number)
+            return [times[id(item)] / 1e9 for item in self._items]
         finally:
             self._program.measure(0)

@@ -56,6 +56,7 @@ class Record:
         kernel: Its name.
         words: Its parameters.
         kept: Arrays made for it, which must live as long as the program.
+        before: Records that run before it, as part of the same instruction.
         owner: Whatever a failure of the kernel is to tell.
     """
 
@@ -63,6 +64,7 @@ class Record:
     words: tuple[int, ...]
     kept: tuple[Array, ...] = field(default=(), compare=False)
     owner: Any = None
+    before: tuple[Record, ...] = ()
 
     def owned(self, owner: object) -> Record:
         """The same record of ``owner``."""

@@ -67,7 +67,7 @@ def translate(call: Call, known: Any) -> Record | None:
     elif call.func in _UFUNCS:
         record = _map(call)
     elif getattr(call.func, "__name__", "") == "fill" and not call.keywords:
-        record = _filled(call.func.__self__, call.args[0])
+        record = _filled(getattr(call.func, "__self__", None), call.args[0])
     return record if record is not None and record.kernel in known else None
 
 
@@ -103,8 +103,9 @@ def _map(call: partial[Any]) -> Record | None:
     if not isinstance(out, np.ndarray) or len(call.keywords) != 1 or out.ndim > MAX_RANK:
         return None
     operands = [np.asarray(argument) for argument in call.args]
+    wanted = getattr(call.func, "nin", 0)
     kinds = {one.dtype.str[1:] for one in operands}
-    if len(kinds) != 1 or len(operands) != call.func.nin or out.size == 0:
+    if len(kinds) != 1 or len(operands) != wanted or out.size == 0:
         return None
     kind = kinds.pop()
     compares = out.dtype == np.bool_

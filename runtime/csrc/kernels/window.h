@@ -1,0 +1,56 @@
+// Windows that slide over a single channel: depthwise convolutions and pooling.
+//
+// A channel lies in a plane (see conv.h).  Results are made for all places of a plane from the first
+// window to the last one, those between two lines included: nobody looks at them, and vectors need
+// not begin anew in each line.
+#ifndef POPC_WINDOW_H
+#define POPC_WINDOW_H
+
+#include "conv.h"
+
+enum { SWEEP = 8 * LANES };  // results that are made at once
+
+// Places from the first window of a slice to its last one.
+static inline int64_t sweep_count(const Conv *conv) {
+    return (conv->result[1] - 1) * conv->phase[2] + conv->result[2];
+}
+
+// Floats of scratch: a plane, as much as is read beyond it, and the results of a slice.
+static inline int64_t sweep_floats(const Conv *conv) {
+    return ceil_div(conv->plane, SWEEP) * SWEEP + SWEEP +
+           ceil_div(sweep_count(conv), SWEEP) * SWEEP;
+}
+
+static inline float *sweep_results(const Conv *conv, float *scratch) {
+    return scratch + ceil_div(conv->plane, SWEEP) * SWEEP + SWEEP;
+}
+
+// to[i] = STEP over all taps, `vectors` vectors at a time; `STEP` changes `total[v]` by `part` of
+// tap number `tap`.
+#define SWEEP_LOOP(VECTORS, START, STEP)                                        \
+    for (; i + (VECTORS - 1) * LANES < count; i += VECTORS * LANES) {           \
+        Floats total[VECTORS];                                                  \
+        for (int v = 0; v < VECTORS; v++) total[v] = START;                     \
+        for (int64_t tap = 0; tap < window; tap++) {                            \
+            const float *source = from + offsets[tap] + i;                      \
+            _Pragma("GCC unroll 8") for (int v = 0; v < VECTORS; v++) {         \
+                const Floats part = load(source + v * LANES);                   \
+                STEP;                                                           \
+            }                                                                   \
+        }                                                                       \
+        for (int v = 0; v < VECTORS; v++) store(to + i + v * LANES, total[v]);  \
+    }
+#define SWEEP_LOOPS(START, STEP) \
+    int64_t i = 0;               \
+    SWEEP_LOOP(8, START, STEP)   \
+    SWEEP_LOOP(4, START, STEP)   \
+    SWEEP_LOOP(1, START, STEP)
+
+// The results of a slice, without those between lines.
+static inline void keep_lines(const Conv *conv, const float *from, float *to) {
+    const int64_t width = conv->result[2];
+    for (int64_t line = 0; line < conv->result[1]; line++)
+        copy_floats(to + line * width, from + line * conv->phase[2], width);
+}
+
+#endif

@@ -1,0 +1,150 @@
+"""Transposed convolutions, which are the gradients of data, and the gradients of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.windows import Axis, window_axes
+from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.record import (
+    MAX_RANK,
+    Encoder,
+    Record,
+    activation_words,
+    is_float32,
+    tensor_words,
+)
+
+__all__ = ["ENCODERS"]
+
+_MOST_AXES: Final = 3
+
+
+def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """dY [N, M, *windows], X [N, C, *sizes]: the gradient of W [M, C / group, *kernel]."""
+    del numbers
+    dy, x, out = binding.input(0), binding.input(1), binding.output()
+    if not _is_plain(binding, x) or 0 in (dy.size, x.size, out.size):
+        return None
+    if not dy.flags.c_contiguous:
+        return None
+    axes = window_axes(binding, x.shape[2:], out.shape[2:], dy.shape[2:])
+    group = binding.integer("group", 1)
+    words = [*tensor_words(x), *tensor_words(out), *tensor_words(dy)]
+    words += [*tensor_words(None), *tensor_words(None), group]
+    for axis in axes:
+        words += (axis.stride, axis.dilation, axis.begin)
+    kernel = "DepthwiseConvWeights_f32" if x.shape[1] == group > 1 else "ConvWeights_f32"
+    return Record(kernel, (*words, *activation_words(0, ())))
+
+
+def _is_plain(binding: Binding, x: Array) -> bool:
+    floats = is_float32(binding) and binding.text("partials_type", "float") == "float"
+    return floats and 1 <= x.ndim - 2 <= _MOST_AXES
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Every ``stride``-th element of an axis of the result, which has taps of its own.
+
+    Attributes:
+        first: Of its elements; there are ``count``.
+        taps: Which it has, mirrored.
+        begin: The padding of the convolution that gives it.
+    """
+
+    first: int
+    count: int
+    taps: slice
+    begin: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> Iterator[_Phase]:
+        """All phases of an axis, whose ``size`` is that of the result.
+
+        Element i gets tap t of window o where o * stride + t * dilation = i + begin.
+        """
+        for first in range(min(axis.stride, axis.size)):
+            place = (first + axis.begin) % axis.stride
+            taps = [t for t in range(axis.kernel) if t * axis.dilation % axis.stride == place]
+            count = len(range(first, axis.size, axis.stride))
+            step = taps[1] - taps[0] if len(taps) > 1 else 1
+            last = taps[-1] if taps else 0
+            mirrored = slice(last, taps[0] - 1 if taps and taps[0] else None, -step)
+            # Mirrored tap 0 reads window (first + begin - last * dilation) / stride.
+            begin = -((first + axis.begin - last * axis.dilation) // axis.stride)
+            yield cls(first, count, mirrored if taps else slice(0, 0), begin)
+
+    def dilation(self, axis: Axis) -> int:
+        """The distance of windows that neighbouring taps read."""
+        step = -self.taps.step if self.taps.step else 1
+        return max(1, int(step) * axis.dilation // axis.stride)
+
+
+def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X [N, C, *sizes], W [C, M / group, *kernel], [B [M]]: convolutions with mirrored weights."""
+    x, w, out, bias = binding.input(0), binding.input(1), binding.output(), binding.optional(2)
+    activation = epilogue_activation(binding, numbers)
+    group = binding.integer("group", 1)
+    if not _is_plain(binding, x) or activation is None or 0 in (x.size, w.size, out.size):
+        return None
+    if binding.optional(3) is not None or w.ndim + 1 > MAX_RANK:
+        return None
+    if bias is not None and not bias.flags.c_contiguous:
+        return None
+    axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
+    grouped = w.reshape(group, -1, *w.shape[1:]).swapaxes(1, 2)
+    records: list[Record] = []
+    rest = (bias, group, activation)
+    for phases in product(*(tuple(_Phase.of(axis)) for axis in axes)):
+        binding.scratch.reset()
+        records += _phase_records(binding, grouped, axes, phases, rest)
+    *before, last = records
+    return Record(last.kernel, last.words, last.kept, None, tuple(before))
+
+
+def _phase_records(
+    binding: Binding,
+    w: Array,
+    axes: Sequence[Axis],
+    phases: Sequence[_Phase],
+    rest: tuple[Array | None, int, tuple[int, ...]],
+) -> Iterator[Record]:
+    """The records of one phase of each axis; ``w``: [groups, outputs, channels, *kernel]."""
+    x, out = binding.input(0), binding.output()
+    bias, group, activation = rest
+    strided: tuple[Any, ...] = (..., *(slice(p.first, None, a.stride) for p, a in zip(phases, axes, strict=True)))
+    target = out[strided]
+    chosen = w[(..., *(phase.taps for phase in phases))]
+    if chosen.size == 0:  # no window reaches these elements
+        chosen = np.zeros((*w.shape[:3], *(1 for _ in axes)), np.float32)
+        phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
+    turned = binding.scratch.take(chosen.shape, np.float32)
+    yield Record("Move", (*tensor_words(chosen), *tensor_words(turned)), (chosen, turned))
+    result = target
+    if not target.flags.c_contiguous:
+        result = binding.scratch.take(target.shape, np.float32)
+    weights = turned.reshape(-1, *turned.shape[2:])
+    words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
+    words += [*tensor_words(bias), *tensor_words(None), group]
+    for phase, axis in zip(phases, axes, strict=True):
+        words += (1, phase.dilation(axis), phase.begin)
+    depthwise = x.shape[1] == group and prod(weights.shape[:1]) // group <= 2
+    kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
+    yield Record(kernel, (*words, *activation), (turned, result))
+    if result is not target:
+        yield Record("Move", (*tensor_words(result), *tensor_words(target)), (result,))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "ConvTranspose": _conv_transpose,
+    "ConvWeightsGrad": _weights_grad,
+}

@@ -1,0 +1,124 @@
+"""The native kernels of training give what numpy gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library, find_library
+from tests.native.bindings import numpy_results
+from tests.native.test_kernels import _compare, _numbers
+
+
+def _library() -> Library:
+    library = find_library()
+    if library is None:
+        pytest.skip("there are no native kernels")
+    return library
+
+
+def _convolution(data: st.DataObject) -> tuple[Array, Array, Array, dict[str, Any]]:
+    """X, W, Y and the attributes of some convolution."""
+    rank = data.draw(st.integers(1, 3), label="rank")
+    group = data.draw(st.sampled_from([1, 1, 2, 3]), label="group")
+    narrow = data.draw(st.sampled_from([1, 2, 5, 16, 19]), label="channels of a group")
+    filters = data.draw(st.integers(1, 15), label="filters of a group") * group
+    taps = [data.draw(st.integers(1, 4), label="taps") for _ in range(rank)]
+    strides = [data.draw(st.integers(1, 3), label="stride") for _ in range(rank)]
+    dilations = [data.draw(st.integers(1, 2), label="dilation") for _ in range(rank)]
+    before = [data.draw(st.integers(0, 3), label="before") for _ in range(rank)]
+    after = [data.draw(st.integers(0, 3), label="after") for _ in range(rank)]
+    reach = [(tap - 1) * dilation + 1 for tap, dilation in zip(taps, dilations, strict=True)]
+    sizes = [
+        max(length - b - a, 1) + data.draw(st.integers(0, 20), label="size")
+        for length, b, a in zip(reach, before, after, strict=True)
+    ]
+    results = [
+        (size + b + a - length) // stride + 1
+        for size, b, a, length, stride in zip(sizes, before, after, reach, strides, strict=True)
+    ]
+    batch = data.draw(st.integers(1, 3), label="batch")
+    x, w = _numbers(batch, narrow * group, *sizes), _numbers(filters, narrow, *taps, seed=1)
+    if data.draw(st.booleans(), label="channels last"):
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    attributes = {
+        "strides": tuple(strides),
+        "dilations": tuple(dilations),
+        "pads": (*before, *after),
+        "group": group,
+        "kernel_shape": tuple(taps),
+    }
+    return x, w, _numbers(batch, filters, *results, seed=2), attributes
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_gradients_of_weights_of_convolutions(data: st.DataObject) -> None:
+    x, w, dy, attributes = _convolution(data)
+    _compare(_library(), "ConvWeightsGrad", [dy, x], [w], attributes, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 30, 16, 3), (2, 3, 28, 64, 5), (32, 32, 8, 32, 3)])
+def test_gradients_of_weights_from_many_pixels(
+    library: Library, shape: tuple[int, int, int, int, int]
+) -> None:
+    batch, channels, size, filters, taps = shape
+    x, w = _numbers(batch, channels, size, size), _numbers(filters, channels, taps, taps)
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (taps // 2,) * 4, "group": 1}
+    dy = _numbers(batch, filters, size, size, seed=1)
+    _compare(library, "ConvWeightsGrad", [dy, x], [w], attributes, rtol=1e-4, atol=1e-2)
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_transposed_convolutions(data: st.DataObject) -> None:
+    x, w, dy, attributes = _convolution(data)
+    bias = _numbers(x.shape[1], seed=3) if data.draw(st.booleans(), label="bias") else None
+    attributes["activation"] = data.draw(st.sampled_from(["", "Relu"]), label="activation")
+    out = np.empty(x.shape, np.float32)
+    _compare(_library(), "ConvTranspose", [dy, w, bias], [out], attributes, rtol=1e-4, atol=1e-4)
+
+
+_POOLS: list[tuple[tuple[int, ...], ...]] = [
+    ((17,), (3,), (2,), (1, 1), (1,)),
+    ((16, 19), (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)),
+    ((16, 19), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((16, 36), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((4, 4), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((16, 19), (2, 2), (2, 3), (0, 0, 0, 0), (2, 1)),
+    ((5, 6, 7), (2, 2, 3), (2, 1, 2), (0, 1, 1, 1, 0, 1), (1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("opcode", ["MaxPoolGrad", "AveragePoolGrad"])
+@pytest.mark.parametrize(("size", "taps", "stride", "pads", "dilation"), _POOLS)
+def test_gradients_of_pools(
+    library: Library,
+    opcode: str,
+    size: tuple[int, ...],
+    taps: tuple[int, ...],
+    stride: tuple[int, ...],
+    pads: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> None:
+    rank = len(size)
+    results = [
+        (size[i] + pads[i] + pads[i + rank] - (taps[i] - 1) * dilation[i] - 1) // stride[i] + 1
+        for i in range(rank)
+    ]
+    x, dy = np.rint(_numbers(2, 3, *size)), _numbers(2, 3, *results, seed=1)
+    attributes: dict[str, Any] = {
+        "kernel_shape": taps, "strides": stride, "pads": pads, "dilations": dilation
+    }  # fmt: skip
+    if opcode == "AveragePoolGrad":
+        for more in ({"count_include_pad": 0}, {"count_include_pad": 1}, {"sum": 1}):
+            _compare(library, opcode, [dy], [x], {**attributes, **more})
+        return
+    (y,) = numpy_results("MaxPool", [x], [dy], attributes)
+    _compare(library, "MaxPool", [x], [y], attributes)
+    _compare(library, opcode, [dy, x, y], [x], attributes)

@@ -1,0 +1,96 @@
+"""All tests of native kernels on libraries that watch memory, undefined behaviour and threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from popc_runtime.native import variants
+
+_SOURCES = Path(__file__).parents[2] / "runtime" / "csrc"
+_FLAGS = ["-std=gnu11", "-fPIC", "-g", "-O1", "-fno-omit-frame-pointer"]
+_FAST = ["-fno-math-errno", "-fno-trapping-math"]
+_ARCHITECTURES = {"x86-64-v3": "V3", "x86-64-v4": "V4"}
+# Python itself keeps memory until the end, and reads freed memory of its own allocator.
+_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1",
+    "PYTHONMALLOC": "malloc",
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc"),
+    pytest.mark.skipif(
+        not set(variants()) & set(_ARCHITECTURES), reason="there are no kernels for this processor"
+    ),
+]
+
+
+def _compile(flags: list[str], source: Path, target: Path, more: list[str]) -> Path:
+    subprocess.run(["gcc", *flags, *more, "-c", str(source), "-o", str(target)], check=True)
+    return target
+
+
+def _build(folder: Path, sanitizers: str) -> Path:
+    flags = [*_FLAGS, f"-fsanitize={sanitizers}"]
+    include = [f"-I{sysconfig.get_paths()['include']}"]
+    jobs = [
+        partial(_compile, flags, _SOURCES / f"{name}.c", folder / f"{name}.o", include)
+        for name in ("module", "program", "pool")
+    ]
+    # The module refers to both kinds of kernels, whatever this processor is.
+    for march, name in _ARCHITECTURES.items():
+        more = [*_FAST, f"-march={march}", f"-DPOPC_ISA={name}"]
+        jobs += [
+            partial(_compile, flags, source, folder / f"{source.stem}_{name}.o", more)
+            for source in sorted((_SOURCES / "kernels").glob("*.c"))
+        ]
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(lambda job: str(job()), jobs))
+    library = folder / "_native.so"
+    linked = ["gcc", "-shared", "-pthread", f"-fsanitize={sanitizers}", *objects]
+    subprocess.run([*linked, "-o", str(library)], check=True)
+    return library
+
+
+def _preloaded(name: str) -> str:
+    found = subprocess.run(
+        ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    )
+    return found.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("sanitizers", "runtime", "selected"),
+    [
+        ("address,undefined", "libasan.so", "test_"),
+        ("thread", "libtsan.so", "test_programs_run or test_long or test_pools or test_items"),
+    ],
+)
+def test_kernels_under_a_sanitizer(
+    tmp_path: Path, sanitizers: str, runtime: str, selected: str
+) -> None:
+    library = _build(tmp_path, sanitizers)
+    environment = {**os.environ, **_ENVIRONMENT, "LD_PRELOAD": _preloaded(runtime)}
+    deselect = ["--deselect", str(Path(__file__)), "-k", f"({selected}) and not forked"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.native.sanitized", str(library), "tests/native", *deselect],
+        env=environment,
+        cwd=_SOURCES.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = done.stdout[-4000:] + done.stderr[-8000:]
+    assert done.returncode == 0, report
+    assert "Sanitizer" not in done.stderr, report
