@@ -216,14 +216,15 @@ class Work:
 
     def rearrange(self, type_: TensorType, name: str = "rearrange") -> None:
         """Copy a tensor into another order: an exchange, and a copy on every tile."""
-        size = device_bytes(type_.dtype)
-        bytes_ = self.machine.share(type_.size, type_.dtype) * size
+        length = type_.shape[-1] if type_.shape else 1
+        self.reorder(type_.size, length, type_.dtype, name)
+
+    def reorder(self, size: int, length: int, dtype: DType, name: str) -> None:
+        """The same of ``size`` elements in rows of ``length``."""
+        bytes_ = self.machine.share(size, dtype) * device_bytes(dtype)
         self.receive(name, bytes_, sources=min(16, ceil_div(bytes_, 8)))
-        memcpy = self.machine.target.tile.memcpy_bytes_per_cycle
-        aligned = bool(type_.shape) and type_.shape[-1] * size % 8 == 0
-        cycles = movement.rearrange_cycles(
-            bytes_, element_bytes=size, memcpy=memcpy, aligned=aligned
-        )
+        piece = movement.smallest_piece(length * device_bytes(dtype))
+        cycles = movement.copy_cycles(bytes_, piece)
         self.compute(name, cycles, "Copy", temporary=2 * bytes_)
 
     def move(self, type_: TensorType, name: str = "copy") -> None:

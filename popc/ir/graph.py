@@ -45,7 +45,8 @@ class Tensor:
     (``None``: zeros); both are stored per `DType.storage`.  ``role`` is set for variables.
     ``rows`` is empty for a variable that all replicas share; otherwise it says for each replica
     which of the several values it holds.  If these are parts of one flat value, padded at the end,
-    ``whole`` is the shape of that, and ``initial`` is the whole.  A variable may be kept ``off_chip``, in streaming memory.
+    ``whole`` is the shape of that, and ``initial`` is the whole.  A variable may be kept
+    ``off_chip``, in streaming memory.
     """
 
     name: str

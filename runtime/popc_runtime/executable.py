@@ -72,7 +72,7 @@ class Executable:
         threads: int = 1,
         floating_point_checks: bool | Iterable[str] | None = None,
         profile: Profile | None = None,
-        engine: str = "numpy",
+        engine: str = "auto",
     ) -> None:
         start = perf_counter()
         self.manifest = manifest

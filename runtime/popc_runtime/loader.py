@@ -21,7 +21,7 @@ def load(
     seed: int = 0,
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
-    engine: str = "numpy",
+    engine: str = "auto",
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Executable:
     """Load an archive.

@@ -15,16 +15,19 @@ def _attention(work: Work) -> None:
     q, k, v = (work.input(index) for index in range(3))
     batch, heads, rows, depth = q.shape
     groups, keys = batch * heads, k.shape[2]
-    work.matmul(groups, rows, depth, keys, q.dtype)
+    product = work.matmul(groups, rows, depth, keys, q.dtype)
     scores = groups * rows * keys
     work.held = 2 * work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
     work.scaled("add", size=scores)
     if work.has(3) or work.integer("causal"):
         work.receive("mask", work.machine.share(scores, q.dtype) * device_bytes(q.dtype), sources=4)
         work.binary("add", size=scores, dtype=q.dtype)
+    scattered = product.channels_per_tile < keys
+    if scattered:
+        work.reorder(scores, keys, q.dtype, "rows")
     softmax_steps(work, scores, groups * rows)
     # Values come with their channels side by side; as second operand they are wanted by key.
-    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, copies=(False, True))
+    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, copies=(scattered, True))
     work.layout = Layout(f"{plan}", grouped=True)
 
 

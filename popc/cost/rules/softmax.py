@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.mapping import LINEAR
 from popc.cost.rules.common import CostRule, softmax_steps
 from popc.cost.work import Work
 
@@ -15,12 +16,22 @@ def _rows(work: Work) -> int:
     return max(x.size // max(x.shape[work.integer("axis", -1)] if x.rank else 1, 1), 1)
 
 
+def _bring_rows_together(work: Work) -> None:
+    """Rows that a matrix product has left on several tiles go to one, as profiles show."""
+    x, layout = work.input(), work.layout_of(work.op.operand(0))
+    if layout.scattered and work.integer("axis", -1) in {-1, x.rank - 1}:
+        work.rearrange(x, "rows")
+        work.layout = LINEAR
+
+
 def _softmax(work: Work) -> None:
+    _bring_rows_together(work)
     softmax_steps(work, work.input().size, _rows(work))
 
 
 def _log_softmax(work: Work) -> None:
     """The logarithm of the sums is subtracted; nothing is divided."""
+    _bring_rows_together(work)
     softmax_steps(work, work.input().size, _rows(work))
     work.unary("log", size=_rows(work))
 

@@ -2,27 +2,80 @@
 
 #include <string.h>
 
+typedef float Four __attribute__((vector_size(16)));
+typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
+
+// Neighbours in a line of a panel that are neighbours in the matrix.
+static inline __attribute__((always_inline)) void copy_lines(
+    float *to, const float *from, int64_t column, int64_t k, const int width) {
+    for (int64_t p = 0; p < k; p++, to += width, from += column)
+        __builtin_memcpy(to, from, (size_t)width * sizeof(float));
+}
+
+// Four lines of a panel from four rows, or, if `two`, from two.
+static inline __attribute__((always_inline)) void turn_four(
+    float *to, const float *from, int64_t row, int width, const bool two) {
+    const Four a = *(const LooseFour *)from, b = *(const LooseFour *)(from + row);
+    const Four c = *(const LooseFour *)(from + (two ? 0 : 2 * row));
+    const Four d = *(const LooseFour *)(from + (two ? row : 3 * row));
+    const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const Four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const Four lines[] = {
+        __builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+    for (int p = 0; p < 4; p++) {
+        if (two)
+            *(LooseTwo *)(to + p * width) = (LooseTwo)__builtin_shufflevector(lines[p], lines[p], 0, 1);
+        else
+            *(LooseFour *)(to + p * width) = lines[p];
+    }
+}
+
+// A whole panel of rows whose numbers are neighbours.
+static inline __attribute__((always_inline)) void turn_panel(
+    float *to, const float *from, int64_t row, int64_t k, const int width) {
+    int64_t p = 0;
+    for (; p + 4 <= k; p += 4) {
+        float *line = to + p * width;
+        int i = 0;
+        for (; i + 4 <= width; i += 4) turn_four(line + i, from + i * row + p, row, width, false);
+        if (i < width) turn_four(line + i, from + i * row + p, row, width, true);
+    }
+    for (; p < k; p++)
+        for (int i = 0; i < width; i++) to[p * width + i] = from[i * row + p];
+}
+
+// Few lines at a time, so that what is written stays in the first cache.
+static void pack_any(
+    float *to, const float *from, int64_t row, int64_t column, int count, int64_t k, int width) {
+    for (int64_t begin = 0; begin < k; begin += 16) {
+        const int64_t end = begin + 16 < k ? begin + 16 : k;
+        for (int i = 0; i < count; i++)
+            for (int64_t p = begin; p < end; p++) to[p * width + i] = from[i * row + p * column];
+        for (int i = count; i < width; i++)
+            for (int64_t p = begin; p < end; p++) to[p * width + i] = 0;
+    }
+}
+
 void ISA(pack_panels)(
     float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width) {
     for (int64_t first = 0; first < rows; first += width, to += k * width) {
         const float *panel = from + first * row;
         const int count = rows - first < width ? (int)(rows - first) : width;
-        if (row == 1) {  // the numbers of one line of a panel are neighbours
-            for (int64_t p = 0; p < k; p++) {
-                memcpy(to + p * width, panel + p * column, (size_t)count * sizeof(float));
-                memset(to + p * width + count, 0, (size_t)(width - count) * sizeof(float));
-            }
-            continue;
-        }
-        // Few lines at a time, so that what is written stays in the first cache.
-        for (int64_t begin = 0; begin < k; begin += 16) {
-            const int64_t end = begin + 16 < k ? begin + 16 : k;
-            for (int i = 0; i < count; i++)
-                for (int64_t p = begin; p < end; p++)
-                    to[p * width + i] = panel[i * row + p * column];
-            for (int i = count; i < width; i++)
-                for (int64_t p = begin; p < end; p++) to[p * width + i] = 0;
-        }
+        if (count < width || (row != 1 && column != 1))
+            pack_any(to, panel, row, column, count, k, width);
+        else if (row == 1 && width == TILE_ROWS)
+            copy_lines(to, panel, column, k, TILE_ROWS);
+        else if (row == 1)
+            copy_lines(to, panel, column, k, TILE_COLUMNS);
+        else if (width == TILE_ROWS)
+            turn_panel(to, panel, row, k, TILE_ROWS);
+        else
+            turn_panel(to, panel, row, k, TILE_COLUMNS);
     }
 }
 

@@ -95,7 +95,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
 static void choose_groups(State *state) {
     const int64_t work = state->m * state->n * state->k;
     const int64_t most = state->m == 1 ? 64 : 32;
-    int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 20);
+    int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
     const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);

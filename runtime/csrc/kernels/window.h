@@ -25,10 +25,10 @@ static inline float *sweep_results(const Conv *conv, float *scratch) {
     return scratch + ceil_div(conv->plane, SWEEP) * SWEEP + SWEEP;
 }
 
-// to[i] = STEP over all taps, `vectors` vectors at a time; `STEP` changes `total[v]` by `part` of
-// tap number `tap`.
-#define SWEEP_LOOP(VECTORS, START, STEP)                                        \
-    for (; i + (VECTORS - 1) * LANES < count; i += VECTORS * LANES) {           \
+// to[i] = STEP over all taps, `VECTORS` vectors at a time, as long as `WHILE`; `STEP` changes
+// `total[v]` by `part` of tap number `tap`.
+#define SWEEP_LOOP(VECTORS, WHILE, START, STEP)                                 \
+    for (; WHILE; i += VECTORS * LANES) {                                       \
         Floats total[VECTORS];                                                  \
         for (int v = 0; v < VECTORS; v++) total[v] = START;                     \
         for (int64_t tap = 0; tap < window; tap++) {                            \
@@ -40,11 +40,12 @@ static inline float *sweep_results(const Conv *conv, float *scratch) {
         }                                                                       \
         for (int v = 0; v < VECTORS; v++) store(to + i + v * LANES, total[v]);  \
     }
-#define SWEEP_LOOPS(START, STEP) \
-    int64_t i = 0;               \
-    SWEEP_LOOP(8, START, STEP)   \
-    SWEEP_LOOP(4, START, STEP)   \
-    SWEEP_LOOP(1, START, STEP)
+// What is left in the end takes one step more, of four vectors if they are enough: fewer would take
+// as long, because each sum waits for the one before it.
+#define SWEEP_LOOPS(START, STEP)                           \
+    int64_t i = 0;                                         \
+    SWEEP_LOOP(8, i + 4 * LANES < count, START, STEP)      \
+    SWEEP_LOOP(4, i < count, START, STEP)
 
 // The results of a slice, without those between lines.
 static inline void keep_lines(const Conv *conv, const float *from, float *to) {

@@ -11,11 +11,13 @@ from popc_runtime.native import (
     convolutions,
     gathers,
     maps,
+    optimizers,
     pool_gradients,
     pools,
     products,
     recurrent,
     rows,
+    slopes,
 )
 from popc_runtime.native.record import Encoder, Record
 
@@ -26,11 +28,13 @@ _ENCODERS: Final[dict[str, Encoder]] = {
     **convolutions.ENCODERS,
     **gathers.ENCODERS,
     **maps.ENCODERS,
+    **optimizers.ENCODERS,
     **pool_gradients.ENCODERS,
     **pools.ENCODERS,
     **products.ENCODERS,
     **recurrent.ENCODERS,
     **rows.ENCODERS,
+    **slopes.ENCODERS,
 }
 
 
