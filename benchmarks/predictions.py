@@ -1,23 +1,29 @@
 """Compare what the cost model says with what has been measured.
 
     python -m benchmarks.predictions                       the vendor's figures, and predictions
-    python -m benchmarks.predictions --measured FILE       a table of deviations from FILE
+    python -m benchmarks.predictions --public              published measurements, and deviations
+    python -m benchmarks.predictions --measured FILE       the same for those in FILE
     python -m benchmarks.predictions --batches 1,16 --networks resnet50 --target bow
 
 FILE is TOML; every [[measurement]] has network, type and batch, one of cycles, milliseconds or
-samples_per_second, or fits = false; and perhaps target and partials (float or half).
+samples_per_second, or only fits = true or false; and perhaps target, partials (float or half), a
+table of other options, the source, host = false if transfers with the host are not part of it, and
+memory = false if it says nothing about memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from statistics import mean
 from time import perf_counter
 from typing import Any, Final
+
+import onnx
 
 from popc.api import make_bindings, make_options
 from popc.compiler import Compilation, run_stages
@@ -28,15 +34,33 @@ from popc.progress import Stage
 from popc.target import find_target
 from samples.published import NETWORKS
 
-__all__ = ["Measurement", "Prediction", "deviations", "predict", "read_measurements"]
+__all__ = [
+    "PUBLIC",
+    "Measurement",
+    "Prediction",
+    "deviations",
+    "predict",
+    "profile_rows",
+    "read_measurements",
+    "vendor_rows",
+    "vertex_rows",
+]
 
 _BATCHES: Final = (1, 4, 16, 32, 64, 96)
 _TYPES: Final = ("float16", "float32")
+_NETWORKS: Final = ("resnet50", "bert_base", "vit_base")
+PUBLIC: Final = Path(__file__).with_name("measured.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What somebody measured; a cycle count of None: it ran out of memory."""
+    """What somebody measured; cycles are those of a batch.
+
+    Attributes:
+        cycles: None if they are not known; or the program did not fit.
+        fits: Whether the program did; None if that is not known either.
+        host: Whether cycles include transfers with the host.
+    """
 
     network: str
     type: str
@@ -44,6 +68,10 @@ class Measurement:
     cycles: float | None
     target: str = "ipu2"
     partials: str = "float"
+    fits: bool | None = True
+    host: bool = True
+    source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +82,23 @@ class Prediction:
     seconds: float
 
 
+@lru_cache(maxsize=1)  # batches of one network follow each other
+def _model(network: str, type_: str) -> onnx.ModelProto:
+    return NETWORKS[network](type_)
+
+
 def predict(
-    network: str, type_: str, batch: int, target: str = "ipu2", partials: str = "float"
+    network: str,
+    type_: str,
+    batch: int,
+    target: str = "ipu2",
+    partials: str = "float",
+    others: Mapping[str, Any] | None = None,
 ) -> Prediction:
     """The costs of one of `samples.published.NETWORKS`."""
-    options = make_options(
-        {"target": target, "partials_type": partials, "partials_type_matmuls": partials}
-    )
-    loaded = load_model(NETWORKS[network](type_))
+    chosen = {"target": target, "partials_type": partials, "partials_type_matmuls": partials}
+    options = make_options({**chosen, **(others or {})})
+    loaded = load_model(_model(network, type_))
     bindings = make_bindings(options, dims={"batch": batch})
     done: Compilation = run_stages(loaded, bindings, options, stop_after=Stage.PLAN)
     start = perf_counter()
@@ -80,15 +117,24 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     target = row.get("target", "ipu2")
     clock = find_target(target).tile.clock_hz
     cycles: float | None = None
-    if row.get("fits", True):
-        if "cycles" in row:
-            cycles = float(row["cycles"])
-        elif "milliseconds" in row:
-            cycles = row["milliseconds"] / 1e3 * clock
-        else:
-            cycles = row["batch"] / row["samples_per_second"] * clock
-    partials = row.get("partials", "float")
-    return Measurement(row["network"], row["type"], row["batch"], cycles, target, partials)
+    if "cycles" in row:
+        cycles = float(row["cycles"])
+    elif "milliseconds" in row:
+        cycles = row["milliseconds"] / 1e3 * clock
+    elif "samples_per_second" in row:
+        cycles = row["batch"] / row["samples_per_second"] * clock
+    return Measurement(
+        row["network"],
+        row["type"],
+        row["batch"],
+        cycles,
+        target,
+        row.get("partials", "float"),
+        row.get("fits", True) if row.get("memory", True) else None,
+        row.get("host", True),
+        row.get("source", ""),
+        row.get("options", {}),
+    )
 
 
 def deviations(measurements: Iterable[Measurement]) -> tuple[list[list[str]], float, int]:
@@ -97,22 +143,25 @@ def deviations(measurements: Iterable[Measurement]) -> tuple[list[list[str]], fl
     errors: list[float] = []
     wrong = 0
     for one in measurements:
-        report = predict(one.network, one.type, one.batch, one.target, one.partials).report
-        total = report.cycles.total
-        wrong += report.fits != (one.cycles is not None)
-        row = [one.network, one.type, str(one.batch), f"{total:,}", _fit(fits=report.fits)]
+        report = predict(
+            one.network, one.type, one.batch, one.target, one.partials, one.options
+        ).report
+        cycles = report.cycles.total if one.host else report.cycles.total - report.cycles.host
+        total = cycles * one.batch // report.samples  # of one of the batches of a run
+        row = [one.network, one.type, str(one.batch), f"{total:,}", _fit(report.fits)]
         if one.cycles is None:
-            row += ["-", "", _fit(fits=False)]
+            row += ["-", ""]
         else:
             error = total / one.cycles - 1
             errors.append(abs(error))
-            row += [f"{one.cycles:,.0f}", f"{error:+.1%}", _fit(fits=True)]
-        table.append(row)
+            row += [f"{one.cycles:,.0f}", f"{error:+.1%}"]
+        wrong += one.fits is not None and report.fits != one.fits
+        table.append([*row, _fit(one.fits), one.source])
     return table, mean(errors) if errors else 0.0, wrong
 
 
-def _fit(*, fits: bool) -> str:
-    return "fits" if fits else "no"
+def _fit(fits: bool | None) -> str:  # noqa: FBT001
+    return "" if fits is None else "fits" if fits else "no"
 
 
 def profile_rows() -> list[list[str]]:
@@ -130,6 +179,30 @@ def profile_rows() -> list[list[str]]:
         ("control code", 70.0, mean(map(codesize.control_bytes, products))),
     ]
     return [_row(*row) for row in rows]
+
+
+# Cycles of the vertices of one layer, from the profile that measured.toml names.
+_VERTICES: Final = {
+    "joint.product": 37_277,
+    "scores": 8_488,
+    "mixed": 12_900,
+    "mix.product": 14_153,
+    "up.product": 48_248,
+    "down.product": 52_187,
+}
+
+
+def vertex_rows() -> list[list[str]]:
+    """Vertices of products: a published profile of a vision transformer beside a prediction."""
+    report = predict("vit_so400m", "float16", 1, "bow", "half").report
+    found = {
+        op.name: sum(phase.compute for phase in op.phases if phase.name == "convolve")
+        for op in report.ops
+    }
+    return [
+        _row(f"vertices of a product, {name}, cycles", measured, found[f"layer3.{name}"])
+        for name, measured in _VERTICES.items()
+    ]
 
 
 def vendor_rows() -> list[list[str]]:
@@ -174,7 +247,7 @@ def prediction_rows(
                     f"{report.seconds * 1e3:,.3f} ms",
                     f"{report.throughput:,.0f}/s",
                     f"{chip.peak_bytes:,}",
-                    _fit(fits=report.fits),
+                    _fit(report.fits),
                     f"{found.seconds:.2f} s",
                 ]
 
@@ -190,17 +263,21 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description="Compare predicted with measured costs.")
     parser.add_argument("--measured", type=Path)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--public", dest="measured", action="store_const", const=PUBLIC)
+    parser.add_argument("--networks", default=",".join(_NETWORKS))
     parser.add_argument("--batches", default=",".join(map(str, _BATCHES)))
     parser.add_argument("--target", default="ipu2")
     parser.add_argument("--partials", choices=["float", "half"], default="float")
     arguments = parser.parse_args()
     if arguments.measured:
         rows, error, wrong = deviations(read_measurements(arguments.measured))
-        _print(["network", "type", "batch", "cycles", "", "measured", "deviation", ""], rows)
+        header = ["network", "type", "batch", "cycles", "", "measured", "deviation", "", "source"]
+        _print(header, rows)
         print(f"mean absolute deviation {error:.1%}; {wrong} wrong answers about memory")
         return
-    _print(["figure", "public", "popc", "deviation"], [*vendor_rows(), *profile_rows()])
+    _print(
+        ["figure", "public", "popc", "deviation"], [*vendor_rows(), *profile_rows(), *vertex_rows()]
+    )
     print()
     header = [
         "network", "type", "batch", "cycles", "time", "samples", "bytes per tile", "", "planned in",

@@ -2,7 +2,7 @@
 
     python samples/published.py resnet50 resnet50.onnx --type float16
 
-ResNet-50 (v1.5: strides in the 3 by 3 convolutions), BERT-base and ViT-base.  The batch is a
+ResNet-50 (v1.5: strides in the 3 by 3 convolutions), BERT, and vision transformers.  The batch is a
 symbolic dimension; weights are repeated noise, for what depends on shapes and not on values.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["NETWORKS", "bert_base", "resnet50", "vit_base"]
+__all__ = ["NETWORKS", "bert_base", "bert_large", "resnet50", "vit_base", "vit_so400m"]
 
 _OPSET = 20
 _IR_VERSION = 10
@@ -51,6 +52,10 @@ class _Builder:
     def integers(self, name: str, *values: int) -> str:
         """A constant list of integers."""
         return self._keep(name, np.array(values, np.int64))
+
+    def scalar(self, name: str, value: int) -> str:
+        """A constant integer."""
+        return self._keep(name, np.array(value, np.int64))
 
     def _keep(self, name: str, array: np.ndarray[Any, Any]) -> str:
         self._weights.append(numpy_helper.from_array(array, name))
@@ -127,29 +132,37 @@ _NORM = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
 
 def bert_base(dtype: str = "float32", *, length: int = 128, layers: int = 12) -> onnx.ModelProto:
     """Tokens, token types and mask [batch, length] -> hidden [batch, length, 768]."""
-    b = _Builder("bert_base", dtype)
-    words = b("Gather", b.weight("words", 30_522, 768, scale=0.02), "tokens")
-    types = b("Gather", b.weight("types", 2, 768, scale=0.02), "types_of_tokens")
-    x = b("Add", b("Add", words, types), b.weight("positions", length, 768, scale=0.02))
-    x = b.layer_norm(x, "embedding.norm", 768)
+    return _bert(_Builder("bert_base", dtype), 768, 12, length, layers)
+
+
+def bert_large(dtype: str = "float32", *, length: int = 128, layers: int = 24) -> onnx.ModelProto:
+    """Tokens, token types and mask [batch, length] -> hidden [batch, length, 1024]."""
+    return _bert(_Builder("bert_large", dtype), 1024, 16, length, layers)
+
+
+def _bert(b: _Builder, size: int, heads: int, length: int, layers: int) -> onnx.ModelProto:
+    words = b("Gather", b.weight("words", 30_522, size, scale=0.02), "tokens")
+    types = b("Gather", b.weight("types", 2, size, scale=0.02), "types_of_tokens")
+    x = b("Add", b("Add", words, types), b.weight("positions", length, size, scale=0.02))
+    x = b.layer_norm(x, "embedding.norm", size)
     visible = b("Cast", "mask", to=helper.np_dtype_to_tensor_dtype(b.dtype))
     hidden = b("Sub", b.full("one", value=1.0), visible)
     bias = b("Mul", hidden, b.full("minus_much", value=-10_000.0))
     bias = b("Unsqueeze", bias, b.integers("mask_axes", 1, 2))
     for layer in range(layers):
         name = f"layer{layer}"
-        y = _attention(b, x, name, 768, 12, length, bias)
-        x = b.layer_norm(b("Add", x, y), f"{name}.norm1", 768)
-        y = b("Gelu", b.linear(x, f"{name}.up", 768, 3072))
-        y = b.linear(y, f"{name}.down", 3072, 768)
-        x = b.layer_norm(b("Add", x, y), f"{name}.norm2", 768)
+        y = _attention(b, x, name, size, heads, length, bias)
+        x = b.layer_norm(b("Add", x, y), f"{name}.norm1", size)
+        y = b("Gelu", b.linear(x, f"{name}.up", size, 4 * size))
+        y = b.linear(y, f"{name}.down", 4 * size, size)
+        x = b.layer_norm(b("Add", x, y), f"{name}.norm2", size)
     b("Identity", x, name="hidden")
     integers = onnx.TensorProto.INT64
     inputs = [
         helper.make_tensor_value_info(name, integers, ["batch", length])
         for name in ("tokens", "types_of_tokens", "mask")
     ]
-    return b.model(inputs, [b.floats("hidden", "batch", length, 768)])
+    return b.model(inputs, [b.floats("hidden", "batch", length, size)])
 
 
 def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
@@ -177,6 +190,44 @@ def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
     return b.model([b.floats("image", "batch", 3, 224, 224)], [b.floats("logits", "batch", 1000)])
 
 
+def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
+    """image [batch, 3, 378, 378] -> tokens [batch, 729, 1152]: the encoder of SigLIP So400m/14."""
+    b = _Builder("vit_so400m", dtype)
+    weight = b.weight("patch.weight", 1152, 3, 14, 14, scale=0.03)
+    x = b("Conv", "image", weight, b.full("patch.bias", 1152), strides=[14, 14], name="patch.conv")
+    x = b("Reshape", x, b.integers("patches", 0, 1152, 729))
+    x = b("Transpose", x, perm=[0, 2, 1])
+    x = b("Add", x, b.weight("positions", 729, 1152, scale=0.02))
+    for layer in range(layers):
+        name = f"layer{layer}"
+        y = b.layer_norm(x, f"{name}.norm1", 1152)
+        x = b("Add", x, _joint_attention(b, y, name, 1152, 16, 729))
+        y = b.layer_norm(x, f"{name}.norm2", 1152)
+        y = b("Gelu", b.linear(y, f"{name}.up", 1152, 4304), approximate="tanh")
+        x = b("Add", x, b.linear(y, f"{name}.down", 4304, 1152))
+    b("Identity", b.layer_norm(x, "norm", 1152), name="tokens")
+    return b.model(
+        [b.floats("image", "batch", 3, 378, 378)], [b.floats("tokens", "batch", 729, 1152)]
+    )
+
+
+def _joint_attention(b: _Builder, x: str, name: str, size: int, heads: int, length: int) -> str:
+    """Attention of all heads; one product makes queries, keys and values."""
+    split = b.integers(f"{name}.split", 0, length, 3, heads, size // heads)
+    joint = b("Reshape", b.linear(x, f"{name}.joint", size, 3 * size), split)
+    joint = b("Transpose", joint, perm=[2, 0, 3, 1, 4])
+    q, k, v = (
+        b("Gather", joint, b.scalar(f"{name}.{part}", index), axis=0)
+        for index, part in enumerate(("query", "key", "value"))
+    )
+    scores = b("MatMul", q, b("Transpose", k, perm=[0, 1, 3, 2]), name=f"{name}.scores")
+    scores = b("Mul", scores, b.full(f"{name}.scale", value=(size // heads) ** -0.5))
+    mixed = b("MatMul", b("Softmax", scores, axis=-1), v, name=f"{name}.mixed")
+    merge = b.integers(f"{name}.merge", 0, length, size)
+    merged = b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), merge)
+    return b.linear(merged, f"{name}.mix", size, size)
+
+
 def _attention(
     b: _Builder, x: str, name: str, size: int, heads: int, length: int, bias: str
 ) -> str:
@@ -199,7 +250,10 @@ def _attention(
 NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "resnet50": resnet50,
     "bert_base": bert_base,
+    "bert_base_384": partial(bert_base, length=384),
+    "bert_large": bert_large,
     "vit_base": vit_base,
+    "vit_so400m": vit_so400m,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from popc.cli.report import Report
+from popc.printable import printable
 from popc.progress import OnProgress, ProgressEvent
 from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError
 
@@ -76,9 +77,9 @@ class Console:
             click.echo(_dumps(document))
             return
         for text in report.warnings:
-            self.note(self._style("warning: ", "yellow") + text)
+            self.note(self._style("warning: ", "yellow") + _safe(text))
         if report.text:
-            click.echo(report.text)
+            click.echo(_safe(report.text))
 
     def show_error(self, verb: str, error: PopcError) -> None:
         """Print an error: what, where, what to do."""
@@ -86,11 +87,11 @@ class Console:
             with suppress(OSError):  # stdout itself may be what failed
                 click.echo(_dumps(_error_document(verb, error)))
                 return
-        self._tell(self._style("error: ", "red") + error.message)
+        self._tell(self._style("error: ", "red") + _safe(error.message))
         for line in error.details:
-            self._tell(f"  {line}".rstrip())
+            self._tell(f"  {_safe(line)}".rstrip())
         if error.hint:
-            self._tell(self._style("hint: ", "cyan") + error.hint)
+            self._tell(self._style("hint: ", "cyan") + _safe(error.hint))
 
     def _tell(self, text: str) -> None:
         click.echo(text, err=True, color=self.color)
@@ -129,6 +130,11 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
 
 def _dumps(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _safe(text: str) -> str:
+    """Text of several lines in which no name can make the terminal do anything."""
+    return printable(text, keep="\n\t")
 
 
 def _say_nothing(done: int, total: int) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+from unicodedata import east_asian_width
+
+from popc.printable import printable
 
 __all__ = ["Report", "format_bytes", "format_seconds", "format_table"]
+
+_WIDEST: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +34,29 @@ class Report:
 
 
 def format_table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows as aligned columns; those numbered in ``right`` are aligned to the right."""
-    if not rows:
-        return ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines: list[str] = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    """Rows as aligned columns; those numbered in ``right`` are aligned to the right.
+
+    A cell that is very long moves what follows in its own row only.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    columns = list(zip(*cells, strict=True))
+    widths = [
+        max((one for one in map(_width, column) if one <= _WIDEST), default=0) for column in columns
+    ]
+    return "\n".join(_line(row, widths, right) for row in cells)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
+    parts: list[str] = []
+    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - _width(cell))
+        parts.append(space + cell if column in right else cell + space)
+    return "  ".join(parts).rstrip()
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: Chinese and the like takes two for a character."""
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(one) in "WF") for one in text)
 
 
 def format_bytes(count: int) -> str:

@@ -94,6 +94,7 @@ class _Estimator:
         self._layouts: dict[Tensor, Layout] = {}
         self._chips = machine.target.num_ipus
         self._seen: dict[tuple[int, object], tuple[Phase, ...]] = {}
+        self._calls: dict[int, list[Phase]] = {}  # of code that another op has already
         orders = schedule.orders.values()
         self._kinds = Counter(_kind(op) for order in orders for op in order)
         self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
@@ -108,8 +109,9 @@ class _Estimator:
         return self._machine.planner.count
 
     def distinct(self, chip: int) -> list[Phase]:
-        """The phases of one op of each kind that ``chip`` runs."""
-        return [phase for key, phases in self._seen.items() if key[0] == chip for phase in phases]
+        """The phases of one op of each kind that ``chip`` runs, and the calls of the others."""
+        kinds = [phases for key, phases in self._seen.items() if key[0] == chip]
+        return [*chain.from_iterable(kinds), *self._calls.get(chip, ())]
 
     def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""
@@ -151,7 +153,10 @@ class _Estimator:
 
     def _note(self, op: Op, phases: tuple[Phase, ...]) -> None:
         self.phases[op] = phases
-        self._seen.setdefault((chip_of(op, self._chips), _signature(op, phases)), phases)
+        chip = chip_of(op, self._chips)
+        if self._seen.setdefault((chip, _signature(op, phases)), phases) is not phases:
+            calls = (phase for phase in phases if phase.name == "call")
+            self._calls.setdefault(chip, []).extend(calls)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()

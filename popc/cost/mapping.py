@@ -112,14 +112,14 @@ class Layout:
         grouped: Channels lie next to each other, in groups, as convolutions want their inputs.
         turned: The last two axes have changed places since, so that matrix products find their
             second operand as they want it.
-        scattered: It is the result of a matrix product, and several tiles share each row.
+        row_parts: Of the result of a matrix product, the tiles that share a row.
     """
 
     key: str
     tiles: int = 0
     grouped: bool = False
     turned: bool = False
-    scattered: bool = False
+    row_parts: int = 1
 
 
 LINEAR = Layout("linear")

@@ -217,15 +217,20 @@ class Work:
     def rearrange(self, type_: TensorType, name: str = "rearrange") -> None:
         """Copy a tensor into another order: an exchange, and a copy on every tile."""
         length = type_.shape[-1] if type_.shape else 1
-        self.reorder(type_.size, length, type_.dtype, name)
+        self.reorder(type_.size, length, type_.dtype, name, 16)
 
-    def reorder(self, size: int, length: int, dtype: DType, name: str) -> None:
-        """The same of ``size`` elements in rows of ``length``."""
+    def reorder(self, size: int, length: int, dtype: DType, name: str, sources: int) -> None:
+        """The same of ``size`` elements in rows of ``length``, which come from some tiles."""
         bytes_ = self.machine.share(size, dtype) * device_bytes(dtype)
-        self.receive(name, bytes_, sources=min(16, ceil_div(bytes_, 8)))
+        self.receive(name, bytes_, sources=min(sources, ceil_div(bytes_, 8)))
         piece = movement.smallest_piece(length * device_bytes(dtype))
         cycles = movement.copy_cycles(bytes_, piece)
         self.compute(name, cycles, "Copy", temporary=2 * bytes_)
+
+    def bring_rows_together(self, size: int, length: int, dtype: DType, parts: int) -> None:
+        """Rows of which ``parts`` tiles have a part each go to one, as profiles show."""
+        rows = ceil_div(self.machine.share(size, dtype), max(length, 1))
+        self.reorder(size, length, dtype, "rows", rows * parts)
 
     def move(self, type_: TensorType, name: str = "copy") -> None:
         """Copy a tensor to other tiles in the order that it has."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
 from popc.ir.settings import OpSettings, Recompute
+from popc.printable import printable
 from popc_runtime.format import format_attribute
 
 __all__ = ["format_graph"]
@@ -27,7 +28,7 @@ def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
     lines = _graph_lines(graph, order, shared)
     for nested in shared:
         lines.extend(_graph_lines(nested, None, shared))
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _graph_lines(graph: Graph, order: Sequence[Op] | None, shared: Sequence[Graph]) -> list[str]:

@@ -227,7 +227,10 @@ def _loop_body(
     """The body, then what carries its results: stacked results, states, the condition."""
     origin = op.settings.origin
     states = len(formal_states)
-    items = list(lowering.block(lowering.schedule.orders[body]))
+    items: list[Item] = []
+    if not conditional and body.inputs[1].uses:  # nobody else writes what the body reads
+        items.append(_fill_true(lowering, body.inputs[1], origin))
+    items.extend(lowering.block(lowering.schedule.orders[body]))
     carried, scans = body.outputs[1 : 1 + states], body.outputs[1 + states :]
     counter = lowering.slots.of(body.inputs[0]) if scans else -1
     for scan, stacked in zip(scans, op.outputs[states:], strict=True):

@@ -17,6 +17,7 @@ from importlib import resources
 from importlib.util import find_spec
 from typing import Any, Final
 
+from popc.printable import printable, printable_data
 from popc.reporting.columns import page_data
 from popc.reporting.profile import Profile
 from popc_runtime.errors import ResourceError
@@ -39,10 +40,10 @@ def render_page(profile: Profile) -> str:
     return _filled(
         _part("page.html"),
         {
-            "title": escape(f"{profile.name}: report"),
+            "title": escape(printable(f"{profile.name}: report")),
             "policy": escape(_policy(library, script)),
             "style": _part("page.css"),
-            "data": _as_script(page_data(profile)),
+            "data": _as_script(printable_data(page_data(profile))),
             "library": library,
             "script": script,
         },

@@ -79,7 +79,7 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     (
         "known PopART option",
         2,
-        lambda m, a: ["compile", str(m), "--set", "enablePipelining=true"],
+        lambda m, a: ["compile", str(m), "--set", "enableEngineCaching=true"],
         "is an option of PopART",
     ),
     (

@@ -131,6 +131,23 @@ def test_winograd() -> None:
     assert winograd_inverse(6, float_types=False) == 15 + 30 * 2
 
 
+def test_sliding_windows() -> None:
+    # One group of four channels; a row of 9 results for each worker, which passes twice.
+    row = 15 + 4
+    got = slic(1, 1, 6, 9, channels=4)
+    assert int(got) == 28 + 15 + (18 + 16) + 6 * (17 + 2 * row + 10)
+    assert int(slic(1, 1, 6, 9, channels=4, chains=4)) == int(got) - 6 * row
+
+
+def test_depthwise_vertex() -> None:
+    # Four groups, 3 x 3 positions, one row of 8: every worker has two of the nine kernel rows.
+    inner = 6 * (19 + 2 * (7 + 5 + 3 + 2 * 7))
+    zero = 6 * (4 + 8 * 4 // 2)
+    adding = 6 * (9 + (9 + 2 * 5) * 2)
+    got = vertical_mac(1, 1, 8, 9, lanes=4, float_partials=True)
+    assert int(got) == 61 + 14 + 26 + zero + 32 + 24 + inner + adding
+
+
 def test_more_work_takes_longer() -> None:
     assert slic(2, 3, 12, 20, channels=4) < slic(4, 3, 12, 20, channels=4)
     assert slic(2, 3, 12, 20, channels=4) < slic(2, 3, 12, 40, channels=4)
@@ -161,6 +178,32 @@ def test_more_work_takes_longer() -> None:
         (movement.dynamic_slice(600, 2, 4), 25 + 6 * (39 + (24 + 50) * 2)),
         (elementwise.scaled_add("half", 600), 57 + 6 * (15 + 6 + 3 * 24 + 3)),
         (elementwise.scaled_add("float", 600), 57 + 6 * (15 + 6 + 3 * 49 + 3)),
+        (elementwise.bias_add("float", 600, 10), 13 + 6 * (17 + 6 + 5 * (8 + 2 * 10) + 1)),
+        (elementwise.bias_add("half", 600, 16), 13 + 6 * (19 + 7 + 2 * (15 + 2 * 6))),
+        (elementwise.non_linear("tanh", "half", 600), 9 + 6 * (20 + 2 + 2 + 24 * 3 + 5)),
+        (elementwise.non_linear("gelu", "float", 600), 9 + 6 * (20 + 2 + 20 + 49 * 11 + 5)),
+        (elementwise.non_linear("relu_grad", "half", 600), 9 + 6 * (20 + 4 + 24 * 4 + 8)),
+        (elementwise.broadcast("add", "half", 600, rows=12), 6 * (15 + 25 * 2 + 25 * 2) + 11),
+        (
+            movement.multi_update(3, 2, 8, float_type=True),
+            6 * (3 + 30 + 4 + 2 + 3 * (11 + 7 * 3) + 10),
+        ),
+        (
+            movement.multi_update(3, 2, 8, float_type=False),
+            6 * (3 + 30 + 4 + 3 * (12 + 3 * 3) + 10),
+        ),
+        (movement.copy_cycles(10_000, 8), 587 + 4_404),
+        (movement.copy_cycles(10_000, 4), 587 + 31_250),
+        (movement.copy_cycles(10_000, 2), 587 + 51_484),
+        (movement.smallest_piece(768), 8),
+        (movement.smallest_piece(2 * 198), 4),
+        (movement.smallest_piece(2 * 197), 2),
+        (
+            movement.pooling(48, 9, "half", maximum=True, backward=False),
+            13 + 6 * (17 + 10 + 15 + 23 + 2 * (3 + 4 + 27)),
+        ),
+        (reduce.reduce_continuous(12, 100, "half"), 6 * (17 + 50 + 12 * 2)),
+        (reduce.reduce_strided(48, 10, "float"), 6 * (16 + 4 * (3 + 5 + 3 + 9))),
         (movement.rearrange_cycles(800, element_bytes=2, memcpy=8, aligned=True), 500),
         (movement.rearrange_cycles(900, element_bytes=4, memcpy=8, aligned=False), 375),
         (movement.random_cycles(400, "half"), 4 + 138 + 400),

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.predictions import (
+    PUBLIC,
     deviations,
     predict,
     profile_rows,
     read_measurements,
     vendor_rows,
+    vertex_rows,
 )
 from samples.published import NETWORKS
 
@@ -23,7 +25,7 @@ _LIMITS = {"resnet50": 2.0, "bert_base": 3.0, "vit_base": 3.0}
 _MACS = {"resnet50": 4.09e9, "bert_base": 11.2e9, "vit_base": 17.5e9}
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", _LIMITS)
 @pytest.mark.parametrize("type_", ["float16", "float32"])
 def test_networks_are_between_the_peak_and_a_twentieth_of_it(network: str, type_: str) -> None:
     found = predict(network, type_, 1)
@@ -33,7 +35,7 @@ def test_networks_are_between_the_peak_and_a_twentieth_of_it(network: str, type_
     assert found.report.fits
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", _LIMITS)
 def test_larger_batches_use_the_tiles_better(network: str) -> None:
     small, large = (predict(network, "float16", batch).report for batch in (1, 16))
     assert large.throughput > small.throughput
@@ -69,3 +71,19 @@ def test_public_figures() -> None:
         assert abs(float(deviation.rstrip("%"))) < 10, name
     for name, _, _, deviation in profile_rows():  # of another BERT, trained, on average
         assert abs(float(deviation.rstrip("%"))) < 75, name
+
+
+def test_published_measurements() -> None:
+    measurements = [one for one in read_measurements(PUBLIC) if one.network in NETWORKS]
+    rows, error, wrong = deviations(measurements)
+    assert len(rows) >= 12
+    assert error < 0.15
+    assert wrong == 0
+    for row in rows:
+        assert not row[6] or abs(float(row[6].rstrip("%"))) < 20, row
+
+
+def test_vertices_of_a_recorded_profile() -> None:
+    """Products of a vision transformer: the same vertex, on the same splits, on a real chip."""
+    for name, _, _, deviation in vertex_rows():
+        assert abs(float(deviation.rstrip("%"))) < 8, name

@@ -218,3 +218,107 @@ def test_steps_of_optimizers(
         assert mean is not None
         operands[1] = np.square(mean) + 1
     _compare(library, opcode, operands, [out], attributes, constant, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("more", [{}, {"ignore_index": 2}, {"ignore_index": -100}])
+@pytest.mark.parametrize("shape", [(1, 1), (70, 10), (5, 7, 3, 2), (3, 1000)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy(
+    library: Library, shape: tuple[int, ...], more: dict[str, int], reduction: str, weighted: bool
+) -> None:
+    x, places = _numbers(*shape), (shape[0], *shape[2:])
+    labels = np.random.default_rng(0).integers(0, shape[1], places, np.int32)
+    if more.get("ignore_index") == -100:
+        labels.flat[0] = -100
+    weights = np.abs(_numbers(shape[1], seed=1)) if weighted else None
+    loss = np.empty(places if reduction == "none" else (), np.float32)
+    attributes: dict[str, Any] = {"reduction": reduction, **more}
+    inputs = [x, labels.astype(np.int64), weights]
+    wanted = {**attributes, "softmax": 1, "log_prob": 1}
+    _compare(library, "SoftmaxCrossEntropyLoss", inputs, [loss, x, x], wanted, rtol=1e-5, atol=1e-5)
+    softmax = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    grad = np.abs(_numbers(*loss.shape, seed=2)) if loss.shape else np.float32(0.7).reshape(())
+    for given, logarithm in ((softmax, 0), (np.log(softmax), 1)):
+        operands = [grad, given, labels, weights]
+        more_attributes = {**attributes, "log_probability": logarithm}
+        _compare(library, "SoftmaxCrossEntropyLossGrad", operands, [x], more_attributes,
+                 rtol=1e-5, atol=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (70, 33), (4, 257), (900, 64), (2, 5000)])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("opcode", ["LayerNormalizationGrad", "RMSNormalizationGrad"])
+def test_gradients_of_normalisation(
+    library: Library, opcode: str, known: bool, shape: tuple[int, int]
+) -> None:
+    dy, x, scale = _numbers(*shape), _numbers(*shape, seed=1) + 1, _numbers(shape[1], seed=2)
+    inputs: list[Array | None] = [dy, x, scale]
+    centred = opcode.startswith("L")
+    if known and centred:
+        mean = x.mean(1, keepdims=True)
+        inputs += [mean, 1 / np.sqrt(((x - mean) ** 2).mean(1, keepdims=True) + 1e-3)]
+    sums = [np.empty_like(scale) for _ in range(1 + centred)]
+    _compare(library, opcode, inputs, [x, *sums], {"axis": 1, "epsilon": 1e-3},
+             rtol=1e-3, atol=1e-3)  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gradients_of_gather(library: Library, axis: int) -> None:
+    out, indices = np.empty((4, 5, 6), np.float32), np.array([[0, -1], [3, -4]], np.int64)
+    shape = (*out.shape[:axis], 2, 2, *out.shape[axis + 1 :])
+    attributes = {"axis": axis, "size": out.shape[axis]}
+    _compare(library, "GatherGrad", [_numbers(*shape), indices], [out], attributes)
+
+
+def test_cross_entropy_of_scores_with_classes_last(library: Library) -> None:
+    x = np.moveaxis(_numbers(6, 5, 4, 9), -1, 1)
+    labels = np.random.default_rng(0).integers(0, 9, (6, 5, 4))
+    outputs = [np.empty((), np.float32), np.empty(x.shape, np.float32)]
+    attributes = {"reduction": "mean", "softmax": 1}
+    _compare(library, "SoftmaxCrossEntropyLoss", [x, labels, None], outputs, attributes,
+             rtol=1e-5, atol=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (9, 70, 8, 8), (1, 2, 300, 7)])
+def test_sums_of_channels(library: Library, shape: tuple[int, ...]) -> None:
+    out = np.empty((1, shape[1], 1, 1), np.float32)
+    attributes = {"axes": (0, 2, 3), "keepdims": 1}
+    _compare(library, "ReduceSum", [_numbers(*shape)], [out], attributes, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("heads_last", [0, 1])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "kv_heads", "group", "rows", "keys", "depth", "width"),
+    [(1, 1, 1, 1, 1, 1, 1), (3, 2, 2, 5, 7, 16, 9), (2, 4, 1, 10, 10, 16, 16), (1, 1, 2, 70, 2100, 33, 8)],
+)  # fmt: skip
+def test_gradients_of_attention(
+    library: Library,
+    batch: int,
+    kv_heads: int,
+    group: int,
+    rows: int,
+    keys: int,
+    depth: int,
+    width: int,
+    masked: bool,
+    causal: int,
+    heads_last: int,
+) -> None:
+    heads = kv_heads * group
+    q = np.moveaxis(_numbers(batch, rows, heads, depth), 2, 1) / 9
+    k = _numbers(batch, kv_heads, keys, depth, seed=1) / 9
+    v = np.moveaxis(_numbers(batch, kv_heads, width, keys, seed=2), 2, 3)
+    mask = None
+    if masked and not causal:
+        mask = _numbers(1, heads, rows, keys, seed=3)
+        mask[..., -1] = -np.inf if keys > 1 else 0
+    shape = (batch, rows, heads, width) if heads_last else (batch, heads, rows, width)
+    attributes = {"scale": 0.3, "causal": causal, "heads_last": heads_last}
+    inputs: list[Array | None] = [q, k, v, mask, None]
+    (out,) = numpy_results("Attention", inputs, [np.empty(shape, np.float32)], attributes)
+    inputs += [_numbers(*shape, seed=4), out]
+    outputs = [np.empty(one.shape, np.float32) for one in (q, k, v)]
+    _compare(library, "AttentionGrad", inputs, outputs, attributes, rtol=1e-4, atol=1e-4)

@@ -82,7 +82,7 @@ def test_mixtures_are_refused() -> None:
     (problem,) = _problems(checkpoints=["tanh1"])
     assert "but nothing is" in problem
     (problem,) = _problems(autoRecomputation="Pipeline")
-    assert "programs have none" in problem
+    assert "enable_pipelining is false" in problem
 
 
 @pytest.mark.parametrize("option", ["auto_recomputation", "recompute", "checkpoints"])

@@ -105,8 +105,8 @@ def test_every_pass_has_a_fixture() -> None:
     """Host transfers and the step loop, which need streams, are tested in test_pipeline.py.
 
     What needs a backward pass, or changes how results are rounded, has a file of its own;
-    what needs replicas is in tests/replication, what needs chips in tests/placement, and what cuts
-    batches in tests/transforms/batch.
+    what needs replicas is in tests/replication, what needs chips in tests/placement, what cuts
+    batches in tests/transforms/batch, and what moves data in tests/streaming and tests/transfers.
     """
     elsewhere = {"fuse_loss_gradients", "host_io", "main_loops", "partials_type", "round_results"}
     elsewhere |= {"distribute_batch_norm", "merge_collectives", "recomputation"}
@@ -114,6 +114,8 @@ def test_every_pass_has_a_fixture() -> None:
     elsewhere |= {"serialize_products", "update_priorities", "outlining"}
     elsewhere |= {"automatic_placement", "final_placement", "late_placement", "pipelining"}
     elsewhere |= {"outer_fragment", "placement"}
+    elsewhere |= {"group_host_sync", "io_tile_copies", "merge_exchange", "overlap_io"}
+    elsewhere |= {"streaming_memory"}
     elsewhere |= {"batch_schedule", "batch_serialization", "fill_phases", "sum_parts"}
     passes = {one.name for phase in build_pipeline(Options()) for one in phase.passes}
     assert passes - {case.make().name for case in FIRING} == elsewhere

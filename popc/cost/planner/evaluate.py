@@ -19,6 +19,7 @@ __all__ = ["Costs", "Shares", "Step", "evaluate", "shares_of"]
 
 _BYTES = {"quarter": 1, "half": 2, "float": 4}
 _VECTOR = {"quarter": 8, "half": 4, "float": 2}
+_LEAST_BYTES = 128  # of a tensor on a tile, if it has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +206,15 @@ def _convolve(
 
 
 def _sources(problem: Problem, splits: Candidates, shares: Shares) -> Count:
-    """Tiles that the busiest tile hears from: operands are spread evenly over all that work."""
+    """Tiles that the busiest tile hears from: operands are spread evenly over all that work.
+
+    Fewer hold what would be less than 128 bytes on each.
+    """
+    least = max(_LEAST_BYTES // problem.element_bytes, 1)
     inputs = splits.field * splits.in_channels * splits.groups * splits.kernel
-    held = np.maximum(ceil_div(shares.inputs * inputs, splits.tiles * problem.positions), 1)
+    held = np.maximum(ceil_div(shares.inputs * inputs, splits.tiles * problem.positions), least)
     weights = splits.in_channels * splits.out_channels * splits.groups * splits.kernel
-    own = np.maximum(ceil_div(shares.weights * weights, splits.tiles), 1)
+    own = np.maximum(ceil_div(shares.weights * weights, splits.tiles), least)
     far = np.minimum(ceil_div(shares.inputs, held), splits.tiles)
     return far + np.minimum(ceil_div(shares.weights, own), splits.tiles)
 

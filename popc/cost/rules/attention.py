@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import Layout, device_bytes
 from popc.cost.rules.common import CostRule, softmax_steps, steps
 from popc.cost.work import Work
@@ -22,12 +23,12 @@ def _attention(work: Work) -> None:
     if work.has(3) or work.integer("causal"):
         work.receive("mask", work.machine.share(scores, q.dtype) * device_bytes(q.dtype), sources=4)
         work.binary("add", size=scores, dtype=q.dtype)
-    scattered = product.channels_per_tile < keys
-    if scattered:
-        work.reorder(scores, keys, q.dtype, "rows")
+    parts = ceil_div(keys, max(product.channels_per_tile, 1))
+    if parts > 1:
+        work.bring_rows_together(scores, keys, q.dtype, parts)
     softmax_steps(work, scores, groups * rows)
     # Values come with their channels side by side; as second operand they are wanted by key.
-    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, copies=(scattered, True))
+    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, copies=(parts > 1, True))
     work.layout = Layout(f"{plan}", grouped=True)
 
 

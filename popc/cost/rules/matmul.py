@@ -35,8 +35,8 @@ def _product(work: Work, sizes: tuple[int, int, int, int]) -> None:
     plan = work.matmul(*sizes, work.result().dtype, copies=copies)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
-    scattered = plan.channels_per_tile < sizes[3]
-    work.layout = Layout(f"{plan}", tiles, grouped=True, scattered=scattered)
+    parts = -(-sizes[3] // max(plan.channels_per_tile, 1))
+    work.layout = Layout(f"{plan}", tiles, grouped=True, row_parts=parts)
     epilogue(work, 2, sizes[3])
 
 

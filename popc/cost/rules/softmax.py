@@ -17,10 +17,10 @@ def _rows(work: Work) -> int:
 
 
 def _bring_rows_together(work: Work) -> None:
-    """Rows that a matrix product has left on several tiles go to one, as profiles show."""
+    """A tile takes whole rows, also if a matrix product has left them on several."""
     x, layout = work.input(), work.layout_of(work.op.operand(0))
-    if layout.scattered and work.integer("axis", -1) in {-1, x.rank - 1}:
-        work.rearrange(x, "rows")
+    if layout.row_parts > 1 and work.integer("axis", -1) in {-1, x.rank - 1}:
+        work.bring_rows_together(x.size, x.shape[-1], x.dtype, layout.row_parts)
         work.layout = LINEAR
 
 

@@ -9,6 +9,7 @@ from popc.ir import Graph, Op, OpSettings, Recompute, Tensor
 from popc.ops.build import build
 from popc.ops.control import captured_as, first_capture, loop_states
 from popc.ops.load import find_load_ops
+from popc.ops.main_loops import PIPELINE
 from popc.ops.streaming import LOAD, STORE
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
@@ -271,12 +272,12 @@ def _readers_of(op: Op, known: Container[Op]) -> list[Op]:
 
 
 def _plain(settings: OpSettings) -> OpSettings:
-    """``settings`` for a transfer that belongs to an op with these."""
+    """``settings`` for a transfer that belongs to an op with these, and to its pipeline step."""
     return replace(
         settings,
         schedule_priority=0.0,
         exclude_patterns=(),
-        bins=(),
+        bins=tuple(one for one in settings.bins if one[0] == PIPELINE),
         recompute=Recompute.UNDEFINED,
     )
 

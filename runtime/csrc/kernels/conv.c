@@ -84,49 +84,96 @@ int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {
     return phase * size + place;
 }
 
-// One line of the input, in the phases of the last axis; `line` is where phase 0 of it begins, and
-// `step` the distance between phases.
-static void lay_out_line(const Conv *conv, const float *from, float *line, int64_t step) {
+// Every other element.
+static void copy_every_other(float *to, const float *from, int64_t count) {
+    typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+    Ints even;
+    for (int lane = 0; lane < LANES; lane++) even[lane] = 2 * lane;
+    // Vectors read one element beyond what they need, so the last element is left for the end.
+    const int64_t most = count - 1;
+    int64_t i = 0;
+    for (; i + LANES <= most; i += LANES)
+        store(to + i, __builtin_shuffle(load(from + 2 * i), load(from + 2 * i + LANES), even));
+    if (i > 0 && i < most) {  // once more, over some of those that are there already
+        i = most - LANES;
+        store(to + i, __builtin_shuffle(load(from + 2 * i), load(from + 2 * i + LANES), even));
+        i = most;
+    }
+    for (; i < count; i++) to[i] = from[2 * i];
+}
+
+// How lines of the input become lines of one phase of the last axis.
+typedef struct {
+    int64_t first, end, count;  // elements first .. end - 1 are there, the others outside
+    int64_t source;  // from the start of a line of the input to the first element
+    int64_t hop;
+    float outside;
+} Line;
+
+static Line line_of(const Conv *conv, int64_t phase) {
     const int64_t stride = conv->stride[2], count = conv->phase[2], before = conv->before[2];
     const int64_t size = conv->size[2];
-    for (int64_t phase = 0; phase < stride; phase++, line += step) {
-        // Element i of the phase is element i * stride + phase - before of the input.
-        int64_t first = before > phase ? ceil_div(before - phase, stride) : 0;
-        int64_t end = size + before > phase ? ceil_div(size + before - phase, stride) : 0;
-        if (first > count) first = count;
-        if (end > count) end = count;
-        if (end < first) end = first;
-        for (int64_t i = 0; i < first; i++) line[i] = conv->outside;
-        const int64_t distance = conv->x_axis[2], hop = stride * distance;
-        const float *source = from + (first * stride + phase - before) * distance;
-        if (hop == 1) {
-            copy_floats(line + first, source, end - first);
-        } else if (hop == 2) {  // a constant, so that it becomes vector code
-            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[2 * i];
-        } else {
-            for (int64_t i = 0; i < end - first; i++) line[first + i] = source[i * hop];
-        }
-        for (int64_t i = end; i < count; i++) line[i] = conv->outside;
+    // Element i of the phase is element i * stride + phase - before of the input.
+    int64_t first = before > phase ? ceil_div(before - phase, stride) : 0;
+    int64_t end = size + before > phase ? ceil_div(size + before - phase, stride) : 0;
+    if (first > count) first = count;
+    if (end > count) end = count;
+    if (end < first) end = first;
+    const int64_t distance = conv->x_axis[2];
+    const int64_t source = (first * stride + phase - before) * distance;
+    return (Line){first, end, count, source, stride * distance, conv->outside};
+}
+
+static void fill_line(float *line, int64_t begin, int64_t end, float value) {
+    for (int64_t i = begin; i < end; i++) line[i] = value;
+}
+
+static void lay_out_line(const Line *how, const float *from, float *line) {
+    const int64_t count = how->count, first = how->first, after = count - how->end;
+    if (count >= LANES && first <= LANES && after <= LANES) {
+        store(line, all_of(how->outside));
+        store(line + count - LANES, all_of(how->outside));
+    } else {
+        fill_line(line, 0, first, how->outside);
+        fill_line(line, how->end, count, how->outside);
+    }
+    const float *source = from + how->source;
+    const int64_t length = how->end - first;
+    if (how->hop == 1) {
+        copy_floats(line + first, source, length);
+    } else if (how->hop == 2) {
+        copy_every_other(line + first, source, length);
+    } else {
+        for (int64_t i = 0; i < length; i++) line[first + i] = source[i * how->hop];
+    }
+}
+
+// Lines of a slice of the input that belong to one phase of the axis before the last one.
+static void lay_out_lines(
+    const Conv *conv, const Line *how, const float *slice, int64_t phase, float *to) {
+    for (int64_t row = 0; row < conv->phase[1]; row++, to += conv->phase[2]) {
+        const int64_t h = row * conv->stride[1] + phase - conv->before[1];
+        if (!slice || h < 0 || h >= conv->size[1])
+            fill_line(to, 0, conv->phase[2], conv->outside);
+        else
+            lay_out_line(how, slice + h * conv->x_axis[1], to);
     }
 }
 
 void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane) {
-    const int64_t size = conv->phase[0] * conv->phase[1] * conv->phase[2];
-    for (int64_t i = 0; i < conv->phase[0] * conv->stride[0]; i++) {
-        const int64_t d = i - conv->before[0];
-        for (int64_t j = 0; j < conv->phase[1] * conv->stride[1]; j++) {
-            const int64_t h = j - conv->before[1];
-            const int64_t phase = i % conv->stride[0] * conv->stride[1] + j % conv->stride[1];
-            const int64_t row = i / conv->stride[0] * conv->phase[1] + j / conv->stride[1];
-            float *line = plane + phase * conv->stride[2] * size + row * conv->phase[2];
-            if (d < 0 || d >= conv->size[0] || h < 0 || h >= conv->size[1]) {
-                for (int64_t k = 0; k < conv->stride[2]; k++)
-                    for (int64_t m = 0; m < conv->phase[2]; m++)
-                        line[k * size + m] = conv->outside;
-            } else {
-                const float *from = channel + d * conv->x_axis[0] + h * conv->x_axis[1];
-                lay_out_line(conv, from, line, size);
+    const int64_t lines = conv->phase[1] * conv->phase[2], size = conv->phase[0] * lines;
+    for (int64_t last = 0; last < conv->stride[2]; last++) {
+        const Line how = line_of(conv, last);
+        for (int64_t first = 0; first < conv->stride[0]; first++)
+            for (int64_t middle = 0; middle < conv->stride[1]; middle++) {
+                const int64_t phase = (first * conv->stride[1] + middle) * conv->stride[2] + last;
+                for (int64_t i = 0; i < conv->phase[0]; i++) {
+                    const int64_t d = i * conv->stride[0] + first - conv->before[0];
+                    const bool outside = d < 0 || d >= conv->size[0];
+                    lay_out_lines(
+                        conv, &how, outside ? NULL : channel + d * conv->x_axis[0], middle,
+                        plane + phase * size + i * lines);
+                }
             }
-        }
     }
 }

@@ -6,8 +6,6 @@
 #ifndef POPC_CONV_H
 #define POPC_CONV_H
 
-#include <string.h>
-
 #include "gemm.h"
 
 enum { AXES = 3 };
@@ -28,24 +26,6 @@ typedef struct {
     bool constant;  // the weights
     float outside;  // what the input is surrounded with
 } Conv;
-
-// A copy of few floats, mostly; the parts of the last copies overlap.
-static inline void copy_floats(float *to, const float *from, int64_t count) {
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) store(to + i, load(from + i));
-    if (i == count) return;
-    if (count >= LANES) {
-        store(to + count - LANES, load(from + count - LANES));
-    } else if (LANES == 16 && count >= 8) {
-        memcpy(to, from, 8 * sizeof(float));
-        memcpy(to + count - 8, from + count - 8, 8 * sizeof(float));
-    } else if (LANES >= 8 && count >= 4) {
-        memcpy(to, from, 4 * sizeof(float));
-        memcpy(to + count - 4, from + count - 4, 4 * sizeof(float));
-    } else {
-        for (; i < count; i++) to[i] = from[i];
-    }
-}
 
 // Reads the tensors x, w, y, bias, residual; spatial rank; stride, dilation, pads before of each
 // axis; groups; the activation.

@@ -166,6 +166,8 @@ static void collect(
     Stretch stretches[TILE_COLUMNS];
     const int found = find_stretches(state, first, count, stretches);
     const bool whole = found == 1 && count == TILE_COLUMNS;
+    // What is left of earlier kernels must not be multiplied: subnormal numbers are slow.
+    if (count < TILE_COLUMNS) memset(to, 0, (size_t)((end - begin) * TILE_COLUMNS) * sizeof(float));
     for (int64_t i = begin; i < end; i++, to += TILE_COLUMNS) {
         const float *from = input + state->offsets[i];
         if (whole) {
@@ -173,7 +175,7 @@ static void collect(
             store(to, load(source));
             store(to + LANES, load(source + LANES));
         } else if (state->direct) {
-            memcpy(to, from + first, (size_t)count * sizeof(float));
+            copy_floats(to, from + first, count);
         } else {
             for (int s = 0; s < found; s++) {
                 const float *source = from + stretches[s].place;
@@ -281,7 +283,11 @@ static Failure run_conv(const void *argument, const Run *run) {
         job.weights = (float *)run->shared + state->input_floats;
         share_chunks(run, conv->groups, pack_group, &job);
     }
-    if (!state->direct) share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &job);
+    if (!state->direct) {
+        const int64_t used = conv->batch * conv->groups * conv->in * conv->plane;
+        memset(job.input + used, 0, (size_t)(state->input_floats - used) * sizeof(float));
+        share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &job);
+    }
     if (state->early)
         share_chunks(
             run, conv->batch * conv->groups * ceil_div(state->k, DEPTH), collect_early, &job);

@@ -69,6 +69,7 @@ static void some_channels(void *context, int64_t chunk, int thread) {
     if (end > all) end = all;
     float *plane = (float *)job->run->own[thread], *results = sweep_results(conv, plane);
     int64_t laid_out = -1;
+    end_plane(conv, plane);
     for (int64_t channel = chunk * state->unit; channel < end; channel++) {
         const int64_t source = channel / conv->out;  // several outputs may have one input
         if (source != laid_out) {

@@ -4,7 +4,7 @@
 
 #define POPC_FAMILIES(_)                                                                  \
     _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(DEPTHWISE) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS)            \
-    _(CONVOLUTION_WEIGHTS) _(POOL_GRADIENTS) _(SLOPES_OF_MAPS) _(OPTIMIZERS)
+    _(CONVOLUTION_WEIGHTS) _(POOL_GRADIENTS) _(SLOPES_OF_MAPS) _(OPTIMIZERS) _(LOSSES) _(NORM_GRADIENTS) _(SUMS) _(ATTENTION_GRADIENTS)
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];
 #define LIST(NAME) ISA(NAME),

@@ -49,15 +49,24 @@ static inline __attribute__((always_inline)) void turn_panel(
         for (int i = 0; i < width; i++) to[p * width + i] = from[i * row + p];
 }
 
-// Few lines at a time, so that what is written stays in the first cache.
-static void pack_any(
-    float *to, const float *from, int64_t row, int64_t column, int count, int64_t k, int width) {
-    for (int64_t begin = 0; begin < k; begin += 16) {
-        const int64_t end = begin + 16 < k ? begin + 16 : k;
-        for (int i = 0; i < count; i++)
-            for (int64_t p = begin; p < end; p++) to[p * width + i] = from[i * row + p * column];
-        for (int i = count; i < width; i++)
-            for (int64_t p = begin; p < end; p++) to[p * width + i] = 0;
+// A panel that lacks rows, or whose numbers are nobody's neighbours; `width` is a constant.
+static inline __attribute__((always_inline)) void pack_some(
+    float *to, const float *from, int64_t row, int64_t column, int count, int64_t k,
+    const int width) {
+    int64_t p = 0;
+    for (; column == 1 && p + 4 <= k; p += 4) {
+        float *line = to + p * width;
+        __builtin_memset(line, 0, (size_t)(4 * width) * sizeof(float));
+        int i = 0;
+        for (; i + 4 <= count; i += 4) turn_four(line + i, from + i * row + p, row, width, false);
+        for (; i < count; i++)
+            for (int j = 0; j < 4; j++) line[j * width + i] = from[i * row + p + j];
+    }
+    for (; p < k; p++) {
+        float *line = to + p * width;
+        const float *source = from + p * column;
+        __builtin_memset(line, 0, (size_t)width * sizeof(float));
+        for (int i = 0; i < count; i++) line[i] = source[i * row];
     }
 }
 
@@ -66,8 +75,11 @@ void ISA(pack_panels)(
     for (int64_t first = 0; first < rows; first += width, to += k * width) {
         const float *panel = from + first * row;
         const int count = rows - first < width ? (int)(rows - first) : width;
-        if (count < width || (row != 1 && column != 1))
-            pack_any(to, panel, row, column, count, k, width);
+        const bool some = count < width || (row != 1 && column != 1);
+        if (some && width == TILE_ROWS)
+            pack_some(to, panel, row, column, count, k, TILE_ROWS);
+        else if (some)
+            pack_some(to, panel, row, column, count, k, TILE_COLUMNS);
         else if (row == 1 && width == TILE_ROWS)
             copy_lines(to, panel, column, k, TILE_ROWS);
         else if (row == 1)
@@ -89,6 +101,10 @@ static inline __attribute__((always_inline)) void multiply_rows(
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++) {
         __builtin_prefetch(left + 64 * TILE_ROWS);  // from far away, where there are few columns
+        if (rows <= 4) {  // the same where there are few rows
+            __builtin_prefetch(right + 64 * TILE_COLUMNS);
+            __builtin_prefetch(right + 64 * TILE_COLUMNS + 16);
+        }
         const Floats low = load(right), high = vectors > 1 ? load(right + LANES) : low;
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
@@ -145,14 +161,13 @@ void ISA(multiply_tile)(
     }
     float block[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
     const int width = columns <= LANES ? LANES : TILE_COLUMNS;
-    const size_t bytes = (size_t)columns * sizeof(float);
     for (int i = 0; add && i < rows; i++)
-        memcpy(block + i * width, out.data + i * out.row, bytes);
+        copy_floats(block + i * width, out.data + i * out.row, columns);
     if (width == LANES)
         multiply_half(left, right, depth, block, width, rows, add);
     else
         multiply_full(left, right, depth, block, width, rows, add);
-    for (int i = 0; i < rows; i++) memcpy(out.data + i * out.row, block + i * width, bytes);
+    for (int i = 0; i < rows; i++) copy_floats(out.data + i * out.row, block + i * width, columns);
 }
 
 // `panels` is a constant wherever this is called: so many sums are in flight at once.
@@ -239,8 +254,10 @@ void ISA(next_activation)(Params *params, Epilogue *epilogue) {
 static void multiply_block(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
-    for (int64_t done = 0; done == 0 || done < k; done += DEPTH) {
-        const int64_t depth = k - done < DEPTH ? k - done : DEPTH;
+    // A single panel of rows uses each of the right matrix once: nothing has to stay anywhere.
+    const int64_t most = rows <= TILE_ROWS ? k : DEPTH;
+    for (int64_t done = 0; done == 0 || done < k; done += most) {
+        const int64_t depth = k - done < most ? k - done : most;
         for (int64_t i = 0; i < rows; i += TILE_ROWS) {
             const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
             Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};

@@ -98,8 +98,8 @@ static inline float fast_sigmoid(float x) {
 }
 
 // erf x: Abramowitz and Stegun 7.1.26 has 1.5e-7 of absolute error, which is not enough near 0;
-// there the Taylor series is used (error below 1e-8 for |x| < 0.9).
-static inline float fast_erf(float x) {
+// there the Taylor series is used (error below 1e-8 for |x| < 0.9).  `power` is exp(-x * x).
+static inline float erf_with(float x, float power) {
     float size = __builtin_fabsf(x);
     float z = x * x;
     float p = 1.6462114365889246e-6f;
@@ -123,5 +123,7 @@ static inline float fast_erf(float x) {
     float result = size < 0.9f ? small : large;
     return x != x ? x : result;
 }
+
+static inline float fast_erf(float x) { return erf_with(x, fast_exp(-(x * x))); }
 
 #endif

@@ -79,6 +79,7 @@ static void some_channels(void *context, int64_t chunk, int thread) {
     const Conv *conv = &pool->conv;
     int64_t end = (chunk + 1) * pool->unit;
     if (end > conv->batch * conv->groups) end = conv->batch * conv->groups;
+    end_plane(conv, (float *)job->run->own[thread]);
     for (int64_t channel = chunk * pool->unit; channel < end; channel++)
         pool_channel(pool, channel, (float *)job->run->own[thread]);
 }

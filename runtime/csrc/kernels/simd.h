@@ -4,6 +4,7 @@
 #define POPC_SIMD_H
 
 #include <stdint.h>
+#include <string.h>
 
 #ifndef POPC_ISA
 #error "compile with -DPOPC_ISA=..."
@@ -33,6 +34,24 @@ static inline float sum_of(Floats values) {
     float sum = 0;
     for (int lane = 0; lane < LANES; lane++) sum += values[lane];
     return sum;
+}
+
+// A copy of few floats, mostly; the parts of the last copies overlap.
+static inline void copy_floats(float *to, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) store(to + i, load(from + i));
+    if (i == count) return;
+    if (count >= LANES) {
+        store(to + count - LANES, load(from + count - LANES));
+    } else if (LANES == 16 && count >= 8) {
+        memcpy(to, from, 8 * sizeof(float));
+        memcpy(to + count - 8, from + count - 8, 8 * sizeof(float));
+    } else if (LANES >= 8 && count >= 4) {
+        memcpy(to, from, 4 * sizeof(float));
+        memcpy(to + count - 4, from + count - 4, 4 * sizeof(float));
+    } else {
+        for (; i < count; i++) to[i] = from[i];
+    }
 }
 
 #endif

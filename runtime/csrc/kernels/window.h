@@ -47,6 +47,12 @@ static inline float *sweep_results(const Conv *conv, float *scratch) {
     SWEEP_LOOP(8, i + 4 * LANES < count, START, STEP)      \
     SWEEP_LOOP(4, i < count, START, STEP)
 
+// What is read beyond the plane: zeros, because subnormal numbers, which may be there, are slow.
+static inline void end_plane(const Conv *conv, float *plane) {
+    float *end = plane + conv->plane;
+    memset(end, 0, (size_t)(sweep_results(conv, plane) - end) * sizeof(float));
+}
+
 // The results of a slice, without those between lines.
 static inline void keep_lines(const Conv *conv, const float *from, float *to) {
     const int64_t width = conv->result[2];

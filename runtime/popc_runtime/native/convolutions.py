@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     plain = is_float32(binding) and binding.text("partials_type", "float") == "float"
     if not plain or activation is None or not 1 <= x.ndim - 2 <= _MOST_AXES or out.size == 0:
         return None
+    if group == 1 and _is_product(binding):
+        return _product(binding, activation)
     kept = []
     if not w.flags.c_contiguous:
         if not binding.is_constant(1):
@@ -48,6 +51,30 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     depthwise = x.shape[1] == group and w.shape[0] // group <= 2
     kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
     return Record(kernel, (*words, *activation), tuple(kept))
+
+
+def _is_product(binding: Binding) -> bool:
+    """Whether a single window is the whole input."""
+    x, w, out = binding.input(0), binding.input(1), binding.output()
+    whole = x.shape[1:] == w.shape[1:] and prod(out.shape[2:]) == 1
+    operands = (x, w, binding.optional(2), binding.optional(3))
+    plain = all(one is None or one.flags.c_contiguous for one in operands)
+    return whole and plain and x.size > 0 and not any(binding.integers("pads", ()))
+
+
+def _product(binding: Binding, activation: tuple[int, ...]) -> Record:
+    """[N, C] by [C, M]: fewer numbers to move than by windows."""
+    x, w, out = binding.input(0), binding.input(1), binding.output()
+    residual = binding.optional(3)
+    operands = (
+        tensor_words(x.reshape(len(x), -1)),
+        tensor_words(w.reshape(len(w), -1).T, constant=binding.is_constant(1)),
+        tensor_words(out.reshape(len(x), -1)),
+        tensor_words(binding.optional(2)),
+        tensor_words(None if residual is None else residual.reshape(len(x), -1)),
+        activation,
+    )
+    return Record("Product_f32", tuple(word for words in operands for word in words))
 
 
 ENCODERS: Final = {"Conv": _conv}

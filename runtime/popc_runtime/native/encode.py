@@ -7,9 +7,11 @@ from typing import Final
 
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.native import (
+    attention_gradients,
     conv_gradients,
     convolutions,
     gathers,
+    losses,
     maps,
     optimizers,
     pool_gradients,
@@ -24,9 +26,11 @@ from popc_runtime.native.record import Encoder, Record
 __all__ = ["encode", "native_opcodes"]
 
 _ENCODERS: Final[dict[str, Encoder]] = {
+    **attention_gradients.ENCODERS,
     **conv_gradients.ENCODERS,
     **convolutions.ENCODERS,
     **gathers.ENCODERS,
+    **losses.ENCODERS,
     **maps.ENCODERS,
     **optimizers.ENCODERS,
     **pool_gradients.ENCODERS,

@@ -46,8 +46,8 @@ Item: TypeAlias = "Record | Loop | Branch | Callable[[], object]"
 class NativeFailure(Exception):
     """A kernel cannot go on; ``owner`` is that of its record."""
 
-    def __init__(self, reason: int, owner: Any) -> None:
-        super().__init__(_REASONS[reason])
+    def __init__(self, reason: str, owner: Any) -> None:
+        super().__init__(reason)
         self.owner = owner
 
 
@@ -111,7 +111,10 @@ class NativeProgram:
         if failed is not None:
             number, reason = failed
             item = self._written[number]
-            raise NativeFailure(reason, item.owner if isinstance(item, Record) else None)
+            if not isinstance(item, Record):
+                raise NativeFailure(_REASONS[reason], None)
+            told = "" if item.explain is None else item.explain()
+            raise NativeFailure(told or _REASONS[reason], item.owner)
 
     def seconds(self) -> list[float]:
         """Run once; the time that each item has taken."""

@@ -56,6 +56,7 @@ class Record:
         kernel: Its name.
         words: Its parameters.
         kept: Arrays made for it, which must live as long as the program.
+        explain: Tells more, once the kernel has failed; an empty text if there is no more.
         before: Records that run before it, as part of the same instruction.
         owner: Whatever a failure of the kernel is to tell.
     """
@@ -65,6 +66,7 @@ class Record:
     kept: tuple[Array, ...] = field(default=(), compare=False)
     owner: Any = None
     before: tuple[Record, ...] = ()
+    explain: Callable[[], str] | None = None
 
     def owned(self, owner: object) -> Record:
         """The same record of ``owner``."""

@@ -62,6 +62,9 @@ def _reduction(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Rec
     runs = groupby(kinds, key=lambda kind: kind[1])
     sizes = [(prod(size for size, _ in run), reduced) for reduced, run in runs]
     places = [number for number, (_, reduced) in enumerate(sizes) if reduced]
+    if places == [0, 2] and len(sizes) == 3 and kernel == "ReduceSum_f32":
+        words = _rows(binding, *(size for size, _ in sizes))
+        return None if words is None else Record("ChannelSums_f32", words)
     if len(places) != 1:
         return None
     place = places[0]

@@ -1,0 +1,209 @@
+// The gradient of attention.  With the softmax P of the scores, which is computed again, the
+// gradient G of the result O, and S the scores before the softmax:
+//
+//     dV = P^T G        dP = G V^T        dS = P (dP - rowsum(G O))        dQ = dS K, dK = dS^T Q
+//
+// Each thread does all query heads of a key head, in blocks of rows.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gemm.h"
+#include "math.h"
+
+enum { SCORES = 1 << 16, FEWEST_ROWS = 32 };
+
+// [batch][head][row][column], in floats.
+typedef struct {
+    float *data;
+    int64_t strides[4];
+} Heads;
+
+typedef struct {
+    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
+    Heads q, k, v, given, out, dq, dk, dv, bias;
+    float scale;
+    int64_t block;  // rows that are done at once
+    int64_t left_floats, right_floats;
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+} Job;
+
+// A matrix somewhere in memory.
+typedef struct {
+    float *data;
+    int64_t row, column;
+} Matrix;
+
+static Matrix turned(Matrix matrix) { return (Matrix){matrix.data, matrix.column, matrix.row}; }
+
+static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t row) {
+    const int64_t *s = heads->strides;
+    return (Matrix){heads->data + image * s[0] + head * s[1] + row * s[2], s[2], s[3]};
+}
+
+static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static Heads next_heads(Params *params, Tensor *tensor) {
+    *tensor = next_tensor(params);
+    Heads heads = {(float *)tensor->data, {0}};
+    if (tensor->rank != 4) {
+        params->bad |= tensor->data != NULL;
+        return heads;
+    }
+    for (int axis = 0; axis < 4; axis++)
+        heads.strides[axis] = tensor->strides[axis] / (int64_t)sizeof(float);
+    return heads;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    Tensor q, k, v, other;
+    state->q = next_heads(params, &q);
+    state->k = next_heads(params, &k);
+    state->v = next_heads(params, &v);
+    Heads *others[] = {&state->given, &state->out, &state->dq, &state->dk, &state->dv, &state->bias};
+    for (int i = 0; i < 6; i++) *others[i] = next_heads(params, &other);
+    state->scale = (float)next_float(params);
+    if (params->bad || k.dims[1] <= 0) {
+        free(state);
+        return NULL;
+    }
+    state->batch = q.dims[0];
+    state->heads = k.dims[1];
+    state->group = q.dims[1] / k.dims[1];
+    state->rows = q.dims[2];
+    state->depth = q.dims[3];
+    state->keys = k.dims[2];
+    state->width = v.dims[3];
+    state->block = larger(FEWEST_ROWS, SCORES / larger(state->keys, 1));
+    if (state->block > state->rows) state->block = state->rows;
+    const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->keys, TILE_ROWS);
+    const int64_t inner = larger(state->depth, state->width);
+    state->left_floats = padded(larger(r * larger(inner, state->keys), t * state->block), 16);
+    state->right_floats = padded(
+        larger(padded(state->keys, TILE_COLUMNS) * inner,
+               padded(inner, TILE_COLUMNS) * larger(state->keys, state->block)), 16);
+    const int64_t scores = padded(state->block * state->keys, 16);
+    needs->own = (state->left_floats + state->right_floats + 2 * scores) * (int64_t)sizeof(float);
+    return state;
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+// out[m][n] = (or, if `add`, +=) left[m][k] right[k][n]; rows of `out` are contiguous.
+static void multiply(
+    const State *state, float *own, Matrix left, Matrix right, Matrix out, int64_t m, int64_t n,
+    int64_t k, bool add) {
+    float *lefts = own, *rights = own + state->left_floats;
+    ISA(pack_panels)(lefts, left.data, left.row, left.column, m, k, TILE_ROWS);
+    ISA(pack_panels)(rights, right.data, right.column, right.row, n, k, TILE_COLUMNS);
+    for (int64_t done = 0; done < k; done += DEPTH) {
+        const int64_t depth = k - done < DEPTH ? k - done : DEPTH;
+        for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
+            const int columns = n - j < TILE_COLUMNS ? (int)(n - j) : TILE_COLUMNS;
+            for (int64_t i = 0; i < m; i += TILE_ROWS) {
+                const int rows = m - i < TILE_ROWS ? (int)(m - i) : TILE_ROWS;
+                const Place place = {out.data + i * out.row + j, out.row, i, j};
+                ISA(multiply_tile)(
+                    lefts + i * k + done * TILE_ROWS, rights + j * k + done * TILE_COLUMNS, depth,
+                    place, rows, columns, add || done > 0);
+            }
+        }
+    }
+}
+
+// The softmax of one row of scaled scores with their bias; rows that see no key are zero.
+static void weigh(float *x, int64_t n, float scale, const float *bias, int64_t step) {
+    float peak = -INFINITY, total = 0;
+    if (bias) {
+        for (int64_t i = 0; i < n; i++) x[i] = x[i] * scale + bias[i * step];
+    } else {
+        for (int64_t i = 0; i < n; i++) x[i] *= scale;
+    }
+    for (int64_t i = 0; i < n; i++) peak = x[i] > peak || x[i] != x[i] ? x[i] : peak;
+    if (peak == -INFINITY) {
+        memset(x, 0, (size_t)n * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) x[i] = fast_exp(x[i] - peak);
+    for (int64_t i = 0; i < n; i++) total += x[i];
+    const float factor = 1.0f / total;
+    for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t n) {
+    float total = 0;
+    for (int64_t i = 0; i < n; i++) total += a[i * a_step] * b[i * b_step];
+    return total;
+}
+
+// Rows first .. first + rows - 1 of a query head.
+static void some_rows(
+    const State *state, float *own, int64_t image, int64_t kv_head, int64_t head, int64_t first,
+    bool add) {
+    const int64_t keys = state->keys, depth = state->depth, width = state->width;
+    const int64_t rows = state->rows - first < state->block ? state->rows - first : state->block;
+    const Matrix q = matrix_of(&state->q, image, head, first);
+    const Matrix given = matrix_of(&state->given, image, head, first);
+    const Matrix result = matrix_of(&state->out, image, head, first);
+    const Matrix k = matrix_of(&state->k, image, kv_head, 0);
+    const Matrix v = matrix_of(&state->v, image, kv_head, 0);
+    float *memory = own + state->left_floats + state->right_floats;
+    const Matrix p = {memory, keys, 1};
+    const Matrix ds = {memory + padded(state->block * keys, 16), keys, 1};
+    multiply(state, own, q, turned(k), p, rows, keys, depth, false);
+    for (int64_t i = 0; i < rows; i++) {
+        const Matrix bias = matrix_of(&state->bias, image, head, first + i);
+        weigh(p.data + i * keys, keys, state->scale, state->bias.data ? bias.data : NULL, bias.column);
+    }
+    multiply(
+        state, own, turned(p), given, matrix_of(&state->dv, image, kv_head, 0), keys, width, rows, add);
+    multiply(state, own, given, turned(v), ds, rows, keys, width, false);
+    for (int64_t i = 0; i < rows; i++) {
+        const float sum = dot(
+            given.data + i * given.row, given.column, result.data + i * result.row, result.column,
+            width);
+        const float *weights = p.data + i * keys;
+        float *slopes = ds.data + i * keys;
+        for (int64_t j = 0; j < keys; j++) slopes[j] = weights[j] * (slopes[j] - sum) * state->scale;
+    }
+    multiply(
+        state, own, ds, k, matrix_of(&state->dq, image, head, first), rows, depth, keys, false);
+    multiply(
+        state, own, turned(ds), q, matrix_of(&state->dk, image, kv_head, 0), keys, depth, rows, add);
+}
+
+static void one_head(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t image = chunk / state->heads, kv_head = chunk % state->heads;
+    float *own = (float *)job->run->own[thread];
+    bool add = false;
+    for (int64_t member = 0; member < state->group; member++)
+        for (int64_t first = 0; first < state->rows; first += state->block) {
+            const int64_t head = kv_head * state->group + member;
+            some_rows(state, own, image, kv_head, head, first, add);
+            add = true;
+        }
+}
+
+static Failure run_gradient(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run};
+    share_chunks(run, state->batch * state->heads, one_head, &job);
+    return OK;
+}
+
+const Kernel ISA(ATTENTION_GRADIENTS)[] = {
+    {"AttentionGrad_f32", prepare, run_gradient, NULL},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,199 @@
+// Cross entropy of scores [batch][classes][inner] and labels [batch][inner], and its gradient.
+#include <math.h>
+#include <stdlib.h>
+
+#include "../kernel.h"
+#include "math.h"
+#include "simd.h"
+
+enum { LOSS_WORK = 1 << 14 };
+
+typedef enum { NONE, SUM, MEAN } Reduction;  // the order is that of losses.py
+
+typedef struct {
+    int64_t batch, classes, inner;
+    const float *scores;  // of the gradient: the softmax
+    int64_t strides[3];  // of the scores of a loss, in floats
+    const char *labels;
+    bool wide;  // labels are int64, else int32
+    const float *weights;  // of classes, or NULL
+    Reduction reduction;
+    bool ignores;
+    int64_t ignored;
+    float *out;  // the loss, or the gradient of the scores
+    float *log_prob, *softmax;  // also wanted, or NULL
+    const float *grad;  // of the loss
+    bool logarithms;  // the softmax is given as its logarithm
+    int64_t unit;  // of the batch
+} Loss;
+
+typedef struct {
+    const Loss *loss;
+    const Run *run;
+    float *losses;  // of each label; of the gradient: its share
+    const float *counts;  // how much each label counts
+} Job;
+
+static void *prepare(Params *params, Needs *needs) {
+    Loss *loss = calloc(1, sizeof(Loss));
+    if (!loss) return NULL;
+    loss->batch = next_int(params);
+    loss->classes = next_int(params);
+    loss->inner = next_int(params);
+    loss->scores = (const float *)next_tensor(params).data;
+    for (int axis = 0; axis < 3; axis++) loss->strides[axis] = next_int(params);
+    const Tensor labels = next_tensor(params);
+    loss->labels = labels.data;
+    loss->wide = labels.dtype == I64;
+    loss->weights = (const float *)next_tensor(params).data;
+    loss->reduction = (Reduction)next_int(params);
+    loss->ignores = next_int(params) != 0;
+    loss->ignored = next_int(params);
+    loss->out = (float *)next_tensor(params).data;
+    loss->log_prob = (float *)next_tensor(params).data;
+    loss->softmax = (float *)next_tensor(params).data;
+    loss->grad = (const float *)next_tensor(params).data;
+    loss->logarithms = next_int(params) != 0;
+    const int64_t size = loss->classes * loss->inner;
+    if (params->bad || size <= 0 || loss->batch <= 0) {
+        free(loss);
+        return NULL;
+    }
+    loss->unit = (LOSS_WORK + size - 1) / size;
+    needs->shared = 2 * loss->batch * loss->inner * (int64_t)sizeof(float);
+    needs->own = 2 * (loss->classes + LANES) * (int64_t)sizeof(float);
+    return loss;
+}
+
+static int64_t label_of(const Loss *loss, int64_t place) {
+    return loss->wide ? ((const int64_t *)loss->labels)[place]
+                      : ((const int32_t *)loss->labels)[place];
+}
+
+static bool is_ignored(const Loss *loss, int64_t label) {
+    return loss->ignores && label == loss->ignored;
+}
+
+// How much each label counts, and the sum of that; false if a label is none.
+static bool count_labels(const Loss *loss, float *counts, double *total) {
+    *total = 0;
+    for (int64_t place = 0; place < loss->batch * loss->inner; place++) {
+        const int64_t label = label_of(loss, place);
+        counts[place] = 0;
+        if (is_ignored(loss, label)) continue;
+        if (label < 0 || label >= loss->classes) return false;
+        counts[place] = loss->weights ? loss->weights[label] : 1.0f;
+        *total += counts[place];
+    }
+    return true;
+}
+
+static Failure share_batch(const Run *run, Job *job, ChunkFn work) {
+    share_chunks(run, (job->loss->batch + job->loss->unit - 1) / job->loss->unit, work, job);
+    return OK;
+}
+
+// -- the loss -------------------------------------------------------------------------------------
+
+// One label; its scores may be anywhere.
+static void one_loss(const Job *job, int64_t place, float *powers, float *centred) {
+    const Loss *loss = job->loss;
+    const int64_t n = loss->classes, step = loss->inner;
+    const int64_t image = place / step, column = place % step, first = image * n * step + column;
+    const float *x = loss->scores + image * loss->strides[0] + column * loss->strides[2];
+    float peak = x[0], total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float v = x[i * loss->strides[1]];
+        centred[i] = v;
+        peak = v > peak || v != v ? v : peak;
+    }
+    for (int64_t i = 0; i < n; i++) centred[i] -= peak;
+    for (int64_t i = 0; i < n; i++) powers[i] = fast_exp(centred[i]);
+    for (int64_t i = 0; i < n; i++) total += powers[i];
+    if (loss->softmax)
+        for (int64_t i = 0; i < n; i++) loss->softmax[first + i * step] = powers[i] / total;
+    const float shift = logf(total);
+    if (loss->log_prob)
+        for (int64_t i = 0; i < n; i++) loss->log_prob[first + i * step] = centred[i] - shift;
+    const float count = job->counts[place];
+    const int64_t label = label_of(loss, place);
+    job->losses[place] = count == 0 ? 0 : (shift - centred[label]) * count;
+}
+
+static void some_losses(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const Loss *loss = job->loss;
+    float *own = (float *)job->run->own[thread];
+    int64_t end = (chunk + 1) * loss->unit;
+    if (end > loss->batch) end = loss->batch;
+    for (int64_t place = chunk * loss->unit * loss->inner; place < end * loss->inner; place++)
+        one_loss(job, place, own, own + loss->classes + LANES);
+}
+
+static Failure run_loss(const void *state, const Run *run) {
+    const Loss *loss = state;
+    const int64_t labels = loss->batch * loss->inner;
+    float *counts = (float *)run->shared;
+    double total;
+    if (!count_labels(loss, counts, &total)) return INDEX_OUTSIDE;
+    Job job = {loss, run, counts + labels, counts};
+    if (loss->reduction == NONE) job.losses = loss->out;
+    share_batch(run, &job, some_losses);
+    if (loss->reduction == NONE) return OK;
+    double sum = 0;
+    for (int64_t place = 0; place < labels; place++) sum += job.losses[place];
+    *loss->out = (float)(loss->reduction == MEAN ? sum / total : sum);
+    return OK;
+}
+
+// -- the gradient ---------------------------------------------------------------------------------
+
+static void one_gradient(const Job *job, int64_t image) {
+    const Loss *loss = job->loss;
+    const int64_t inner = loss->inner, size = loss->classes * inner;
+    const float *given = loss->scores + image * size, *shares = job->losses + image * inner;
+    float *out = loss->out + image * size;
+    if (loss->logarithms) {
+        for (int64_t i = 0; i < size; i++) out[i] = fast_exp(given[i]);
+        given = out;
+    }
+    if (inner == 1) {
+        const float share = shares[0];
+        for (int64_t i = 0; i < size; i++) out[i] = given[i] * share;
+    } else {
+        for (int64_t i = 0; i < loss->classes; i++)
+            for (int64_t j = 0; j < inner; j++) out[i * inner + j] = given[i * inner + j] * shares[j];
+    }
+    for (int64_t j = 0; j < inner; j++) {
+        const int64_t label = label_of(loss, image * inner + j);
+        if (!is_ignored(loss, label)) out[label * inner + j] -= shares[j];
+    }
+}
+
+static void some_gradients(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    int64_t end = (chunk + 1) * job->loss->unit;
+    if (end > job->loss->batch) end = job->loss->batch;
+    for (int64_t image = chunk * job->loss->unit; image < end; image++) one_gradient(job, image);
+}
+
+static Failure run_gradient(const void *state, const Run *run) {
+    const Loss *loss = state;
+    const int64_t labels = loss->batch * loss->inner;
+    float *counts = (float *)run->shared, *shares = counts + labels;
+    double total;
+    if (!count_labels(loss, counts, &total)) return INDEX_OUTSIDE;
+    // If nothing counts, nothing gets a share.
+    const float divisor = loss->reduction == MEAN && total != 0 ? (float)total : 1.0f;
+    for (int64_t place = 0; place < labels; place++)
+        shares[place] = loss->grad[loss->reduction == NONE ? place : 0] / divisor * counts[place];
+    Job job = {loss, run, shares, counts};
+    return share_batch(run, &job, some_gradients);
+}
+
+const Kernel ISA(LOSSES)[] = {
+    {"CrossEntropy_f32", prepare, run_loss, NULL},
+    {"CrossEntropyGrad_f32", prepare, run_gradient, NULL},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,130 @@
+"""Cross entropy, and the gradients of normalisation and of rows taken by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.labels import check_labels
+from popc_runtime.kernels.matmul import merged_view
+from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+
+__all__ = ["ENCODERS"]
+
+_REDUCTIONS: Final = ("none", "sum", "mean")
+_INDICES: Final = (DType.INT32, DType.INT64)
+
+
+def _is_plain(binding: Binding, indices: int) -> bool:
+    """Whether all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
+    dtypes = list(binding.input_dtypes)
+    number = dtypes.pop(indices)
+    floats = all(one in (None, DType.FLOAT32) for one in (*dtypes, *binding.output_dtypes))
+    first, *arrays = (*binding.inputs, *binding.outputs)
+    contiguous = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
+    return floats and number in _INDICES and contiguous and first is not None and first.size > 0
+
+
+def _words(
+    binding: Binding,
+    scores: Array,
+    labels: Array,
+    weights: Array | None,
+    wanted: tuple[Array | None, ...],
+) -> tuple[int, ...]:
+    words = [scores.shape[0], scores.shape[1], prod(scores.shape[2:])]
+    words += tensor_words(scores)
+    apart = merged_view(scores, (*scores.shape[:2], words[2]))
+    words += (0, 0, 0) if apart is None else (step // apart.itemsize for step in apart.strides)
+    words += (*tensor_words(labels), *tensor_words(weights))
+    words.append(_REDUCTIONS.index(binding.text("reduction")))
+    words += (int("ignore_index" in binding.attributes), binding.integer("ignore_index", -1))
+    for array in wanted:
+        words += tensor_words(array)
+    return tuple(words)
+
+
+def _cross_entropy(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Scores [N, C, d...], labels [N, d...], [weights [C]]: the loss, and the softmax if wanted."""
+    del numbers
+    x = binding.input(0)
+    if not _is_plain(binding, 1) or merged_view(x, (*x.shape[:2], prod(x.shape[2:]))) is None:
+        return None
+    results = list(binding.outputs[1:])
+    log_prob, softmax = (
+        results.pop(0) if binding.integer(name, 0) else None for name in ("log_prob", "softmax")
+    )
+    scores, labels = binding.input(0), binding.input(1)
+    wanted = (binding.output(), log_prob, softmax, None)
+    words = _words(binding, scores, labels, binding.optional(2), wanted)
+    explain = partial(_wrong_label, labels, scores.shape[1], binding.attributes.get("ignore_index"))
+    return Record("CrossEntropy_f32", (*words, 0), explain=explain)
+
+
+def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """The gradient of the loss, the softmax or its logarithm, labels, [weights]."""
+    del numbers
+    if not _is_plain(binding, 2) or not binding.input(0).flags.c_contiguous:
+        return None
+    given, labels = binding.input(1), binding.input(2)
+    wanted = (binding.output(), None, None, binding.input(0))
+    words = _words(binding, given, labels, binding.optional(3), wanted)
+    explain = partial(_wrong_label, labels, given.shape[1], binding.attributes.get("ignore_index"))
+    logarithms = binding.integer("log_probability", 0)
+    return Record("CrossEntropyGrad_f32", (*words, logarithms), explain=explain)
+
+
+def _wrong_label(labels: Array, classes: int, ignored: object) -> str:
+    """Which label is none."""
+    hidden = ignored if isinstance(ignored, int) else None
+    shown = labels if hidden is None else np.where(labels == hidden, 0, labels)
+    try:
+        check_labels(shown, classes, labels.shape, ignored=hidden)
+    except IndexError as error:
+        return str(error)
+    return ""
+
+
+def _norm_grad(centred: bool, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """dY, X, scale?, mean?, 1 / deviation? to the gradients of X, scale and (centred) bias."""
+    del numbers
+    arrays = (*binding.inputs, *binding.outputs)
+    plain = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
+    if not plain or not is_float32(binding):
+        return None
+    x, axis = binding.input(1), binding.integer("axis")
+    length, scale = prod(x.shape[axis:]), binding.optional(2)
+    if scale is not None and scale.size != length:
+        return None
+    words = [prod(x.shape[:axis]), length, int(centred), float_word(binding.number("epsilon"))]
+    for index in range(5):
+        words += tensor_words(binding.optional(index))
+    for index in range(3):
+        words += tensor_words(binding.optional_output(index))
+    return Record("NormGrad_f32", tuple(words))
+
+
+def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """The gradient [..., *indices, ...]: each index adds its part to the element it names."""
+    del numbers
+    if not _is_plain(binding, 1) or not binding.input(0).flags.c_contiguous:
+        return None
+    out, axis = binding.output(), binding.integer("axis")
+    words = [word for i in range(2) for word in tensor_words(binding.input(i))]
+    sizes = (prod(out.shape[:axis]), out.shape[axis], prod(out.shape[axis + 1 :]))
+    return Record("GatherGrad_f32", (*words, *tensor_words(out), *sizes))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "GatherGrad": _gather_grad,
+    "LayerNormalizationGrad": partial(_norm_grad, True),
+    "RMSNormalizationGrad": partial(_norm_grad, False),
+    "SoftmaxCrossEntropyLoss": _cross_entropy,
+    "SoftmaxCrossEntropyLossGrad": _cross_entropy_grad,
+}

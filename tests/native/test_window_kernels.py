@@ -1,0 +1,144 @@
+"""Convolutions and pooling of the sizes at which their native kernels change their ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library
+from tests.native.bindings import native_results, numpy_results
+
+
+def _numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _convolve(
+    library: Library,
+    x: Array,
+    w: Array,
+    group: int,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    activation: str = "Relu",
+    constant: tuple[int, ...] = (1, 2),
+) -> None:
+    rank = x.ndim - 2
+    sizes = [
+        (x.shape[2 + i] + pads[i] + pads[i + rank] - w.shape[2 + i]) // strides[i] + 1
+        for i in range(rank)
+    ]
+    out = np.empty((len(x), len(w), *sizes), np.float32)
+    inputs = [x, w, _numbers(len(w), seed=2), _numbers(*out.shape, seed=3)]
+    attributes = {
+        "strides": tuple(strides),
+        "dilations": (1,) * rank,
+        "pads": tuple(pads),
+        "group": group,
+        "activation": activation,
+    }
+    expected = numpy_results("Conv", inputs, [out], attributes, constant)[0]
+    results = [
+        native_results(library, "Conv", inputs, [out], attributes, constant, threads)
+        for threads in (1, 2, 3)
+    ]
+    assert results[0] is not None
+    np.testing.assert_allclose(results[0][0], expected, rtol=1e-4, atol=1e-4)
+    for other in results[1:]:
+        assert other is not None
+        assert other[0].tobytes() == results[0][0].tobytes()
+
+
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize(
+    ("x", "w", "group", "strides", "pads"),
+    [
+        ((1, 128, 7, 7), (130, 128, 3, 3), 1, (1, 1), (1, 1, 1, 1)),
+        ((2, 96, 14, 14), (64, 96, 3, 3), 1, (2, 2), (1, 1, 1, 1)),
+        ((1, 512, 5, 13), (60, 512, 1, 1), 1, (1, 1), (0, 0, 0, 0)),
+        ((1, 600, 4, 4), (50, 300, 2, 2), 2, (1, 1), (0, 0, 0, 0)),
+        ((3, 40, 200), (70, 40, 5), 1, (2,), (2, 1)),
+    ],
+)
+def test_many_channels_and_few_pixels(
+    library: Library,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    group: int,
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    constant: tuple[int, ...],
+) -> None:
+    _convolve(library, _numbers(*x), _numbers(*w, seed=1) / 16, group, strides, pads, "Relu", constant)
+
+
+@pytest.mark.parametrize("activation", ["", "Relu", "Gelu"])
+@pytest.mark.parametrize("width", [1, 8, 15, 16, 17, 31, 32, 33, 48, 65, 130])
+def test_results_of_any_width(library: Library, width: int, activation: str) -> None:
+    x, w = _numbers(1, 5, 3, width + 2), _numbers(13, 5, 2, 3, seed=1)
+    _convolve(library, x, w, 1, (1, 1), (0, 0, 0, 0), activation)
+    narrow = _numbers(1, 6, width)
+    _convolve(library, narrow, _numbers(14, 6, 1, seed=1), 1, (1,), (0, 0), activation)
+
+
+@pytest.mark.parametrize("axis", [2, 3, 4])
+def test_axes_of_one_anywhere(library: Library, axis: int) -> None:
+    shape, taps, strides, pads = [2, 3, 1, 1, 1], [4, 3, 1, 1, 1], [1, 1, 1], [0] * 6
+    shape[axis], taps[axis], strides[axis - 2], pads[axis - 2] = 40, 5, 2, 3
+    _convolve(library, _numbers(*shape), _numbers(*taps, seed=1), 1, strides, pads)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("taps", [(1, 1), (4, 5)])
+def test_one_window(library: Library, batch: int, taps: tuple[int, int]) -> None:
+    x, w = _numbers(batch, 33, *taps), _numbers(70, 33, *taps, seed=1)
+    _convolve(library, x, w, 1, (1, 1), (0, 0, 0, 0), "HardSwish")
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [(5, 5), (7, 7), (14, 14), (9, 35), (30, 70)])
+@pytest.mark.parametrize("taps", [3, 5])
+def test_channel_by_channel(library: Library, taps: int, size: tuple[int, int], stride: int) -> None:
+    x, w = _numbers(2, 7, *size), _numbers(7, 1, taps, taps, seed=1)
+    _convolve(library, x, w, 7, (stride, stride), (taps // 2,) * 4, "HardSwish")
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [(5, 5), (14, 14), (33, 70)])
+@pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])
+def test_pools(library: Library, opcode: str, size: tuple[int, int], stride: int) -> None:
+    x = _numbers(2, 5, *size)
+    x[0, 0, 2, 2], x[1, 4, 0, 0], x[1, 3] = np.nan, np.inf, -np.inf
+    sizes = [(one + 2 - 3) // stride + 1 for one in size]
+    out = np.empty((2, 5, *sizes), np.float32)
+    attributes = {
+        "kernel_shape": (3, 3),
+        "strides": (stride, stride),
+        "pads": (1, 1, 1, 1),
+        "dilations": (1, 1),
+    }
+    expected = numpy_results(opcode, [x], [out], attributes)[0]
+    result = native_results(library, opcode, [x], [out], attributes)
+    assert result is not None
+    np.testing.assert_allclose(result[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 11, 12, 13, 40, 300])
+@pytest.mark.parametrize("n", [1, 16, 17, 32, 300])
+def test_products_of_all_tiles(library: Library, m: int, n: int) -> None:
+    k = 530
+    left, right, bias = _numbers(m, k), _numbers(k, n, seed=1), _numbers(n, seed=2)
+    out = np.empty((m, n), np.float32)
+    inputs = [left, right, bias, _numbers(m, n, seed=3)]
+    for activation in ("", "Relu", "Tanh"):
+        attributes = {"activation": activation}
+        expected = numpy_results("MatMul", inputs, [out], attributes, (1,))[0]
+        one = native_results(library, "MatMul", inputs, [out], attributes, (1,), threads=1)
+        two = native_results(library, "MatMul", inputs, [out], attributes, (1,), threads=2)
+        assert one is not None
+        assert two is not None
+        np.testing.assert_allclose(one[0], expected, rtol=1e-3, atol=1e-4)
+        assert one[0].tobytes() == two[0].tobytes()

@@ -1,0 +1,434 @@
+"""Settings of options, tiny networks, and what has to hold for any combination of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+import popc
+import popc_runtime
+from popc_runtime.errors import PopcError
+from popc_runtime.format import Array
+from samples.networks import sorting_transformer
+
+__all__ = ["NETWORKS", "SETTINGS", "Setting", "check", "find", "merged"]
+
+_BATCH: Final = 8
+_RUNS: Final = 2
+_NONE: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Options that are set together.
+
+    Attributes:
+        name: What a test calls it.
+        options: The options.
+        needs: Options that both programs get, with it and without.
+        only: "train", "infer", or "" for both.
+        tolerance: Relative difference of results that a changed order of arithmetic explains.
+        shape: Whether both programs get it, for it says what is computed.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    needs: Mapping[str, Any] = field(default_factory=lambda: _NONE)
+    only: str = ""
+    tolerance: float = 0.0
+    shape: bool = False
+
+
+_PIPE: Final = {"num_ipus": 2, "virtual_graph_mode": "auto", "enable_pipelining": True}
+_OFF: Final = {"storage": "off_chip"}
+_SHARDED: Final = {
+    "replicated_tensor_sharding": True,
+    "min_elements_for_replicated_tensor_sharding": 1,
+}
+_REPLICAS: Final = {"replicated_graph_count": 2}
+_ACCUMULATE: Final = {"accumulation_factor": 4}
+_STEPS: Final = {"batches_per_step": 4}
+_MANY: Final = {"several": 4}  # accumulation_factor in training, batches_per_step else
+_PHASES: Final = {
+    "virtual_graph_mode": "execution_phases",
+    "execution_phases": 2,
+    "num_ipus": 2,
+}
+_PARTS: Final = {"batch_serialization_factor": 4}
+_IO: Final = {"num_io_tiles": 64, "tile_sets": {"*": "io"}}
+
+
+def _one(key: str, value: Any, **more: Any) -> Setting:
+    shown = "off-chip" if value == _OFF else "sharded" if value == _SHARDED else value
+    return Setting(f"{key}={shown}", {key: value}, **more)
+
+
+def _shapes() -> list[Setting]:
+    return [
+        _one("accumulation_factor", 4, only="train", shape=True),
+        _one("batches_per_step", 4, shape=True),
+        _one("replicated_graph_count", 2, shape=True),
+        _one("synthetic_data_mode", "zeros", shape=True),
+        _one("default_anchor", "final", shape=True),
+        _one("default_anchor", "sum", shape=True),
+        Setting("every other", {"default_anchor": {"type": "every_n", "n": 2}}, _STEPS, shape=True),
+        _one("accumulation_and_replication_reduction_type", "mean", shape=True),
+        _one("mean_accumulation_and_replication_reduction_strategy", "running", tolerance=1e-4),
+        _one("constant_weights", False, only="infer"),
+    ]
+
+
+def _placement() -> list[Setting]:
+    manual = [{"nodes": "*", "virtual_graph": 1}]
+    stages = [
+        {"nodes": "*", "virtual_graph": 0, "pipeline_stage": 0},
+        {"output": "logits", "virtual_graph": 1, "pipeline_stage": 1},
+    ]
+    return [
+        Setting("chips", {"num_ipus": 2, "virtual_graph_mode": "auto"}),
+        Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": manual}),
+        *(
+            Setting(f"pipeline {one}", {**_PIPE, "pipeline_schedule": one}, _MANY)
+            for one in ("grouped", "interleaved", "sequential")
+        ),
+        Setting("pipeline 4", {**_PIPE, "num_ipus": 4}, {"several": 8}),
+        Setting("pipeline again", {**_PIPE, "auto_recomputation": "pipeline"}, _MANY),
+        Setting(
+            "pipeline by hand",
+            {**_PIPE, "virtual_graph_mode": "manual", "annotate": stages},
+            _MANY,
+        ),
+        Setting(
+            "pipeline with overlapping updates",
+            {**_PIPE, "accumulate_outer_fragment_schedule": "overlap_memory_optimized"},
+            _ACCUMULATE,
+            "train",
+        ),
+        Setting("phases", {**_PHASES, "weight_tensor_location": _OFF}),
+        *(
+            Setting(f"phases {one}", {**_PHASES, "execution_phase_schedule": one})
+            for one in ("batch", "batch_clustered_io")
+        ),
+        Setting(
+            "one chip's phases",
+            {**_PHASES, "num_ipus": 1, "execution_phase_stages": 1, "activation_tensor_location": _OFF},
+        ),
+        _one("ipu_selection_order", "snake"),
+    ]
+
+
+def _memory() -> list[Setting]:
+    kinds = ("weight", "optimizer_state", "accumulator", "activation")
+    only = {"weight": ""}
+    return [
+        *(_one(f"{kind}_tensor_location", _OFF, only=only.get(kind, "train")) for kind in kinds),
+        *(
+            _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS)
+            for kind in kinds[:2]
+        ),
+        Setting(
+            "sharded off chip",
+            {"weight_tensor_location": {**_SHARDED, **_OFF}},
+            _REPLICAS,
+            "train",
+        ),
+        Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
+        _one("enable_merge_exchange", False),
+        *(
+            _one("auto_recomputation", one, only="train")
+            for one in ("standard", "norm_only", "recompute_all")
+        ),
+        _one("recompute", ["*"], only="train"),
+        _one("enable_inplace", False),
+        _one("enable_inplace_ambiguity_checking", True),
+        _one("fold_limit_bytes", 0),
+    ]
+
+
+def _batches() -> list[Setting]:
+    methods = ("unroll_static", "unroll_dynamic", "loop")
+    return [
+        *(
+            Setting(f"parts {one}", {**_PARTS, "batch_serialization_method": one}, tolerance=1e-4)
+            for one in methods
+        ),
+        *(
+            Setting(
+                f"parts {one} behind",
+                {
+                    **_PARTS,
+                    "batch_serialization_method": one,
+                    "batch_serialization_transform_context": "bwd",
+                },
+                tolerance=1e-4,
+            )
+            for one in methods
+        ),
+        *(
+            Setting(
+                f"parts {one}",
+                {**_PARTS, "batch_serialization_batch_schedule": one},
+                tolerance=1e-4,
+            )
+            for one in ("scheduler", "overlap_on_io", "overlap_on_compute")
+        ),
+        Setting(
+            "parts cross over",
+            {
+                **_PARTS,
+                **{
+                    f"batch_serialization_concat_on_{one}_change": False
+                    for one in ("execution_phase", "pipeline_stage", "virtual_graph")
+                },
+            },
+            tolerance=1e-4,
+        ),
+    ]
+
+
+def _rewrites() -> list[Setting]:
+    cut = [{"op_type": "*", "output": "*", "serialize_matmul_mode": "output_channels",
+            "serialize_matmul_factor": 2}]  # fmt: skip
+    cut[0]["op_type"] = "MatMul"
+    return [
+        _one("enable_outlining", True),
+        Setting(
+            "all outlined",
+            {"enable_outlining": True, "enable_outlining_copy_cost_pruning": False,
+             "outline_threshold": 0.0},
+        ),
+        *(_one("patterns", one, tolerance=1e-4) for one in ("no_patterns", "minimal", "all")),
+        *(
+            _one(f"combine_{one}", True, tolerance=1e-4)
+            for one in ("matmuls", "convolutions", "embedding_lookups")
+        ),
+        Setting("cut products", {"annotate": cut}, tolerance=1e-4),
+        *(
+            _one("merge_var_update", one, only="train")
+            for one in ("all", "auto_tight", "auto_loose")
+        ),
+        _one("decompose_grad_sum", True, only="train", tolerance=1e-4),
+        _one("disabled_passes", ["common_subexpressions"]),
+    ]  # fmt: skip
+
+
+def _orders() -> list[Setting]:
+    algorithms = ("clustering", "post_order", "look_ahead", "shortest_path")
+    return [
+        *(_one("kahn_tie_breaker", one) for one in ("fifo", "random")),
+        *(_one("scheduling_algorithm", one) for one in algorithms),
+        _one("swap_limit_scheduler", 0),
+        _one("delay_var_updates", True, only="train"),
+        _one("schedule_non_weight_update_gradient_consumers_early", True, only="train"),
+        Setting("priorities", {"annotate": [{"nodes": "*", "schedule_priority": 2}]}),
+    ]
+
+
+def _transfers() -> list[Setting]:
+    return [
+        *(
+            Setting(f"exchange {one}", {**_IO, "exchange_strategies": {"*": one}}, _STEPS)
+            for one in ("overlap_inner_loop", "overlap_loops")
+        ),
+        Setting("io tiles", _IO),
+        _one("group_host_sync", True),
+        _one("default_buffering_depth", 2),
+        _one("enable_prefetch_datastreams", False),
+        _one("instrument_with_hardware_cycle_counter", True),
+        _one("enable_stochastic_rounding", True),
+        _one("enable_floating_point_checks", True, tolerance=1e-5),
+        _one("merge_all_reduce_collectives", True, only="train", needs=_REPLICAS),
+        Setting(
+            "contiguous collectives",
+            {
+                "merge_all_reduce_collectives": True,
+                "prepare_schedule_for_merging_collectives": True,
+            },
+            _REPLICAS,
+            "train",
+        ),
+        _one("distributed_batch_norm_replica_group_size", 2, needs=_REPLICAS, shape=True),
+    ]
+
+
+SETTINGS: Final = (
+    *_shapes(),
+    *_placement(),
+    *_memory(),
+    *_batches(),
+    *_rewrites(),
+    *_orders(),
+    *_transfers(),
+)
+
+
+def merged(settings: Sequence[Setting], *, trains: bool) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """All options, and those of the program to compare with; ``None`` if two give one value."""
+    options: dict[str, Any] = {}
+    base: dict[str, Any] = {}
+    for setting in settings:
+        for key, value in setting.options.items():
+            if options.setdefault(key, value) != value:
+                return None
+            if setting.shape:
+                base[key] = value
+    for setting in settings:
+        for key, value in setting.needs.items():
+            if key == "several":
+                key = "accumulation_factor" if trains else "batches_per_step"
+            base[key] = options.setdefault(key, value)
+    return options, base
+
+
+def find(names: Iterable[str]) -> list[Setting]:
+    """Settings by name."""
+    by_name = {one.name: one for one in SETTINGS}
+    return [by_name[name] for name in names]
+
+
+def _model(
+    name: str, build: Callable[[Callable[..., str], Callable[..., str]], None], image: Sequence[int]
+) -> onnx.ModelProto:
+    random = np.random.default_rng(0)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+
+    def weight(key: str, *shape: int) -> str:
+        data = random.standard_normal(shape) / max(1, np.prod(shape[1:])) ** 0.5
+        weights.append(numpy_helper.from_array(data.astype(np.float32), key))
+        return key
+
+    def node(op_type: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        output = name or f"{op_type.lower()}{len(nodes)}"
+        attributes_ = {"pads": [1, 1, 1, 1]} if op_type == "Conv" else attributes
+        output = f"{output}.node" if output.startswith("conv") else output
+        more = [f"{output}.mean", f"{output}.var"] if op_type == "BatchNormalization" else []
+        nodes.append(helper.make_node(op_type, inputs, [output, *more], output, **attributes_))
+        return output
+
+    build(node, weight)
+    floats = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes,
+        name,
+        [helper.make_tensor_value_info("image", floats, ["batch", *image])],
+        [helper.make_tensor_value_info("logits", floats, ["batch", 10])],
+        weights,
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def _layers(node: Callable[..., str], weight: Callable[..., str]) -> None:
+    x = "image"
+    for layer in range(3):
+        product = node("MatMul", x, weight(f"fc{layer}.weight", 16, 16))
+        x = node("Tanh", node("Add", product, weight(f"fc{layer}.bias", 16)))
+    node("MatMul", x, weight("fc3.weight", 16, 10), name="logits")
+
+
+def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
+    x, channels = "image", 1
+    for layer in range(2):
+        x = node("Conv", x, weight(f"conv{layer}", 4, channels, 3, 3))
+        statistics = [weight(f"norm{layer}.{one}", 4) for one in ("scale", "bias", "mean", "var")]
+        x = node("Relu", node("BatchNormalization", x, *statistics, training_mode=1))
+        channels = 4
+    x = node("Flatten", node("GlobalAveragePool", x))
+    node("MatMul", x, weight("fc", 4, 10), name="logits")
+
+
+@cache
+def _network(name: str) -> onnx.ModelProto:
+    return NETWORKS[name]()
+
+
+NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
+    "mlp": lambda: _model("mlp", _layers, [16]),
+    "cnn": lambda: _model("cnn", _images, [1, 4, 4]),
+    "transformer": lambda: sorting_transformer(length=4, size=8, heads=2, layers=2),
+}
+OPTIMIZERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "adam": {"type": "adam", "learning_rate": 1e-3},
+    "momentum": {"type": "sgd", "learning_rate": 0.01, "momentum": 0.9},
+}
+_LOSS: Final = {"type": "cross_entropy", "input": "logits", "label": "label"}
+
+
+def run(network: str, settings: Mapping[str, Any], optimizer: str) -> dict[str, Array]:
+    """Results of two runs, and the variables afterwards; also looks at what it would cost."""
+    training = {"loss": _LOSS, "optimizer": OPTIMIZERS[optimizer]} if optimizer else None
+    archive = popc.compile(
+        _network(network),
+        options={"verify_ir": True, "cost_report": True, **settings},
+        dims={"batch": _BATCH},
+        train=training,
+    )
+    with TemporaryDirectory() as folder:
+        executable = popc_runtime.load(archive.save(Path(folder) / "program.popx"))
+    return _results(executable)
+
+
+def _results(executable: popc_runtime.Executable) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    random = np.random.default_rng(0)
+    for step in range(_RUNS):
+        feeds = {
+            spec.name: random.standard_normal(spec.shape, np.float32)
+            if spec.dtype.is_float
+            else random.integers(0, 10, spec.shape).astype(spec.dtype.storage)
+            for spec in executable.inputs
+        }
+        for name, value in executable.run(feeds).items():
+            found[f"{step} {name}"] = np.array(value)
+    found.update(executable.state.read())
+    return found
+
+
+def key(options: Mapping[str, Any]) -> str:
+    return repr(sorted(options.items()))
+
+
+_BASES: dict[str, dict[str, Array]] = {}
+
+
+def check(network: str, settings: Sequence[Setting], optimizer: str) -> str:
+    """What is wrong with a combination; "" if nothing is, "refused: ..." if it is an error."""
+    wanted = merged(settings, trains=bool(optimizer))
+    assert wanted is not None
+    options, base = wanted
+    name = f"{network} {optimizer} {key(base)}"
+    try:
+        if name not in _BASES:
+            _BASES[name] = run(network, base, optimizer)
+    except PopcError as error:
+        return "refused base: " + "; ".join((error.message, *error.details))
+    try:
+        found = run(network, options, optimizer)
+    except PopcError as error:
+        return "refused: " + "; ".join((error.message, *error.details))
+    return _compared(_BASES[name], found, max((one.tolerance for one in settings), default=0.0))
+
+
+def _compared(plain: Mapping[str, Array], other: Mapping[str, Array], tolerance: float) -> str:
+    problems = []
+    for name in sorted(plain):
+        if name not in other:
+            problems.append(f"{name} is missing")
+            continue
+        left, right = np.asarray(plain[name], np.float64), np.asarray(other[name], np.float64)
+        if left.shape != right.shape:
+            problems.append(f"{name} is {right.shape}, not {left.shape}")
+        elif not np.array_equal(left, right):
+            gap = float(np.abs(left - right).max()) / max(float(np.abs(left).max()), 1e-3)
+            if not gap <= tolerance:
+                problems.append(f"{name} differs by {gap:.1e}")
+    return "; ".join(problems)
