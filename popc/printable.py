@@ -7,16 +7,19 @@ direction of writing; printed as they are, a report could be made to say somethi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
+from unicodedata import east_asian_width
 
-__all__ = ["printable", "printable_data"]
+__all__ = ["format_table", "printable", "printable_data"]
 
+_WIDEST: Final = 80
 _DANGEROUS: Final = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _HIDDEN: Final = re.compile(f"[{_DANGEROUS}]")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """``text`` with control and direction characters written as ``\\n``, ``\\x1b``, ``\\u202e``.
+    r"""``text`` with control and direction characters written as ``\n``, ``\x1b``, ``\u202e``.
 
     Those in ``keep`` stay.
     """
@@ -39,3 +42,37 @@ def printable_data(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [printable_data(one) for one in data]
     return data
+
+
+def format_table(
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, numbers: bool = False
+) -> str:
+    """Rows as aligned columns, those numbered in ``right`` to the right; or all ``numbers``.
+
+    A cell that is very long moves what follows in its own row only.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [_widest(column) for column in zip(*cells, strict=True)]
+    lines: list[str] = []
+    for row in cells:
+        parts = [
+            _aligned(cell, width, to_right=column in right or (numbers and cell[:1].isdigit()))
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join(lines)
+
+
+def _aligned(cell: str, width: int, *, to_right: bool) -> str:
+    space = " " * (width - _width(cell))
+    return space + cell if to_right else cell + space
+
+
+def _widest(column: Sequence[str]) -> int:
+    return max((width for width in map(_width, column) if width <= _WIDEST), default=0)
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: a character of Chinese and the like takes two."""
+    wide = 0 if text.isascii() else sum(east_asian_width(one) in "WF" for one in text)
+    return len(text) + wide

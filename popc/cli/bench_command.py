@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from popc.cli.files import write_text
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
 
@@ -207,10 +208,7 @@ def _where_table(rows: list[_Row]) -> str:
 
 
 def _save(path: Path, data: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
 
 def _compare(data: dict[str, Any], text: str, baseline: Path, limit: float | None) -> Report:

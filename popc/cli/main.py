@@ -8,6 +8,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -35,12 +36,27 @@ Exit codes:
 """
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
+    del parameter
+    if asked and not context.resilient_parsing:
+        number = version("popc")
+        context.obj[0].show(Report("version", {"version": number}, f"popc, version {number}"))
+        context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     epilog=EPILOG,
     context_settings={"auto_envvar_prefix": "POPC", "help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name="popc", prog_name="popc")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "--format",
     "format_",
@@ -120,11 +136,18 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MemoryError, OSError) as error:
-        resource = ResourceError(str(error) or "out of memory")
+        resource = ResourceError(_reason(error) or "out of memory")
         consoles[-1].show_error(verb, resource)
         return resource.exit_code
     except Exception:  # noqa: BLE001 - the last resort: a bug must leave a trace, not a mess
         return _report_bug(consoles[-1], verb)
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _invoke(arguments: list[str], consoles: list[Console]) -> int:

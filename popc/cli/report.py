@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-from unicodedata import east_asian_width
+from typing import Any
 
-from popc.printable import printable
+from popc.printable import format_table
 
 __all__ = ["Report", "format_bytes", "format_seconds", "format_table"]
-
-_WIDEST: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +27,6 @@ class Report:
     text: str
     exit_code: int = 0
     warnings: tuple[str, ...] = field(default=())
-
-
-def format_table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows as aligned columns; those numbered in ``right`` are aligned to the right.
-
-    A cell that is very long moves what follows in its own row only.
-    """
-    cells = [[printable(cell) for cell in row] for row in rows]
-    columns = list(zip(*cells, strict=True))
-    widths = [
-        max((one for one in map(_width, column) if one <= _WIDEST), default=0) for column in columns
-    ]
-    return "\n".join(_line(row, widths, right) for row in cells)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
-    parts: list[str] = []
-    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        space = " " * (width - _width(cell))
-        parts.append(space + cell if column in right else cell + space)
-    return "  ".join(parts).rstrip()
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal: Chinese and the like takes two for a character."""
-    return len(text) if text.isascii() else sum(1 + (east_asian_width(one) in "WF") for one in text)
 
 
 def format_bytes(count: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from popc.cli.console import Console
+from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report
 from popc_runtime.errors import ResourceError
@@ -109,12 +110,7 @@ def _write(
         document = {"schema": "popc.report/1", **report_data(profile, sections, full=True)}
         contents[json_] = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     for path, content in contents.items():
-        try:
-            path.write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise ResourceError(
-                f"cannot write {path}: {error.strerror}", subject=str(path)
-            ) from error
+        write_text(path, content)
     return [{"file": path.name, "bytes": path.stat().st_size} for path in contents]
 
 

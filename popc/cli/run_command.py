@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
+from popc.cli.files import write_text
 from popc.cli.report import Report, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
 
@@ -137,10 +138,7 @@ def _write_report(executable: Executable, path: Path) -> None:
     report = executable.execution_report(total=True)
     as_json = path.suffix.lower() == ".json"
     text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
-    try:
-        path.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, f"{text}\n")
 
 
 _COLUMNS = ("output", "type", "min", "mean", "max", "first values")

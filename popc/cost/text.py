@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from popc.cost.pipeline import PipelineCost
 from popc.cost.report import Categories, CostReport, MemoryReport
+from popc.printable import format_table
 
 __all__ = ["format_costs"]
 
@@ -124,15 +125,4 @@ def _ops(report: CostReport, rows: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side; numbers are aligned to the right."""
-    if not rows:
-        return ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines: list[str] = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return format_table(rows, numbers=True)

@@ -8,7 +8,7 @@ on the busiest tile.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from popc.cost.formulas import elementwise, movement, reduce
@@ -42,7 +42,7 @@ class Machine:
     target: Target
     settings: CostSettings
     planner: Planner
-    merged: Set[Op] = frozenset()
+    merged: AbstractSet[Op] = frozenset()
 
     def share(self, elements: int, dtype: DType) -> int:
         """Elements on the busiest tile if ``elements`` are mapped linearly."""

@@ -110,9 +110,10 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-_NO_PHASES: Final = "programs have no execution phases"
+_NO_CONTEXTS: Final = "which loop an op belongs to follows from what it reads"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
-_NO_TILES: Final = "kernels run on processors that have no tiles"
+_OF_NODES: Final = "the option available_memory_proportions says it of nodes, by name or pattern"
+_NO_TILES: Final = "on which tile the work of a convolution begins is not modelled"
 
 
 def _location(value: object) -> str:
@@ -147,10 +148,10 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
         "__recompute_output_in_backward_pass", "choice", (("checkpoint", 1), ("recompute", 2))
     ),
     "schedule_priority": Annotation("__schedule_priority", "float"),
-    "available_memory": Annotation("__available_memory", "float", useless=_NO_TILES),
+    "available_memory": Annotation("__available_memory", "float", useless=_OF_NODES),
     "enable_conv_dithering": Annotation("__enable_conv_dithering", "int", useless=_NO_TILES),
     "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_OF_STREAMS),
-    "execution_context": Annotation("__execution_context", "int", useless=_NO_PHASES),
+    "execution_context": Annotation("__execution_context", "int", useless=_NO_CONTEXTS),
     "execution_phase": Annotation("__execution_phase", "int"),
     "inplace_op_names": Annotation("__inplace_op_names", "names"),
     "inplace_op_priorities": Annotation("__inplace_op_priorities", "floats"),

@@ -25,6 +25,11 @@ def transfer_conflicts(options: Options) -> Iterator[str]:
             "group_host_sync puts all loads first and all stores last, but with enable_pipelining "
             "they belong to stages: leave one of them out"
         )
+    if options.group_host_sync and options.has_phases:
+        yield (
+            "group_host_sync puts all loads first and all stores last, but with execution_phases "
+            "they belong to phases: leave one of them out"
+        )
     if not options.enable_prefetch_datastreams and options.synthetic_data_mode != "off":
         yield (
             "enable_prefetch_datastreams is false, but with synthetic_data_mode = "

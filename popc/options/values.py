@@ -172,11 +172,14 @@ def _parse_axes(spec: OptionSpec, value: object) -> FrozenTable[str]:
 
 
 def _parse_floats(spec: OptionSpec, value: object) -> FrozenTable[float]:
-    return _parse_table(value, "from names to numbers", partial(_parse_float, spec))
+    parse = partial(_parse_float, spec)
+    return _parse_table(value, "from names to numbers", parse, example="a=0.3,b=0.5")
 
 
 def _parse_ints(spec: OptionSpec, value: object) -> FrozenTable[int]:
-    table = _parse_table(value, "from names to whole numbers", partial(_parse_int, spec))
+    example = f"{spec.choices[0]}=1000" if spec.choices else "a=1,b=2"
+    what = "from names to whole numbers"
+    table = _parse_table(value, what, partial(_parse_int, spec), example=example)
     unknown = [name for name in table if spec.choices and name not in spec.choices]
     if unknown:
         advice = did_you_mean(unknown[0], spec.choices) or f"choose from {', '.join(spec.choices)}"
@@ -184,9 +187,11 @@ def _parse_ints(spec: OptionSpec, value: object) -> FrozenTable[int]:
     return table
 
 
-def _parse_table(value: object, what: str, parse: Callable[[object], _T]) -> FrozenTable[_T]:
-    """A table, ``what`` it maps, whose entries ``parse`` reads."""
-    table = _table_of(value) if isinstance(value, str) else value
+def _parse_table(
+    value: object, what: str, parse: Callable[[object], _T], example: str = "y=final,z=every_n:2"
+) -> FrozenTable[_T]:
+    """A table, ``what`` it maps, whose entries ``parse`` reads; ``example`` shows it as text."""
+    table = _table_of(value, example) if isinstance(value, str) else value
     if not isinstance(table, Mapping):
         raise ValueError(f"is {value!r}, but must be a table {what}")
     entries: dict[str, _T] = {}
@@ -198,13 +203,13 @@ def _parse_table(value: object, what: str, parse: Callable[[object], _T]) -> Fro
     return FrozenTable(entries)
 
 
-def _table_of(text: str) -> dict[str, str]:
+def _table_of(text: str, example: str) -> dict[str, str]:
     """``y=final,z=every_n:2`` as a table."""
     table: dict[str, str] = {}
     for item in filter(None, text.split(",")):
         name, separator, value = item.rpartition("=")
         if not separator:
-            raise ValueError(f"holds {item!r}, but must be like y=final,z=every_n:2")
+            raise ValueError(f"holds {item!r}, but must be like {example}")
         table[name.strip()] = value.strip()
     return table
 

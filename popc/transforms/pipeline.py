@@ -223,9 +223,6 @@ def build_pipeline(
                 _merge_collectives(options, orders),  # when the order of all else is settled
                 MergeExchange(options.enable_merge_exchange, orders),  # likewise
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
-                FillPhases(),  # equal ops of several parts have been merged
-                # When all ops are there; what comes behind must not disturb the order.
-                BatchSchedule(options.batch_serialization_batch_schedule, orders),
             ),
             checkpoint=Checkpoint.MAIN_LOOPS,
         ),
@@ -242,6 +239,14 @@ def build_pipeline(
                     options.accumulate_outer_fragment_schedule,
                     options.accumulate_outer_fragment_excluded_virtual_graphs,
                 ),
+            ),
+        ),
+        # When all ops are there, and all that keeps them apart.
+        Phase(
+            "order of parts",
+            (
+                FillPhases(),  # equal ops of several parts have been merged
+                BatchSchedule(options.batch_serialization_batch_schedule, orders),
             ),
         ),
         # When all ops are there: it compares those that read a tensor.

@@ -95,5 +95,8 @@ def _owns_memory(tensor: Tensor) -> bool:
 
 
 def _copy(graph: Graph, tensor: Tensor) -> Tensor:
-    settings = OpSettings(origin=tensor.name)
+    maker = tensor.producer
+    stays = maker is not None and maker.op_type != "IpuCopy"
+    chip = maker.settings.virtual_graph if maker is not None and stays else None
+    settings = OpSettings(origin=tensor.name, virtual_graph=chip)
     return build(graph, "Copy", [tensor], settings=settings).output

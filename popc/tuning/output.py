@@ -41,6 +41,8 @@ def options_file(tuning: Tuning, given: Mapping[str, Any]) -> str:
 
 def _was(tuning: Tuning, name: str) -> str:
     value = getattr(tuning.question.options, name)
+    if not value and isinstance(value, FrozenTable | tuple):
+        return "was not set"
     plain = dict(value) if isinstance(value, FrozenTable) else value
     return f"was {str(plain).lower() if isinstance(plain, bool) else plain}"
 

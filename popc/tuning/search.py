@@ -40,11 +40,23 @@ Key: TypeAlias = "tuple[int, ...]"
 Objective: TypeAlias = "Callable[[Outcome], Key]"
 
 
-def _measures(outcome: Outcome) -> tuple[int, int, int]:
-    """Time, memory and archive in steps of a thousandth: what is less is no difference."""
+def _exact(outcome: Outcome) -> tuple[float, float, float]:
+    """Time, memory and archive as logarithms, a thousandth being one."""
     measures = (outcome.seconds_per_sample, outcome.peak_bytes, outcome.archive_bytes)
-    time, memory, archive = (round(_STEPS * log(one)) if one > 0 else -_NOTHING for one in measures)
+    time, memory, archive = (_STEPS * log(one) if one > 0 else -_NOTHING for one in measures)
     return time, memory, archive
+
+
+def _measures(outcome: Outcome) -> tuple[int, int, int]:
+    """Time, memory and archive in steps of a thousandth."""
+    time, memory, archive = map(round, _exact(outcome))
+    return time, memory, archive
+
+
+def _alike(outcome: Outcome, other: Outcome) -> bool:
+    """Whether less than a thousandth lies between them in everything, on either side of a step."""
+    pairs = zip(_exact(outcome), _exact(other), strict=True)
+    return outcome.fits == other.fits and all(abs(one - two) < 1 for one, two in pairs)
 
 
 def _by_cycles(outcome: Outcome) -> Key:
@@ -199,6 +211,8 @@ class _Ranking:
 
     def is_worse(self, outcome: Outcome, other: Outcome) -> bool:
         """Whether ``outcome`` is worse than ``other``, whatever the points."""
+        if outcome.fits and _alike(outcome, other):
+            return False
         return self.rank({}, outcome)[:2] > self.rank({}, other)[:2]
 
 
@@ -215,7 +229,7 @@ def _sweep(evaluator: Evaluator, dimensions: Sequence[Dimension]) -> dict[str, l
 
 def _matters(outcomes: Sequence[Outcome], base: Outcome) -> bool:
     possible = [one for one in outcomes if not one.refused]
-    return any((_measures(one), one.fits) != (_measures(base), base.fits) for one in possible)
+    return any(not _alike(one, base) for one in possible)
 
 
 def _neighbours(point: Point, dimensions: Sequence[Dimension]) -> Iterator[Point]:

@@ -353,9 +353,9 @@ def _make_engine(
     engine: str,
 ) -> Engine | ReplicatedEngine:
     """What runs the program: one engine, or one for all replicas."""
-    variables = manifest.variables
+    variables, make = manifest.variables, engine_type(engine, checks)
     if manifest.replicas == 1:
-        return engine_type(engine, checks)(
+        return make(
             image,
             constants,
             ports,
@@ -376,6 +376,7 @@ def _make_engine(
         checks=checks,
         identical_seeds=manifest.identical_seeds,
         counted=counted,
+        make=make,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import onnx
 import pytest
@@ -218,3 +220,39 @@ def test_results_go_to_files(archive: Path, tmp_path: Path) -> None:
     assert run(arguments) == 7, "an existing file must not be replaced"
     assert run([*arguments, "--force", "--steps", "2"]) == 0
     np.testing.assert_array_equal(np.load(folder / "y.npy"), np.stack([first, first]))
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    archive: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(descriptor: int) -> None:
+        del descriptor
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    saved = tmp_path / "figures.json"
+    assert run(["bench", str(archive), "--runs", "1", "--save", str(saved)]) == 7
+    assert "No space left" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.popx"}
+
+
+def test_errors_of_the_system_have_no_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(text: str, **settings: object) -> None:
+        del text
+        if not settings.get("err"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(click, "echo", full)
+    assert run(["targets"]) == 7
+    monkeypatch.undo()
+    assert "Errno" not in capsys.readouterr().err
+
+
+def test_a_device_is_written_to_not_replaced(archive: Path) -> None:
+    assert run(["-q", "bench", str(archive), "--runs", "1", "--save", os.devnull]) == 0
+    assert not Path(os.devnull).is_file()

@@ -167,7 +167,10 @@ def test_recomputation_is_an_annotation_too() -> None:
 def test_what_has_no_effect_is_reported() -> None:
     archive = popc.compile(_model({"__ipu_number": 1, "__available_memory": 0.5}))
     assert archive.notes == (
-        "__available_memory has no effect (kernels run on processors that have no tiles): second",
+        (
+            "__available_memory has no effect (the option available_memory_proportions says it of "
+            "nodes, by name or pattern): second"
+        ),
         "__ipu_number has no effect (virtual_graph_mode is off): second",
     )
 

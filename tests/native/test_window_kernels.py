@@ -72,7 +72,9 @@ def test_many_channels_and_few_pixels(
     pads: tuple[int, ...],
     constant: tuple[int, ...],
 ) -> None:
-    _convolve(library, _numbers(*x), _numbers(*w, seed=1) / 16, group, strides, pads, "Relu", constant)
+    _convolve(
+        library, _numbers(*x), _numbers(*w, seed=1) / 16, group, strides, pads, "Relu", constant
+    )
 
 
 @pytest.mark.parametrize("activation", ["", "Relu", "Gelu"])
@@ -101,7 +103,9 @@ def test_one_window(library: Library, batch: int, taps: tuple[int, int]) -> None
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("size", [(5, 5), (7, 7), (14, 14), (9, 35), (30, 70)])
 @pytest.mark.parametrize("taps", [3, 5])
-def test_channel_by_channel(library: Library, taps: int, size: tuple[int, int], stride: int) -> None:
+def test_channel_by_channel(
+    library: Library, taps: int, size: tuple[int, int], stride: int
+) -> None:
     x, w = _numbers(2, 7, *size), _numbers(7, 1, taps, taps, seed=1)
     _convolve(library, x, w, 7, (stride, stride), (taps // 2,) * 4, "HardSwish")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -11,15 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
 import popc
 import popc_runtime
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
-from samples.networks import sorting_transformer
+from tests.options.tiny_networks import NETWORKS
 
-__all__ = ["NETWORKS", "SETTINGS", "Setting", "check", "find", "merged"]
+__all__ = ["SETTINGS", "Setting", "check", "find", "merged"]
 
 _BATCH: Final = 8
 _RUNS: Final = 2
@@ -82,7 +81,7 @@ def _shapes() -> list[Setting]:
         Setting("every other", {"default_anchor": {"type": "every_n", "n": 2}}, _STEPS, shape=True),
         _one("accumulation_and_replication_reduction_type", "mean", shape=True),
         _one("mean_accumulation_and_replication_reduction_strategy", "running", tolerance=1e-4),
-        _one("constant_weights", False, only="infer"),
+        _one("constant_weights", value=False, only="infer"),
     ]
 
 
@@ -119,7 +118,12 @@ def _placement() -> list[Setting]:
         ),
         Setting(
             "one chip's phases",
-            {**_PHASES, "num_ipus": 1, "execution_phase_stages": 1, "activation_tensor_location": _OFF},
+            {
+                **_PHASES,
+                "num_ipus": 1,
+                "execution_phase_stages": 1,
+                "activation_tensor_location": _OFF,
+            },
         ),
         _one("ipu_selection_order", "snake"),
     ]
@@ -131,7 +135,7 @@ def _memory() -> list[Setting]:
     return [
         *(_one(f"{kind}_tensor_location", _OFF, only=only.get(kind, "train")) for kind in kinds),
         *(
-            _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS)
+            _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS, tolerance=1e-4)
             for kind in kinds[:2]
         ),
         Setting(
@@ -139,16 +143,17 @@ def _memory() -> list[Setting]:
             {"weight_tensor_location": {**_SHARDED, **_OFF}},
             _REPLICAS,
             "train",
+            1e-4,
         ),
         Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
-        _one("enable_merge_exchange", False),
+        _one("enable_merge_exchange", value=False),
         *(
             _one("auto_recomputation", one, only="train")
             for one in ("standard", "norm_only", "recompute_all")
         ),
         _one("recompute", ["*"], only="train"),
-        _one("enable_inplace", False),
-        _one("enable_inplace_ambiguity_checking", True),
+        _one("enable_inplace", value=False),
+        _one("enable_inplace_ambiguity_checking", value=True),
         _one("fold_limit_bytes", 0),
     ]
 
@@ -199,7 +204,7 @@ def _rewrites() -> list[Setting]:
             "serialize_matmul_factor": 2}]  # fmt: skip
     cut[0]["op_type"] = "MatMul"
     return [
-        _one("enable_outlining", True),
+        _one("enable_outlining", value=True),
         Setting(
             "all outlined",
             {"enable_outlining": True, "enable_outlining_copy_cost_pruning": False,
@@ -207,7 +212,7 @@ def _rewrites() -> list[Setting]:
         ),
         *(_one("patterns", one, tolerance=1e-4) for one in ("no_patterns", "minimal", "all")),
         *(
-            _one(f"combine_{one}", True, tolerance=1e-4)
+            _one(f"combine_{one}", value=True, tolerance=1e-4)
             for one in ("matmuls", "convolutions", "embedding_lookups")
         ),
         Setting("cut products", {"annotate": cut}, tolerance=1e-4),
@@ -215,7 +220,7 @@ def _rewrites() -> list[Setting]:
             _one("merge_var_update", one, only="train")
             for one in ("all", "auto_tight", "auto_loose")
         ),
-        _one("decompose_grad_sum", True, only="train", tolerance=1e-4),
+        _one("decompose_grad_sum", value=True, only="train", tolerance=1e-4),
         _one("disabled_passes", ["common_subexpressions"]),
     ]  # fmt: skip
 
@@ -226,8 +231,8 @@ def _orders() -> list[Setting]:
         *(_one("kahn_tie_breaker", one) for one in ("fifo", "random")),
         *(_one("scheduling_algorithm", one) for one in algorithms),
         _one("swap_limit_scheduler", 0),
-        _one("delay_var_updates", True, only="train"),
-        _one("schedule_non_weight_update_gradient_consumers_early", True, only="train"),
+        _one("delay_var_updates", value=True, only="train"),
+        _one("schedule_non_weight_update_gradient_consumers_early", value=True, only="train"),
         Setting("priorities", {"annotate": [{"nodes": "*", "schedule_priority": 2}]}),
     ]
 
@@ -239,13 +244,13 @@ def _transfers() -> list[Setting]:
             for one in ("overlap_inner_loop", "overlap_loops")
         ),
         Setting("io tiles", _IO),
-        _one("group_host_sync", True),
+        _one("group_host_sync", value=True),
         _one("default_buffering_depth", 2),
-        _one("enable_prefetch_datastreams", False),
-        _one("instrument_with_hardware_cycle_counter", True),
-        _one("enable_stochastic_rounding", True),
-        _one("enable_floating_point_checks", True, tolerance=1e-5),
-        _one("merge_all_reduce_collectives", True, only="train", needs=_REPLICAS),
+        _one("enable_prefetch_datastreams", value=False),
+        _one("instrument_with_hardware_cycle_counter", value=True),
+        _one("enable_stochastic_rounding", value=True),
+        _one("enable_floating_point_checks", value=True, tolerance=1e-5),
+        _one("merge_all_reduce_collectives", value=True, only="train", needs=_REPLICAS),
         Setting(
             "contiguous collectives",
             {
@@ -270,7 +275,15 @@ SETTINGS: Final = (
 )
 
 
-def merged(settings: Sequence[Setting], *, trains: bool) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _several(name: str, *, trains: bool) -> str:
+    if name != "several":
+        return name
+    return "accumulation_factor" if trains else "batches_per_step"
+
+
+def merged(
+    settings: Sequence[Setting], *, trains: bool
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """All options, and those of the program to compare with; ``None`` if two give one value."""
     options: dict[str, Any] = {}
     base: dict[str, Any] = {}
@@ -282,9 +295,8 @@ def merged(settings: Sequence[Setting], *, trains: bool) -> tuple[dict[str, Any]
                 base[key] = value
     for setting in settings:
         for key, value in setting.needs.items():
-            if key == "several":
-                key = "accumulation_factor" if trains else "batches_per_step"
-            base[key] = options.setdefault(key, value)
+            meant = _several(key, trains=trains)
+            base[meant] = options.setdefault(meant, value)
     return options, base
 
 
@@ -294,68 +306,11 @@ def find(names: Iterable[str]) -> list[Setting]:
     return [by_name[name] for name in names]
 
 
-def _model(
-    name: str, build: Callable[[Callable[..., str], Callable[..., str]], None], image: Sequence[int]
-) -> onnx.ModelProto:
-    random = np.random.default_rng(0)
-    nodes: list[onnx.NodeProto] = []
-    weights: list[onnx.TensorProto] = []
-
-    def weight(key: str, *shape: int) -> str:
-        data = random.standard_normal(shape) / max(1, np.prod(shape[1:])) ** 0.5
-        weights.append(numpy_helper.from_array(data.astype(np.float32), key))
-        return key
-
-    def node(op_type: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        output = name or f"{op_type.lower()}{len(nodes)}"
-        attributes_ = {"pads": [1, 1, 1, 1]} if op_type == "Conv" else attributes
-        output = f"{output}.node" if output.startswith("conv") else output
-        more = [f"{output}.mean", f"{output}.var"] if op_type == "BatchNormalization" else []
-        nodes.append(helper.make_node(op_type, inputs, [output, *more], output, **attributes_))
-        return output
-
-    build(node, weight)
-    floats = onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        nodes,
-        name,
-        [helper.make_tensor_value_info("image", floats, ["batch", *image])],
-        [helper.make_tensor_value_info("logits", floats, ["batch", 10])],
-        weights,
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
-
-
-def _layers(node: Callable[..., str], weight: Callable[..., str]) -> None:
-    x = "image"
-    for layer in range(3):
-        product = node("MatMul", x, weight(f"fc{layer}.weight", 16, 16))
-        x = node("Tanh", node("Add", product, weight(f"fc{layer}.bias", 16)))
-    node("MatMul", x, weight("fc3.weight", 16, 10), name="logits")
-
-
-def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
-    x, channels = "image", 1
-    for layer in range(2):
-        x = node("Conv", x, weight(f"conv{layer}", 4, channels, 3, 3))
-        statistics = [weight(f"norm{layer}.{one}", 4) for one in ("scale", "bias", "mean", "var")]
-        x = node("Relu", node("BatchNormalization", x, *statistics, training_mode=1))
-        channels = 4
-    x = node("Flatten", node("GlobalAveragePool", x))
-    node("MatMul", x, weight("fc", 4, 10), name="logits")
-
-
 @cache
 def _network(name: str) -> onnx.ModelProto:
     return NETWORKS[name]()
 
 
-NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
-    "mlp": lambda: _model("mlp", _layers, [16]),
-    "cnn": lambda: _model("cnn", _images, [1, 4, 4]),
-    "transformer": lambda: sorting_transformer(length=4, size=8, heads=2, layers=2),
-}
 OPTIMIZERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "adam": {"type": "adam", "learning_rate": 1e-3},
     "momentum": {"type": "sgd", "learning_rate": 0.01, "momentum": 0.9},

@@ -100,6 +100,17 @@ def test_nothing_fits() -> None:
     assert dict(found.nearest.change.options) == {"c": 0.9}
 
 
+def test_less_than_a_thousandth_is_no_difference() -> None:
+    def cost(point: dict[str, Any]) -> Outcome:
+        return Outcome(cycles=10_000, peak_bytes=5_000, archive_bytes=9_755 - 4 * len(point))
+
+    for objective in OBJECTIVES:  # wherever the steps of the ranking lie
+        found, _ = _searched(cost=cost, objective=objective)
+        assert found.best is not None
+        assert found.best.change.options == {}
+        assert set(found.idle) == {one.option for one in _SPACE}
+
+
 _NUMBERS = st.integers(1, 50)
 
 

@@ -13,6 +13,8 @@ __all__ = ["RULES"]
 
 
 def _moved(work: Work) -> None:
+    if work.op.attributes.get("at_load"):  # not part of a run
+        return
     target = work.machine.target
     bytes_ = sum(one.type.size * device_bytes(one.type.dtype) for one in work.op.outputs)
     speed = target.host.streaming_bytes_per_second or target.host.bytes_per_second

@@ -29,8 +29,6 @@ _UNSUPPORTED: Final = {
         updatableNamedBuffers""",
     "all replicas run in one process": """
         enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
-    "programs run on one virtual device": """
-        """,
     "it is the old name of defaultBufferingDepth": "defaultPrefetchBufferingDepth",
     "it is the old name of bufferingDepthMap": "prefetchBufferingDepthMap",
     "samples have one order of elements, on the host and on the device": """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -87,16 +87,16 @@ class Rotation:
             self._body.remove_op(op)
             self._body.rename(state.formal, name)
             carried.append(state)
-        loaded, kept = Graph("load"), Graph("keep")
-        for op, state in zip(loads, carried, strict=True):
-            attributes = {**_plain(op), "overlapped": 1}
-            loaded.add_input(state.formal.name, state.formal.type)
-            sample = build(loaded, "HostLoad", [], attributes, settings=op.settings).output
-            loaded.add_output(state.formal.name, sample)
-            kept.add_output(state.formal.name, kept.add_input(state.formal.name, state.formal.type))
-        choice = self._choose(self._flag(last=True), carried, loaded, kept)
-        for state, value in zip(carried, choice.outputs, strict=True):
-            self._close(state, value)
+        is_more = self._flag(last=True)
+        following: dict[_Carried, Tensor] = {}
+        for ops, states in _by_place(loads, carried):
+            loaded, kept = Graph("load"), Graph("keep")
+            for op, state in zip(ops, states, strict=True):
+                _load_or_keep(op, state.formal, loaded, kept)
+            choice = self._choose(is_more, ops[0], states, (loaded, kept))
+            following.update(zip(states, choice.outputs, strict=True))
+        for state in carried:
+            self._close(state, following[state])
 
     def _store_behind(self, stores: Sequence[Op]) -> None:
         values = [op.operand(0) for op in stores]
@@ -104,7 +104,9 @@ class Rotation:
         carried = [
             self._open(zeros(outermost, value.type), f"{value.name}_before") for value in values
         ]
-        self._choose(self._flag(last=False), carried, _storing(stores, carried), _idle(carried))
+        was_more = self._flag(last=False)
+        for ops, states in _by_place(stores, carried):
+            self._choose(was_more, ops[0], states, (_storing(ops, states), _idle(states)))
         for op, state, value in zip(stores, carried, values, strict=True):
             self._body.remove_op(op)
             self._finish(op, self._close(state, value))
@@ -122,7 +124,7 @@ class Rotation:
         period = int(str(store.attributes["period"]))
         taken = (self._count // period - 1, self._count)
         branches = _storing([store], [state]), _idle([state])
-        self._choose(was_due.formal, [state], *branches, taken=taken)
+        self._choose(was_due.formal, store, [state], branches, taken=taken)
         self._body.remove_op(op)
         self._close(was_due, due)
         self._finish(store, self._close(state, value))
@@ -134,13 +136,15 @@ class Rotation:
     def _choose(
         self,
         condition: Tensor,
+        transfer: Op,
         carried: Sequence[_Carried],
-        then_branch: Graph,
-        else_branch: Graph,
+        branches: tuple[Graph, Graph],
         taken: tuple[int, int] | None = None,
     ) -> Op:
+        """One of two branches, where ``transfer`` is."""
+        then_branch, else_branch = branches
         formals = [state.formal for state in carried]
-        if condition.producer is not None:
+        if condition.producer is not None and condition.producer not in self.others:
             self.others.append(condition.producer)
         op = self._body.add_op(
             "If",
@@ -148,7 +152,7 @@ class Rotation:
             [tensor.type for tensor in then_branch.outputs],
             {"taken": taken or (self._count - 1, self._count), "unrolled": 1},
             output_names=[f"{formal.name}_next" for formal in formals],
-            settings=_ORIGIN,
+            settings=_beside(transfer),
             subgraphs={"then_branch": then_branch, "else_branch": else_branch},
         )
         self.transfers.append(op)
@@ -211,6 +215,38 @@ def _decide(body: Graph, op_type: str, *operands: Tensor) -> Tensor:
 def _plain(op: Op) -> AttributeMap:
     """The attributes of a transfer without the wish that it overlaps."""
     return {name: value for name, value in op.attributes.items() if name != "exchange"}
+
+
+def _beside(op: Op) -> OpSettings:
+    """The settings of an op that decides about ``op``: those of the place alone."""
+    own = op.settings
+    return replace(
+        _ORIGIN,
+        virtual_graph=own.virtual_graph,
+        pipeline_stage=own.pipeline_stage,
+        execution_phase=own.execution_phase,
+    )
+
+
+def _by_place(
+    ops: Sequence[Op], carried: Sequence[_Carried]
+) -> Iterator[tuple[list[Op], list[_Carried]]]:
+    """Transfers at one place, with what they load or store."""
+    groups: dict[Hashable, tuple[list[Op], list[_Carried]]] = {}
+    for op, state in zip(ops, carried, strict=True):
+        group = groups.setdefault(op.settings.place, ([], []))
+        group[0].append(op)
+        group[1].append(state)
+    yield from groups.values()
+
+
+def _load_or_keep(op: Op, formal: Tensor, loaded: Graph, kept: Graph) -> None:
+    """In ``loaded`` the next sample is what ``op`` loads, in ``kept`` it is what there is."""
+    attributes = {**_plain(op), "overlapped": 1}
+    loaded.add_input(formal.name, formal.type)
+    sample = build(loaded, "HostLoad", [], attributes, settings=op.settings).output
+    loaded.add_output(formal.name, sample)
+    kept.add_output(formal.name, kept.add_input(formal.name, formal.type))
 
 
 def _storing(stores: Sequence[Op], carried: Sequence[_Carried]) -> Graph:

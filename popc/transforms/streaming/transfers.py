@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from popc.ir import Graph, Op, OpSettings, Recompute, Tensor
+from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor
 from popc.ops.build import build
 from popc.ops.control import captured_as, first_capture, loop_states
 from popc.ops.load import find_load_ops
@@ -107,7 +107,7 @@ class _Visit:
         latest: Op | None = None
         for op in self._order:
             before[op] = latest
-            if op in places and not is_view(op):
+            if op in places and not is_view(op) and not _is_ordered_later(op):
                 latest = op
         for op in self._sources.fetches:
             waits = [self._awaited(one, places) or before[one] for one in _readers_of(op, places)]
@@ -280,6 +280,11 @@ def _plain(settings: OpSettings) -> OpSettings:
         bins=tuple(one for one in settings.bins if one[0] == PIPELINE),
         recompute=Recompute.UNDEFINED,
     )
+
+
+def _is_ordered_later(op: Op) -> bool:
+    """Whether another pass, `OuterFragment`, is going to say when ``op`` runs."""
+    return op.settings.part is StepPart.UPDATE and op.settings.pipeline_stage is not None
 
 
 def _is_written(tensor: Tensor) -> bool:

@@ -15,6 +15,7 @@ typedef struct {
     int64_t packed_group;  // floats
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
     int64_t input_floats;  // of the laid out input
+    int64_t column_group;  // pixels of a chunk
     int64_t row_group;  // output channels of a chunk
     bool early;  // several chunks use the same windows, which are collected before any of them
     int64_t panels_size;  // floats of all windows of a group of an image
@@ -47,13 +48,15 @@ static void pack_weights(const State *state, float *to, int64_t group) {
         conv->out, state->k, TILE_ROWS);
 }
 
-static void choose_rows(State *state) {
-    // Channels are divided among chunks only where there are few pixels.
+// Pixels are divided among chunks, and channels too where there are few pixels.
+static void choose_groups(State *state) {
     const Conv *conv = &state->conv;
-    const int64_t columns = ceil_div(conv->pixels, PIXEL_PANELS * TILE_COLUMNS);
-    const int64_t chunks = columns * conv->batch * conv->groups;
+    const int64_t planes = conv->batch * conv->groups;
+    const bool few = conv->pixels <= 2 * PIXEL_PANELS * TILE_COLUMNS && planes == 1;
+    state->column_group = (few ? PIXEL_PANELS / 2 : PIXEL_PANELS) * TILE_COLUMNS;
+    const int64_t chunks = ceil_div(conv->pixels, state->column_group) * planes;
     const int64_t work = state->k * conv->out * conv->pixels;
-    int64_t wanted = chunks >= 8 ? 1 : 8 / chunks;
+    int64_t wanted = chunks >= 3 ? 1 : 8 / chunks;
     if (wanted > work / (1 << 19)) wanted = work / (1 << 19);
     const int64_t panels = ceil_div(conv->out, TILE_ROWS);
     if (wanted > panels) wanted = panels;
@@ -101,7 +104,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    choose_rows(state);
+    choose_groups(state);
     // What is read and written beyond the end of a panel is never used.
     state->input_floats =
         state->direct ? 0
@@ -220,17 +223,25 @@ static void collect_early(void *context, int64_t chunk, int thread) {
 static void multiply_slice(
     const State *state, const float *left, const float *windows, int64_t done, int64_t depth,
     Place out, int64_t height, int64_t width, const Epilogue *epilogue) {
+    const bool last = done + depth == state->k;
     for (int64_t i = 0; i < height; i += TILE_ROWS) {
         const int rows = height - i < TILE_ROWS ? (int)(height - i) : TILE_ROWS;
         Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
         for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
             const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
             const Place part = {tile.data + j, out.row, 0, 0};
+            const int64_t next = i + TILE_ROWS;
+            const int64_t ahead = height - next < TILE_ROWS ? height - next : TILE_ROWS;
+            expect(out.data + next * out.row + j, out.row, ahead, count);
+            if (last && epilogue->residual)
+                expect(
+                    epilogue->residual + (out.first_row + next) * out.row + out.first_column + j,
+                    out.row, ahead, count);
             ISA(multiply_tile)(
                 left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows, count,
                 done > 0);
         }
-        if (done + depth == state->k) ISA(finish)(epilogue, tile, rows, width);
+        if (last) ISA(finish)(epilogue, tile, rows, width);
     }
 }
 
@@ -238,15 +249,14 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t columns = ceil_div(conv->pixels, PIXEL_PANELS * TILE_COLUMNS);
+    const int64_t columns = ceil_div(conv->pixels, state->column_group);
     const int64_t row_groups = ceil_div(conv->out, state->row_group);
-    const int64_t first = chunk % columns * PIXEL_PANELS * TILE_COLUMNS;
+    const int64_t first = chunk % columns * state->column_group;
     const int64_t top = chunk / columns % row_groups * state->row_group;
     const int64_t plane = chunk / columns / row_groups;  // number of the group, image by image
     const int64_t group = plane % conv->groups;
-    const int64_t width = conv->pixels - first < PIXEL_PANELS * TILE_COLUMNS
-                              ? conv->pixels - first
-                              : PIXEL_PANELS * TILE_COLUMNS;
+    const int64_t rest = conv->pixels - first;
+    const int64_t width = rest < state->column_group ? rest : state->column_group;
     const int64_t height = conv->out - top < state->row_group ? conv->out - top : state->row_group;
     const float *left = job->weights + group * state->packed_group + top * state->k;
     Epilogue epilogue = conv->epilogue;
@@ -291,7 +301,7 @@ static Failure run_conv(const void *argument, const Run *run) {
     if (state->early)
         share_chunks(
             run, conv->batch * conv->groups * ceil_div(state->k, DEPTH), collect_early, &job);
-    const int64_t columns = ceil_div(conv->pixels, PIXEL_PANELS * TILE_COLUMNS);
+    const int64_t columns = ceil_div(conv->pixels, state->column_group);
     const int64_t rows = ceil_div(conv->out, state->row_group);
     share_chunks(run, conv->batch * conv->groups * rows * columns, convolve, &job);
     return OK;

@@ -91,6 +91,9 @@ void ISA(pack_panels)(
     }
 }
 
+// Weights beyond this many floats are not in a near cache, and are asked for ahead of their use.
+enum { FAR = 1 << 17 };
+
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply_rows(
     const float *left, const float *right, int64_t depth, float *out, int64_t out_row, const int rows,
@@ -170,14 +173,14 @@ void ISA(multiply_tile)(
     for (int i = 0; i < rows; i++) copy_floats(out.data + i * out.row, block + i * width, columns);
 }
 
-// `panels` is a constant wherever this is called: so many sums are in flight at once.
+// `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
 static inline __attribute__((always_inline)) void multiply_some(
-    const float *left, const float *right, int64_t k, float *out, const int panels) {
+    const float *left, const float *right, int64_t k, float *out, const int panels, const bool far) {
     Floats sums[8] = {{0}};
     for (int64_t p = 0; p < k; p++) {
         const float factor = left[p];
 #pragma GCC unroll 4
-        for (int i = 0; i < panels; i++) {  // weights, which come from far away
+        for (int i = 0; far && i < panels; i++) {
             const float *panel = right + i * k * TILE_COLUMNS + p * TILE_COLUMNS;
             __builtin_prefetch(panel + 16 * TILE_COLUMNS);
             __builtin_prefetch(panel + 16 * TILE_COLUMNS + 16);
@@ -192,15 +195,23 @@ static inline __attribute__((always_inline)) void multiply_some(
 }
 
 void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns) {
+    const bool far = k * columns > FAR;
     int64_t j = 0;
-    for (; j + 4 * TILE_COLUMNS <= columns; j += 4 * TILE_COLUMNS)
-        multiply_some(left, right + j * k, k, out + j, 4);
-    for (; j < columns; j += TILE_COLUMNS) {
-        float part[TILE_COLUMNS];
-        multiply_some(left, right + j * k, k, part, 1);
-        const int64_t width = columns - j < TILE_COLUMNS ? columns - j : TILE_COLUMNS;
-        memcpy(out + j, part, (size_t)width * sizeof(float));
+    for (; j + 4 * TILE_COLUMNS <= columns; j += 4 * TILE_COLUMNS) {
+        if (far)
+            multiply_some(left, right + j * k, k, out + j, 4, true);
+        else
+            multiply_some(left, right + j * k, k, out + j, 4, false);
     }
+    if (j == columns) return;
+    float part[4 * TILE_COLUMNS];
+    switch (ceil_div(columns - j, TILE_COLUMNS)) {
+        case 1: multiply_some(left, right + j * k, k, part, 1, false); break;
+        case 2: multiply_some(left, right + j * k, k, part, 2, false); break;
+        case 3: multiply_some(left, right + j * k, k, part, 3, false); break;
+        default: multiply_some(left, right + j * k, k, part, 4, false);
+    }
+    memcpy(out + j, part, (size_t)(columns - j) * sizeof(float));
 }
 
 // What is added to one line of a result, and Relu.
@@ -263,6 +274,11 @@ static void multiply_block(
             Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
             for (int64_t j = 0; j < columns; j += TILE_COLUMNS, tile.data += TILE_COLUMNS) {
                 const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
+                const int64_t next = i + TILE_ROWS;
+                if (done == 0)
+                    expect(
+                        out.data + next * out.row + j, out.row,
+                        rows - next < TILE_ROWS ? rows - next : TILE_ROWS, width);
                 ISA(multiply_tile)(
                     left + i * k + done * TILE_ROWS, right + j * k + done * TILE_COLUMNS, depth, tile,
                     height, width, done > 0);

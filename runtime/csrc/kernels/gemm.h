@@ -40,6 +40,12 @@ typedef struct {
     int64_t first_row, first_column;  // of this part, for the epilogue
 } Place;
 
+// Asks for what comes next: lines of a result lie too far apart for the processor to guess it.
+static inline void expect(const float *from, int64_t row, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += 16) __builtin_prefetch(from + i * row + j, 1);
+}
+
 // Packs `rows` rows (columns of the right matrix: swap the strides) into panels of `width`.
 void ISA(pack_panels)(
     float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width);

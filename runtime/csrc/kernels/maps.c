@@ -81,7 +81,7 @@
           (q > p2 ? p2 : q) * p0;                                                                 \
       }))                                                                                         \
     _(Floor, 1, __builtin_floorf(x))                                                              \
-    _(Gelu, 18, 0.5f * x * (1.0f + fast_erf(x * 0.70710678118654752f)))                           \
+    _(Gelu, 18, x * fast_normal(x))                           \
     _(GeluTanh, 14,                                                                               \
       x * fast_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)))                        \
     _(HardSigmoid, 2, ({                                                                          \

@@ -130,7 +130,10 @@ static void *prepare(Params *params, Needs *needs) {
             TILE_COLUMNS);
     }
     if (state->batch > 1) {
-        needs->own = (left_floats + (constant ? 0 : TILE_COLUMNS * state->k)) * (int64_t)sizeof(float);
+        const int64_t block = right_floats < BLOCK_PANELS * TILE_COLUMNS * state->k
+                                  ? right_floats
+                                  : BLOCK_PANELS * TILE_COLUMNS * state->k;
+        needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         needs->shared = left_floats * (int64_t)sizeof(float);
         needs->own = constant ? 0 : state->column_group * state->k * (int64_t)sizeof(float);
@@ -159,8 +162,9 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
     float *own_right = left + padded(state->m, TILE_ROWS) * state->k;
     ISA(pack_panels)(
         left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
-    for (int64_t j = 0; j < state->n; j += TILE_COLUMNS) {
-        const int64_t width = state->n - j < TILE_COLUMNS ? state->n - j : TILE_COLUMNS;
+    const int64_t block = BLOCK_PANELS * TILE_COLUMNS;
+    for (int64_t j = 0; j < state->n; j += block) {
+        const int64_t width = state->n - j < block ? state->n - j : block;
         const float *right = state->packed + j * state->k;
         if (!state->packed) {
             ISA(pack_panels)(

@@ -45,9 +45,8 @@ static inline float cubic_gelu_slope(float x) {
 }
 
 static inline float gelu_slope(float x) {
-    const float power = fast_exp(-0.5f * x * x);
-    const float share = 0.5f + 0.5f * erf_with(x * 0.70710678118654752f, power);
-    return share + power * x * 0.3989422804014327f;
+    const float half = 0.5f * x * x, power = fast_exp(half < 80.0f ? -half : -80.0f);
+    return fast_normal(x) + power * x * 0.3989422804014327f;
 }
 
 static inline float mish_slope(float x) {

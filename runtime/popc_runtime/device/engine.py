@@ -47,6 +47,7 @@ __all__ = [
     "counting",
     "missing_opcodes",
     "tell_iteration",
+    "timed",
     "walker",
 ]
 
@@ -172,14 +173,12 @@ class Engine:
 
     def profile(self, program: str) -> list[InstructionTime]:
         """Run one program and time each instruction; a block counts as one."""
-        times: list[InstructionTime] = []
         with single_threaded_blas(), np.errstate(all="ignore"):
-            for step in self._steps_of(program):
-                start = perf_counter()
-                _walk((step,))
-                elapsed = perf_counter() - start
-                times.append(InstructionTime(step.name, step.opcode, elapsed))
-        return times
+            return self.timed(self._steps_of(program))
+
+    def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
+        """Run ``steps`` and time each."""
+        return timed(steps)
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -353,8 +352,15 @@ def walker(steps: Sequence[Step]) -> Callable[[], None]:
     return walk
 
 
-def _walk(steps: Sequence[Step]) -> None:
-    walker(steps)()
+def timed(steps: Sequence[Step]) -> list[InstructionTime]:
+    """Call ``steps`` one after another, and time each."""
+    times: list[InstructionTime] = []
+    for step in steps:
+        walk = walker((step,))
+        start = perf_counter()
+        walk()
+        times.append(InstructionTime(step.name, step.opcode, perf_counter() - start))
+    return times
 
 
 def _extent(slot: Slot) -> tuple[int, int]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from popc_runtime.device.blas import single_threaded_blas
 from popc_runtime.device.engine import (
     IO_OPCODES,
     Engine,
@@ -79,11 +78,9 @@ class NativeEngine(Engine):
             step, loops = failure.owner
             raise _device_error(step, loops, failure) from failure
 
-    def profile(self, program: str) -> list[InstructionTime]:
-        """Run one program and time each step; a block counts as one."""
-        steps = self._steps_of(program)
-        with single_threaded_blas(), np.errstate(all="ignore"):
-            seconds = self._program(steps).seconds()
+    def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
+        """Run ``steps`` and time each; a block counts as one."""
+        seconds = self._program(steps).seconds()
         return [
             InstructionTime(step.name, step.opcode, time, self.is_native(step))
             for step, time in zip(steps, seconds, strict=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,10 +26,12 @@ from popc_runtime.device.engine import (
     Step,
     counting,
     tell_iteration,
+    timed,
     walker,
 )
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.ports import InputPort, Ports
+from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import (
     Array,
@@ -47,7 +48,7 @@ from popc_runtime.format import (
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.parallel import together
 
-__all__ = ["ReplicatedEngine", "ReplicatedRandom"]
+__all__ = ["ReplicatedEngine"]
 
 # Side effects whose order the user sees; no thread may overtake another.
 _ORDERED: Final = frozenset({"Abort", "PrintTensor"})
@@ -58,17 +59,21 @@ _LONG_INSTRUCTION: Final = 1 << 15  # bytes of the operands of one, on average
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """What each replica does by itself: its steps; with ``shared``, threads share the replicas."""
+    """What each replica does by itself.
+
+    Attributes:
+        steps: Those of each replica.
+        walks: What runs them, for each replica.
+        shared: Whether threads share the replicas.
+    """
 
     steps: tuple[tuple[Step, ...], ...]
+    walks: tuple[Call, ...]
     shared: bool
 
     def call(self, threads: int) -> Call:
         """The call that runs all replicas."""
-        walks = tuple(
-            partial(_on_replica, number, walker(steps)) for number, steps in enumerate(self.steps)
-        )
-        return together(walks, threads) if self.shared else partial(_one_by_one, walks)
+        return together(self.walks, threads) if self.shared else partial(_one_by_one, self.walks)
 
 
 _Stage: TypeAlias = "_Segment | Step"
@@ -85,34 +90,6 @@ def _on_replica(number: int, walk: Call) -> None:
 def _one_by_one(walks: Sequence[Call]) -> None:
     for walk in walks:
         walk()
-
-
-class ReplicatedRandom:
-    """The random numbers of all replicas, as one."""
-
-    def __init__(self, sequences: Sequence[RandomState]) -> None:
-        self._sequences = tuple(sequences)
-
-    def seed(self, seed: int) -> None:
-        """Restart all sequences."""
-        for sequence in self._sequences:
-            sequence.seed(seed)
-
-    def save(self) -> Any:
-        """Where all sequences are: plain data."""
-        return {"replicas": [sequence.save() for sequence in self._sequences]}
-
-    def restore(self, state: Any) -> None:
-        """Go on from where `save` was called.
-
-        Raises:
-            ValueError, TypeError, LookupError: the state is that of another program.
-        """
-        saved = state["replicas"]
-        if len(saved) != len(self._sequences):
-            raise ValueError(f"{len(saved)} sequences instead of {len(self._sequences)}")
-        for sequence, one in zip(self._sequences, saved, strict=True):
-            sequence.restore(one)
 
 
 class ReplicatedEngine:
@@ -140,6 +117,7 @@ class ReplicatedEngine:
         checks: Collection[FloatCheck] = (),
         identical_seeds: bool = False,
         counted: str = "",
+        make: Callable[..., Engine] = Engine,
     ) -> None:
         self._image = image = write_out(image)
         self._ports = ports
@@ -148,7 +126,7 @@ class ReplicatedEngine:
         # The number after the last replica's stands for the sequence that all have in common.
         alike = [RandomState(seed, replicas) for _ in range(replicas)]
         self.replicas = tuple(
-            Engine(
+            make(
                 image,
                 constants,
                 ports,
@@ -197,20 +175,13 @@ class ReplicatedEngine:
         """Run one program and time each instruction of each replica; a block counts as one."""
         times: list[InstructionTime] = []
         with single_threaded_blas(), np.errstate(all="ignore"):
-            for step in self._each_step(self._stages[program]):
-                start = perf_counter()
-                walker((step,))()
-                elapsed = perf_counter() - start
-                times.append(InstructionTime(step.name, step.opcode, elapsed))
+            for stage in self._stages[program]:
+                if isinstance(stage, Step):
+                    times += timed((stage,))
+                    continue
+                for engine, steps in zip(self.replicas, stage.steps, strict=True):
+                    times += engine.timed(steps)
         return times
-
-    def _each_step(self, stages: Iterable[_Stage]) -> Iterator[Step]:
-        for stage in stages:
-            if isinstance(stage, Step):
-                yield stage
-            else:
-                for steps in stage.steps:
-                    yield from steps
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -259,7 +230,12 @@ class ReplicatedEngine:
         shared = self._pays(block)
         for engine in self.replicas:
             engine.scratch.threads = 1 if shared else self._threads
-        yield _Segment(tuple(engine.bind_block(block) for engine in self.replicas), shared)
+        steps = tuple(engine.bind_block(block) for engine in self.replicas)
+        walks = tuple(
+            partial(_on_replica, number, engine.walker(one))
+            for number, (engine, one) in enumerate(zip(self.replicas, steps, strict=True))
+        )
+        yield _Segment(steps, walks, shared)
 
     def _pays(self, block: Block) -> bool:
         """Whether threads that each run some replicas gain more than the hand-over costs."""

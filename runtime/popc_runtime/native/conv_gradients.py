@@ -121,9 +121,13 @@ def _phase_records(
     """The records of one phase of each axis; ``w``: [groups, outputs, channels, *kernel]."""
     x, out = binding.input(0), binding.output()
     bias, group, activation = rest
-    strided: tuple[Any, ...] = (..., *(slice(p.first, None, a.stride) for p, a in zip(phases, axes, strict=True)))
+    strided: tuple[Any, ...] = (
+        ...,
+        *(slice(p.first, None, a.stride) for p, a in zip(phases, axes, strict=True)),
+    )
     target = out[strided]
-    chosen = w[(..., *(phase.taps for phase in phases))]
+    taps: tuple[Any, ...] = (..., *(phase.taps for phase in phases))
+    chosen = w[taps]
     if chosen.size == 0:  # no window reaches these elements
         chosen = np.zeros((*w.shape[:3], *(1 for _ in axes)), np.float32)
         phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]

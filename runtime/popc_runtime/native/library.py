@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["Library", "find_library", "variants", "why_missing"]
@@ -55,5 +56,7 @@ def why_missing() -> str:
     try:
         from popc_runtime.native import _native
     except ImportError as error:
-        return f"the package was built without them ({error})"
+        if find_spec("popc_runtime.native._native") is None:
+            return "the package was built without them"
+        return f"they do not load: {error}"
     return "" if _native.variants() else "there are none for this processor"

@@ -1,4 +1,4 @@
-"""Cross entropy, and the gradients of normalisation and of rows taken by their numbers."""
+"""Cross entropy and its gradient, and that of rows taken by their numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.labels import check_labels
 from popc_runtime.kernels.matmul import merged_view
-from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+from popc_runtime.native.record import Encoder, Record, tensor_words
 
 __all__ = ["ENCODERS"]
 
@@ -91,25 +91,6 @@ def _wrong_label(labels: Array, classes: int, ignored: object) -> str:
     return ""
 
 
-def _norm_grad(centred: bool, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """dY, X, scale?, mean?, 1 / deviation? to the gradients of X, scale and (centred) bias."""
-    del numbers
-    arrays = (*binding.inputs, *binding.outputs)
-    plain = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
-    if not plain or not is_float32(binding):
-        return None
-    x, axis = binding.input(1), binding.integer("axis")
-    length, scale = prod(x.shape[axis:]), binding.optional(2)
-    if scale is not None and scale.size != length:
-        return None
-    words = [prod(x.shape[:axis]), length, int(centred), float_word(binding.number("epsilon"))]
-    for index in range(5):
-        words += tensor_words(binding.optional(index))
-    for index in range(3):
-        words += tensor_words(binding.optional_output(index))
-    return Record("NormGrad_f32", tuple(words))
-
-
 def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient [..., *indices, ...]: each index adds its part to the element it names."""
     del numbers
@@ -123,8 +104,6 @@ def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 ENCODERS: Final[dict[str, Encoder]] = {
     "GatherGrad": _gather_grad,
-    "LayerNormalizationGrad": partial(_norm_grad, True),
-    "RMSNormalizationGrad": partial(_norm_grad, False),
     "SoftmaxCrossEntropyLoss": _cross_entropy,
     "SoftmaxCrossEntropyLossGrad": _cross_entropy_grad,
 }

@@ -63,7 +63,8 @@ def _max_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | Non
     axes = _axes(binding)
     if axes is None:
         return None
-    words = pooling_words(axes, *(binding.input(i) for i in range(3)), binding.output())
+    dy, x, y = (binding.input(index) for index in range(3))
+    words = pooling_words(axes, dy, x, y, binding.output())
     return Record("MaxOfSquaresGrad_f32" if of_squares(axes) else "MaxPoolGrad_f32", words)
 
 

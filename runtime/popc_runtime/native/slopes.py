@@ -26,8 +26,7 @@ _Parameters: TypeAlias = Callable[[Attributes], tuple[float, ...]]
 
 
 def _number(attributes: Attributes, name: str, default: float) -> float:
-    value = attributes.get(name, default)
-    return default if value is None else float(str(value))
+    return float(str(attributes.get(name, default)))
 
 
 def _given(**defaults: float) -> _Parameters:

@@ -1,0 +1,27 @@
+"""Files that verbs write beside the archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from popc_runtime.errors import ResourceError
+
+__all__ = ["write_text"]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write all of ``text``, or, whatever happens, nothing; pipes and devices are written to.
+
+    Raises:
+        ResourceError: it cannot be written.
+    """
+    from popc_runtime.files import new_file
+
+    if not path.exists() or path.is_file():
+        with new_file(path) as file:
+            file.write(text.encode())
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", subject=str(path)) from error

@@ -1,0 +1,38 @@
+"""The random numbers of replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from popc_runtime.kernels import RandomState
+
+__all__ = ["ReplicatedRandom"]
+
+
+class ReplicatedRandom:
+    """The random numbers of all replicas, as one."""
+
+    def __init__(self, sequences: Sequence[RandomState]) -> None:
+        self._sequences = tuple(sequences)
+
+    def seed(self, seed: int) -> None:
+        """Restart all sequences."""
+        for sequence in self._sequences:
+            sequence.seed(seed)
+
+    def save(self) -> Any:
+        """Where all sequences are: plain data."""
+        return {"replicas": [sequence.save() for sequence in self._sequences]}
+
+    def restore(self, state: Any) -> None:
+        """Go on from where `save` was called.
+
+        Raises:
+            ValueError, TypeError, LookupError: the state is that of another program.
+        """
+        saved = state["replicas"]
+        if len(saved) != len(self._sequences):
+            raise ValueError(f"{len(saved)} sequences instead of {len(self._sequences)}")
+        for sequence, one in zip(self._sequences, saved, strict=True):
+            sequence.restore(one)
