@@ -63,11 +63,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     arguments = parser.parse_args()
     cache: dict[str, _Program] = {}
-    figures: list[dict[str, Any]] = []
-    for row in ROWS:
-        if arguments.only in row.name:
-            for network in row.graphs or _NETWORKS:
-                figures.append(measure_row(row, network, cache))
+    chosen = [row for row in ROWS if arguments.only in row.name]
+    figures = [
+        measure_row(row, network, cache) for row in chosen for network in row.graphs or _NETWORKS
+    ]
     header = ["option", "network", "results", *_SHOWN]
     print(format_table([header, *(_cells(one) for one in figures)], right=range(3, len(header))))
     wrong = sum(one["wrong"] for one in figures)

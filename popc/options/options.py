@@ -150,8 +150,9 @@ class Options(ReportOptions):
         metadata=described(
             "bool",
             "Stop at the first op whose result shows a floating-point exception, and name it. "
-            "floating_point_exceptions says which exceptions count. Runs take longer; checks can "
-            "also be switched on or off when the archive is loaded.",
+            "floating_point_exceptions says which exceptions count. Runs take longer: they do "
+            "without native kernels, so that results may differ in the last bit. Checks can also "
+            "be switched on or off when the archive is loaded.",
             popart="enableFloatingPointChecks",
         ),
     )

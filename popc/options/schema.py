@@ -8,7 +8,9 @@ from typing import Any, Final
 __all__ = ["OptionSpec", "described", "spec_of"]
 
 _KEY: Final = "spec"
-_TABLES: Final = ("anchors", "axes", "choices", "floats", "groups", "ints", "location", "locations", "switches")
+_TABLES: Final = frozenset(
+    "anchors axes choices floats groups ints location locations switches".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,11 @@ class OptionSpec:
     Attributes:
         type: "bool", "int", "float", "text", "choice", "names" (a list of names), "patterns" (a
             list of names in which * stands for anything), "anchor" (a return type) or
-            "anchors" (a table of return types), "axes" (a table of dimensions, or "none"), "choices" (a table whose entries are some of a
-            "choice"), "floats" or "ints" (a table of numbers), "groups" (a table of groups of
-            replicas), "location" (a table that says where tensors are kept), "locations" (a table
-            of such), "switches" (a table of names that are on or off), or "integers" or "numbers" (lists).
+            "anchors" (a table of return types), "axes" (a table of dimensions, or "none"),
+            "choices" (a table whose entries are some of a "choice"), "floats" or "ints" (a table of
+            numbers), "groups" (a table of groups of replicas), "location" (a table that says where
+            tensors are kept), "locations" (a table of such), "switches" (a table of names that are
+            on or off), or "integers" or "numbers" (lists).
         help: What it does, one sentence first.
         choices: What "choice" and "names" allow; names of passes are known only at run time.
         synonyms: Other spellings of a "choice", and what they mean.

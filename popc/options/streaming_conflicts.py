@@ -37,6 +37,17 @@ def streaming_conflicts(options: Options) -> Iterator[str]:
     for what, location in options.locations_in_use():
         yield from _about_sharding(what, location, replicas)
         yield from _about_tiles(what, location, options.num_io_tiles)
+        divided = location.replicated_tensor_sharding and not what.startswith("optimizer_state")
+        if divided and _loops_over_parts(options):
+            yield (
+                f"{what} divides weights among replicas (replicated_tensor_sharding), but the "
+                "loops of batch_serialization_method read them as a whole: choose unroll_static "
+                "or unroll_dynamic, or leave replicated_tensor_sharding out"
+            )
+
+
+def _loops_over_parts(options: Options) -> bool:
+    return options.batch_serialization_factor > 1 and options.batch_serialization_method == "loop"
 
 
 def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator[str]:

@@ -68,8 +68,8 @@ class MergeCollectives(Pass):
         """Equal keys: can be merged; ``None``: can never be."""
         if op.op_type not in self.op_types or not op.operand(0).type.size:
             return None
-        dtype = op.operand(0).type.dtype
-        return op.op_type, dtype, tuple(sorted(op.attributes.items()))
+        own, dtype = op.settings, op.operand(0).type.dtype
+        return op.op_type, dtype, own.place, own.bins, tuple(sorted(op.attributes.items()))
 
     def _neighbours(self, order: Sequence[Op]) -> Iterator[list[Op]]:
         """Runs of collectives with equal keys; views between them do not count."""

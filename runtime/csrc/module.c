@@ -245,6 +245,10 @@ static int fill_module(PyObject *module) {
     if (!type) return -1;
     int failed = PyModule_AddObjectRef(module, "Program", type);
     Py_DECREF(type);
+    PyObject *names = Py_BuildValue("[sss]", "Program", "kernels", "variants");
+    if (failed || !names) return -1;
+    failed = PyModule_AddObjectRef(module, "__all__", names);
+    Py_DECREF(names);
     return failed;
 }
 

@@ -1,6 +1,6 @@
 """Run the tests of native kernels on a library that was built with a sanitizer.
 
-    python -m tests.native.sanitized LIBRARY [ARGUMENTS OF PYTEST]...
+python -m tests.native.sanitized LIBRARY [ARGUMENTS OF PYTEST]...
 """
 
 from __future__ import annotations

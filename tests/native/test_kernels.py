@@ -298,6 +298,7 @@ def test_recurrent_layers(
     batch: int,
     width: int,
     hidden: int,
+    *,
     given_state: bool,
     direction: str,
 ) -> None:

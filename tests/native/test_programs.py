@@ -55,7 +55,7 @@ def test_loops(
     library: Library, count: int, limit: int | None, stop: int | None, expected: int
 ) -> None:
     total, one = np.zeros(1, np.float32), np.ones(1, np.float32)
-    limits, condition, counter = np.array(limit or 0), np.array(True), np.zeros((), np.int64)
+    limits, condition, counter = np.array(limit or 0), np.ones((), np.bool_), np.zeros((), np.int64)
 
     def look() -> None:
         if stop is not None and int(counter) + 1 >= stop:
@@ -74,7 +74,7 @@ def test_loops(
 
 
 @pytest.mark.parametrize("way", [True, False])
-def test_branches(library: Library, way: bool) -> None:
+def test_branches(library: Library, *, way: bool) -> None:
     totals, one = np.zeros((2, 1), np.float32), np.ones(1, np.float32)
     condition = np.array(way)
     items = [_add(library, totals[0], one)], [_add(library, totals[1], one)]

@@ -65,6 +65,9 @@ _PARTS: Final = {"batch_serialization_factor": 4}
 _IO: Final = {"num_io_tiles": 64, "tile_sets": {"*": "io"}}
 
 
+_ON_ONE: Final = [{"nodes": "*", "virtual_graph": 1}]
+
+
 def _one(key: str, value: Any, **more: Any) -> Setting:
     shown = "off-chip" if value == _OFF else "sharded" if value == _SHARDED else value
     return Setting(f"{key}={shown}", {key: value}, **more)
@@ -86,14 +89,13 @@ def _shapes() -> list[Setting]:
 
 
 def _placement() -> list[Setting]:
-    manual = [{"nodes": "*", "virtual_graph": 1}]
     stages = [
         {"nodes": "*", "virtual_graph": 0, "pipeline_stage": 0},
         {"output": "logits", "virtual_graph": 1, "pipeline_stage": 1},
     ]
     return [
         Setting("chips", {"num_ipus": 2, "virtual_graph_mode": "auto"}),
-        Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": manual}),
+        Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": _ON_ONE}),
         *(
             Setting(f"pipeline {one}", {**_PIPE, "pipeline_schedule": one}, _MANY)
             for one in ("grouped", "interleaved", "sequential")

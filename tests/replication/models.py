@@ -56,12 +56,13 @@ def compiled(
     *,
     threads: int | None = None,
     seed: int = 0,
+    engine: str = "auto",
     **options: Any,
 ) -> popc_runtime.Executable:
     """``model``, compiled with checks of every stage, and loaded."""
     archive = popc.compile(model, train=train, options={"verify_ir": True, **options})
     path = archive.save(folder / "m.popx", force=True)
-    return popc_runtime.load(path, threads=threads, seed=seed)
+    return popc_runtime.load(path, threads=threads, seed=seed, engine=engine)
 
 
 def splits(

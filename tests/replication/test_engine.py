@@ -48,7 +48,7 @@ def test_threads_change_nothing(replicas: int, tmp_path: Path) -> None:
             np.testing.assert_array_equal(result[name], value)
     w = random_samples(256, (256,)) / 64
     own = np.exp(np.maximum(x @ w, 0)) + x
-    np.testing.assert_allclose(first["y"][0, 1], np.tanh(own.sum(axis=1))[0], rtol=1e-4)
+    np.testing.assert_allclose(first["y"][0, 1], np.tanh(own.sum(axis=1))[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(first["s"], own.sum(axis=(2, 3)), rtol=1e-4)
 
 

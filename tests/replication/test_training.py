@@ -317,7 +317,7 @@ def test_distributed_batch_norm_is_a_larger_batch(replicas: int, tmp_path: Path)
         train,
         replicated_graph_count=replicas,
         accumulation_and_replication_reduction_type="mean",
-        **group,
+        **dict[str, Any](group),
     )
     for sample in samples:
         expected = whole.run({"x": sample})["loss"]

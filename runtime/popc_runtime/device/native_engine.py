@@ -113,14 +113,29 @@ class NativeEngine(Engine):
         if record is not None:
             step = Step(_nothing, item.name, item.opcode)
             return [_NativeStep(*_of(step), record.owned((step, self._loops)))]
-        return [self._called(step) for step in self._bind_instruction(item)]
+        return self._translated(item) or [
+            _NativeStep(*_of(step), partial(_guarded, step, self._loops))
+            for step in self._bind_instruction(item)
+        ]
 
-    def _called(self, step: Step) -> Step:
-        record = translate(step.call, self._library.numbers)
-        item: Item = partial(_guarded, step, self._loops)
-        if record is not None:
-            item = record.owned((step, self._loops))
-        return _NativeStep(*_of(step), item)
+    def _translated(self, item: Instruction) -> list[Step]:
+        """The calls that the numpy engine would make on one thread, if all have a native form.
+
+        On several threads they may be others: results must not depend on that.
+        """
+        threads, self.scratch.threads = self.scratch.threads, 1
+        try:
+            steps = self._bind_instruction(item)
+        finally:
+            self.scratch.threads = threads
+        records = [translate(step.call, self._library.numbers) for step in steps]
+        if any(record is None for record in records):
+            return []
+        return [
+            _NativeStep(*_of(step), record.owned((step, self._loops)))
+            for step, record in zip(steps, records, strict=True)
+            if record is not None
+        ]
 
     def _repeat(self, block: RepeatBlock) -> Step:
         if self.counts:  # which Python does

@@ -12,7 +12,7 @@ __all__ = ["KERNELS"]
 
 def _moved(binding: Binding) -> Calls:
     """Copy each operand to the output of its number."""
-    pairs = ((binding.input(index), out) for index, out in enumerate(binding.outputs))
+    pairs = ((binding.input(i), binding.output(i)) for i in range(len(binding.outputs)))
     return tuple(
         call
         for source, target in pairs
