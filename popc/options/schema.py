@@ -9,7 +9,7 @@ __all__ = ["OptionSpec", "described", "spec_of"]
 
 _KEY: Final = "spec"
 _TABLES: Final = frozenset(
-    "anchors axes choices floats groups ints location locations switches".split()
+    ["anchors", "axes", "choices", "floats", "groups", "ints", "location", "locations", "switches"]
 )
 
 
