@@ -9,6 +9,7 @@
 ARG PYTHON=3.13-slim
 
 FROM python:${PYTHON} AS wheels
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY popc popc

@@ -32,7 +32,8 @@ def _expected(
         total += weight
     if reduction == "none":
         return losses
-    return np.asarray(losses.sum() / (total if reduction == "mean" else 1))
+    with np.errstate(invalid="ignore"):  # if all labels are ignored, the mean is NaN
+        return np.asarray(losses.sum() / (total if reduction == "mean" else 1))
 
 
 def _log_softmax(scores: Array) -> Array:

@@ -97,14 +97,14 @@ def _tolerance(name: str, feeds: Mapping[str, Array], reference: Array) -> float
     """What is allowed relative to the peak.
 
     In a quantised model a sum that lies between two steps goes up or down with the order of its
-    terms, and what follows amplifies that: the order must not matter more to popc than it does to
-    onnxruntime, whose optimisations change it too.
+    terms, and what follows amplifies that.  Onnxruntime's optimisations change the order too: popc
+    may differ from either form by twice what these differ by.
     """
     if name not in _QUANTISED:
         return 1e-5
     (optimised,) = _reference(name, feeds, ["logits"], optimise=True)
     own = float(np.abs(optimised - reference).max() / np.abs(reference).max())
-    return max(2e-3, own)
+    return max(2e-3, 2 * own)
 
 
 def test_magika_knows_python(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ when the other programs are bound, the values it computed are final and kernels 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
@@ -46,6 +47,7 @@ __all__ = [
     "Step",
     "counting",
     "missing_opcodes",
+    "naming",
     "tell_iteration",
     "timed",
     "walker",
@@ -211,16 +213,8 @@ class Engine:
         return tuple(steps)
 
     def _bind_instruction(self, item: Instruction) -> list[Step]:
-        try:
+        with naming(item):
             calls = self._calls(item)
-        except PopcError:
-            raise
-        except Exception as error:
-            # Validation keeps slots in bounds; what is left is operands that do not fit the opcode.
-            raise DeviceError(
-                f"instruction {item.opcode} ({item.name}) cannot be bound: {error}",
-                subject=item.name,
-            ) from error
         return [Step(call, item.name, item.opcode) for call in calls]
 
     def _calls(self, item: Instruction) -> tuple[Call, ...]:
@@ -323,6 +317,22 @@ def counting(branch: Call, condition: Array, rows: Sequence[list[int]]) -> Call:
             row[way] += 1
 
     return counted
+
+
+@contextmanager
+def naming(item: Instruction) -> Iterator[None]:
+    """Let an error that binding ``item`` runs into tell which instruction it was.
+
+    Validation keeps slots in bounds; what is left is operands that do not fit the opcode.
+    """
+    try:
+        yield
+    except PopcError:
+        raise
+    except Exception as error:
+        raise DeviceError(
+            f"instruction {item.opcode} ({item.name}) cannot be bound: {error}", subject=item.name
+        ) from error
 
 
 def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:

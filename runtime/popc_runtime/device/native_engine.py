@@ -18,6 +18,7 @@ from popc_runtime.device.engine import (
     Engine,
     InstructionTime,
     Step,
+    naming,
     tell_iteration,
 )
 from popc_runtime.errors import DeviceError, PopcError
@@ -109,7 +110,8 @@ class NativeEngine(Engine):
     def _instruction(self, item: Instruction) -> list[Step]:
         record = None
         if item.opcode not in IO_OPCODES:
-            record = encode(item.opcode, self.binding(item), self._library.numbers)
+            with naming(item):
+                record = encode(item.opcode, self.binding(item), self._library.numbers)
         if record is not None:
             step = Step(_nothing, item.name, item.opcode)
             return [_NativeStep(*_of(step), record.owned((step, self._loops)))]

@@ -25,6 +25,7 @@ from popc_runtime.device.engine import (
     InstructionTime,
     Step,
     counting,
+    naming,
     tell_iteration,
     timed,
     walker,
@@ -265,20 +266,13 @@ class ReplicatedEngine:
             yield Step(self._if(item), item.name, "If")
 
     def _calls(self, item: Instruction) -> tuple[Call, ...]:
-        try:
+        with naming(item):
             if item.opcode == "HostLoad":
                 return self._loads(item)
             if item.opcode == "HostStore":
                 sink = self._ports.outputs[str(item.attributes["stream"])]
                 return tuple(partial(sink.store, view) for view in self._views(item.inputs[0]))
             return self._exchange(item)
-        except PopcError:
-            raise
-        except Exception as error:
-            raise DeviceError(
-                f"instruction {item.opcode} ({item.name}) cannot be bound: {error}",
-                subject=item.name,
-            ) from error
 
     def _exchange(self, item: Instruction) -> tuple[Call, ...]:
         kernel = KERNELS[item.opcode]

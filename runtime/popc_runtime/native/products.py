@@ -63,7 +63,8 @@ def _product(
         tensor_words(residual),
         activation,
     )
-    return Record(_KERNEL, tuple(word for words in operands for word in words))
+    kept = () if bias is None else (bias,)
+    return Record(_KERNEL, tuple(word for words in operands for word in words), kept)
 
 
 def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] | None:
@@ -71,7 +72,11 @@ def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] 
     bias, residual = binding.optional(2), binding.optional(3)
     if bias is None:
         return None, residual
-    if bias.size == bias.shape[-1:][0] == out.shape[-1] and bias.strides[-1] == bias.itemsize:
+    if bias.size == 1 and binding.is_constant(2):
+        return np.full(out.shape[-1], bias.reshape(()), np.float32), residual
+    if bias.ndim == 0:
+        return None
+    if bias.size == bias.shape[-1] == out.shape[-1] and bias.strides[-1] == bias.itemsize:
         return bias.reshape(-1), residual
     if bias.shape == out.shape and residual is None and bias.strides[-1] == bias.itemsize:
         return None, bias
