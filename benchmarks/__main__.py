@@ -26,7 +26,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[..., list[dict[str, Any]]]]]] 
     "speed": ("time of one run, medians; onnxruntime with 2 threads", measure_speed),
     "training": ("time of one training step; PyTorch eager with 2 threads", measure_training),
     "startup": ("a process: import, load, first result", measure_startup),
-    "overhead": ("what the engine adds to numpy calls", measure_overhead),
+    "overhead": ("many additions of eight numbers, beside numpy calls in a loop", measure_overhead),
     "compile": ("compile time, peak memory, archive size", measure_compilation),
     "curve": ("compile time of synthetic graphs", measure_curve),
 }
