@@ -201,13 +201,13 @@ def _contrast(one: str, other: str) -> float:
 def test_it_prints(page: Page) -> None:
     page.resize(1280)
     page.prefer("dark")
-    assert page.pdf().startswith(b"%PDF")
     wide = "Math.max(...[...document.querySelectorAll('.chart svg')].map(e => e.clientWidth))"
     page("dispatchEvent(new Event('beforeprint'))")
-    assert page(wide) <= 720
-    assert page("document.querySelector('#op-chart').layout.font.color") == "#000"
+    page.until(f"{wide} <= 720")
+    page.until("document.querySelector('#op-chart').layout.font.color == '#000'")
     page("dispatchEvent(new Event('afterprint'))")
     page.until(f"{wide} > 1000")
+    assert page.pdf().startswith(b"%PDF")
 
 
 @in_browser
