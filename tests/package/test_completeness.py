@@ -14,12 +14,14 @@ from onnx import helper
 import popc.frontend.rules
 import popc.ops
 import popc_runtime.kernels
+import popc_runtime.native
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 from popc.frontend import LoadedModel, find_unsupported
 from popc.frontend.rules import RULES
 from popc.ops import OPS, OpSpec
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.families import FAMILIES
+from popc_runtime.native.families import FAMILIES as NATIVE_FAMILIES
 from tests.autodiff.report import rows, table
 
 _OPSET: Final = 26
@@ -131,9 +133,16 @@ def test_every_family_is_listed(package: ModuleType, table: str) -> None:
 
 def test_every_kernel_family_is_listed() -> None:
     assert set(FAMILIES) == _family_files(popc_runtime.kernels, "KERNELS")
+    assert set(NATIVE_FAMILIES) == _family_files(popc_runtime.native, "ENCODERS")
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_listed_kernels_are_those_of_the_family(family: str) -> None:
     module = importlib.import_module(f"popc_runtime.kernels.{family}")
     assert set(FAMILIES[family]) == set(module.KERNELS)
+
+
+@pytest.mark.parametrize("family", sorted(NATIVE_FAMILIES))
+def test_the_listed_encoders_are_those_of_the_family(family: str) -> None:
+    module = importlib.import_module(f"popc_runtime.native.{family}")
+    assert set(NATIVE_FAMILIES[family]) == set(module.ENCODERS)

@@ -45,8 +45,6 @@ static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t
     return (Matrix){heads->data + image * s[0] + head * s[1] + row * s[2], s[2], s[3]};
 }
 
-static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
-
 // -- preparing ------------------------------------------------------------------------------------
 
 static Heads next_heads(Params *params, Tensor *tensor) {

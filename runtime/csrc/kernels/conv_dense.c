@@ -29,8 +29,6 @@ typedef struct {
     float *windows;  // those collected early
 } Job;
 
-static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
-
 // -- preparing ------------------------------------------------------------------------------------
 
 static bool reads_in_place(const Conv *conv) {

@@ -34,8 +34,6 @@ typedef struct {
     float *input, *left, *sums;
 } Job;
 
-static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
-
 // -- preparing ------------------------------------------------------------------------------------
 
 static void release(void *argument) {

@@ -21,6 +21,7 @@ enum {
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
 
 // What happens to a part of the result before it is left alone, in this order.
 typedef struct {

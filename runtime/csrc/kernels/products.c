@@ -44,8 +44,6 @@ static bool is_batched(const int64_t *strides, int rank) {
     return false;
 }
 
-static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
-
 // -- preparing ------------------------------------------------------------------------------------
 
 static int64_t float_stride(const Tensor *tensor, int axis) {

@@ -22,8 +22,6 @@ typedef struct {
     int64_t packed_w_size, packed_r_size;  // floats of a direction
 } State;
 
-static int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
-
 static void release(void *argument) {
     State *state = argument;
     free(state->packed_w);

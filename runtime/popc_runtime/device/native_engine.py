@@ -53,7 +53,6 @@ class NativeEngine(Engine):
     def __init__(self, library: Library, *args: Any, **keywords: Any) -> None:
         self._library = library
         self._loops: _Loops = ()
-        self._programs: dict[str, NativeProgram] = {}
         super().__init__(*args, **keywords)
 
     # -- running ---------------------------------------------------------------------------------
@@ -76,6 +75,8 @@ class NativeEngine(Engine):
         try:
             program.run()
         except NativeFailure as failure:
+            if failure.owner is None:  # before the first kernel
+                raise DeviceError(f"the program cannot run: {failure}") from failure
             step, loops = failure.owner
             raise _device_error(step, loops, failure) from failure
 
@@ -115,29 +116,25 @@ class NativeEngine(Engine):
         if record is not None:
             step = Step(_nothing, item.name, item.opcode)
             return [_NativeStep(*_of(step), record.owned((step, self._loops)))]
-        return self._translated(item) or [
-            _NativeStep(*_of(step), partial(_guarded, step, self._loops))
-            for step in self._bind_instruction(item)
-        ]
+        # On several threads numpy's calls may be others: results must not depend on that.
+        steps = self._on_one_thread(item)
+        records = [translate(step.call, self._library.numbers) for step in steps]
+        if None not in records:
+            return [
+                _NativeStep(*_of(step), record.owned((step, self._loops)))
+                for step, record in zip(steps, records, strict=True)
+                if record is not None
+            ]
+        if self.scratch.threads > 1:
+            steps = self._bind_instruction(item)
+        return [_NativeStep(*_of(step), partial(_guarded, step, self._loops)) for step in steps]
 
-    def _translated(self, item: Instruction) -> list[Step]:
-        """The calls that the numpy engine would make on one thread, if all have a native form.
-
-        On several threads they may be others: results must not depend on that.
-        """
+    def _on_one_thread(self, item: Instruction) -> list[Step]:
         threads, self.scratch.threads = self.scratch.threads, 1
         try:
-            steps = self._bind_instruction(item)
+            return self._bind_instruction(item)
         finally:
             self.scratch.threads = threads
-        records = [translate(step.call, self._library.numbers) for step in steps]
-        if any(record is None for record in records):
-            return []
-        return [
-            _NativeStep(*_of(step), record.owned((step, self._loops)))
-            for step, record in zip(steps, records, strict=True)
-            if record is not None
-        ]
 
     def _repeat(self, block: RepeatBlock) -> Step:
         if self.counts:  # which Python does

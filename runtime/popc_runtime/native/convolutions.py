@@ -11,6 +11,7 @@ import numpy as np
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.forms import product_record
 from popc_runtime.native.record import Record, is_float32, tensor_words
 
 __all__ = ["ENCODERS"]
@@ -66,15 +67,15 @@ def _product(binding: Binding, activation: tuple[int, ...]) -> Record:
     """[N, C] by [C, M]: fewer numbers to move than by windows."""
     x, w, out = binding.input(0), binding.input(1), binding.output()
     residual = binding.optional(3)
-    operands = (
-        tensor_words(x.reshape(len(x), -1)),
-        tensor_words(w.reshape(len(w), -1).T, constant=binding.is_constant(1)),
-        tensor_words(out.reshape(len(x), -1)),
-        tensor_words(binding.optional(2)),
-        tensor_words(None if residual is None else residual.reshape(len(x), -1)),
-        activation,
+    return product_record(
+        x.reshape(len(x), -1),
+        w.reshape(len(w), -1).T,
+        out.reshape(len(x), -1),
+        bias=binding.optional(2),
+        residual=None if residual is None else residual.reshape(len(x), -1),
+        constant=binding.is_constant(1),
+        activation=activation,
     )
-    return Record("Product_f32", tuple(word for words in operands for word in words))
 
 
 ENCODERS: Final = {"Conv": _conv}

@@ -6,42 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.kernels.binding import Binding
-from popc_runtime.native import (
-    attention_gradients,
-    conv_gradients,
-    convolutions,
-    gathers,
-    losses,
-    maps,
-    norm_gradients,
-    optimizers,
-    pool_gradients,
-    pools,
-    products,
-    recurrent,
-    rows,
-    slopes,
-)
+from popc_runtime.native.families import FAMILIES
 from popc_runtime.native.record import Encoder, Record
+from popc_runtime.tables import LazyTable
 
 __all__ = ["encode", "native_opcodes"]
 
-_ENCODERS: Final[dict[str, Encoder]] = {
-    **attention_gradients.ENCODERS,
-    **conv_gradients.ENCODERS,
-    **convolutions.ENCODERS,
-    **gathers.ENCODERS,
-    **losses.ENCODERS,
-    **maps.ENCODERS,
-    **norm_gradients.ENCODERS,
-    **optimizers.ENCODERS,
-    **pool_gradients.ENCODERS,
-    **pools.ENCODERS,
-    **products.ENCODERS,
-    **recurrent.ENCODERS,
-    **rows.ENCODERS,
-    **slopes.ENCODERS,
-}
+_ENCODERS: Final[Mapping[str, Encoder]] = LazyTable("popc_runtime.native", "ENCODERS", FAMILIES)
 
 
 def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -52,8 +23,7 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
         binding: Its operands.
         numbers: Of the library's kernels, by name.
     """
-    encoder = _ENCODERS.get(opcode)
-    return None if encoder is None else encoder(binding, numbers)
+    return _ENCODERS[opcode](binding, numbers) if opcode in _ENCODERS else None
 
 
 def native_opcodes() -> frozenset[str]:

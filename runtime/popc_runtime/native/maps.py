@@ -7,17 +7,14 @@ from functools import partial
 from math import inf
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import (
     MAX_RANK,
     Encoder,
     Record,
-    activation_words,
-    tensor_words,
 )
 
 __all__ = ["ENCODERS", "activation"]
@@ -104,10 +101,7 @@ def _map(
     inputs = [binding.input(index) for index in range(operands)]
     if out.ndim > MAX_RANK or out.size == 0:
         return None
-    words = [*tensor_words(out)]
-    for array in inputs:
-        words += tensor_words(np.broadcast_to(array, out.shape))
-    return Record(kernel, (*words, *activation_words(0, parameters)[1:]))
+    return map_record(kernel, out, inputs, parameters)
 
 
 def _unary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:

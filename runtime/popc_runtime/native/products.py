@@ -11,11 +11,10 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.matmul import merged_view
 from popc_runtime.native.epilogues import epilogue_activation
-from popc_runtime.native.record import MAX_RANK, Record, is_float32, tensor_words
+from popc_runtime.native.forms import product_record
+from popc_runtime.native.record import MAX_RANK, Record, is_float32
 
 __all__ = ["ENCODERS"]
-
-_KERNEL: Final = "Product_f32"
 
 
 def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -49,22 +48,12 @@ def _product(
         return None
     bias, residual = addends
     left, right, out, residual = _flattened(left, right, out, residual)
-    rank = out.ndim
-    if rank > MAX_RANK:
+    if out.ndim > MAX_RANK:
         return None
-    batch = out.shape[:-2]
-    operands = (
-        tensor_words(np.broadcast_to(left, (*batch, *left.shape[-2:]))),
-        tensor_words(
-            np.broadcast_to(right, (*batch, *right.shape[-2:])), constant=binding.is_constant(1)
-        ),
-        tensor_words(out),
-        tensor_words(bias),
-        tensor_words(residual),
-        activation,
+    constant = binding.is_constant(1)
+    return product_record(
+        left, right, out, bias=bias, residual=residual, constant=constant, activation=activation
     )
-    kept = () if bias is None else (bias,)
-    return Record(_KERNEL, tuple(word for words in operands for word in words), kept)
 
 
 def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] | None:

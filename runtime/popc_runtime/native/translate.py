@@ -7,6 +7,7 @@ not have to leave the native program.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 from typing import Any, Final
 
@@ -14,10 +15,10 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call
+from popc_runtime.native.forms import map_record, product_record
 from popc_runtime.native.record import (
     MAX_RANK,
     Record,
-    activation_words,
     tensor_words,
 )
 
@@ -52,10 +53,9 @@ _UFUNCS: Final[dict[Any, str]] = {
     np.tanh: "Tanh",
 }
 _SUFFIXES: Final = {"f4": "f32", "i4": "i32", "i8": "i64", "b1": "b8"}
-_NO_PARAMETERS: Final = activation_words(0, ())[1:]
 
 
-def translate(call: Call, known: Any) -> Record | None:
+def translate(call: Call, known: Container[str]) -> Record | None:
     """The record of a call; ``None`` if no kernel of ``known`` does exactly that."""
     if not isinstance(call, partial):
         return None
@@ -85,16 +85,7 @@ def _copy(call: partial[Any]) -> Record | None:
 
 def _copy_runs(to: Array, source: Array) -> Record:
     """Elements that are runs of bytes: one more dimension, of bytes."""
-    words: list[int] = []
-    for array in (source, to):
-        plain = array.view(np.dtype((np.uint8, (array.itemsize,)))) if array.flags.forc else None
-        if plain is not None and plain.shape == (*array.shape, array.itemsize):
-            words += tensor_words(plain)
-            continue
-        head = tensor_words(np.empty(0, np.uint8))
-        address = array.__array_interface__["data"][0]
-        shape = (*array.shape, array.itemsize)
-        words += (address, head[1], 0, len(shape), *shape, *array.strides, 1)
+    words = [word for one in (source, to) for word in tensor_words(one[..., None].view(np.uint8))]
     return Record("Move", tuple(words), (to, source))
 
 
@@ -113,11 +104,7 @@ def _map(call: partial[Any]) -> Record | None:
         return None
     if any(np.broadcast_shapes(one.shape, out.shape) != out.shape for one in operands):
         return None
-    words = [*tensor_words(out)]
-    for one in operands:
-        words += tensor_words(np.broadcast_to(one, out.shape))
-    name = f"{_UFUNCS[call.func]}_{_SUFFIXES[kind]}"
-    return Record(name, (*words, *_NO_PARAMETERS), (out, *operands))
+    return map_record(f"{_UFUNCS[call.func]}_{_SUFFIXES[kind]}", out, operands)
 
 
 def _product(call: partial[Any]) -> Record | None:
@@ -130,10 +117,7 @@ def _product(call: partial[Any]) -> Record | None:
         return None
     if out.shape[-1] > 1 and out.strides[-1] != out.itemsize:
         return None
-    batch = out.shape[:-2]
-    operands = [np.broadcast_to(one, (*batch, *one.shape[-2:])) for one in (left, right)]
-    words = [word for one in (*operands, out, None, None) for word in tensor_words(one)]
-    return Record("Product_f32", (*words, *activation_words(0, ())), (left, right, out))
+    return product_record(left, right, out)
 
 
 def _filled(to: Any, value: Any) -> Record | None:

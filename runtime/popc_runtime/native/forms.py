@@ -1,0 +1,56 @@
+"""Records of kernels that several instructions, or calls of numpy functions, come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.native.record import Record, activation_words, tensor_words
+
+__all__ = ["NO_ACTIVATION", "map_record", "product_record"]
+
+NO_ACTIVATION: Final = activation_words(0, ())
+
+
+def map_record(
+    kernel: str, out: Array, operands: Sequence[Array], parameters: Iterable[float] = ()
+) -> Record:
+    """A function of single elements; operands broadcast to ``out``."""
+    arrays = (out, *(np.broadcast_to(one, out.shape) for one in operands))
+    words = [word for array in arrays for word in tensor_words(array)]
+    return Record(kernel, (*words, *activation_words(0, parameters)[1:]), (out, *operands))
+
+
+def product_record(
+    left: Array,
+    right: Array,
+    out: Array,
+    *,
+    bias: Array | None = None,
+    residual: Array | None = None,
+    constant: bool = False,
+    activation: tuple[int, ...] = NO_ACTIVATION,
+) -> Record:
+    """Products of matrices [..., m, k] and [..., k, n], whose batches broadcast to that of ``out``.
+
+    Args:
+        left, right, out: The matrices.
+        bias: Of each column.
+        residual: Of the shape of ``out``.
+        constant: Whether the contents of ``right`` are final.
+        activation: Its words.
+    """
+    first, second = (
+        np.broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right)
+    )
+    operands = (
+        tensor_words(first),
+        tensor_words(second, constant=constant),
+        *(tensor_words(one) for one in (out, bias, residual)),
+    )
+    words = tuple(word for part in (*operands, activation) for word in part)
+    kept = tuple(one for one in (left, right, out, bias, residual) if one is not None)
+    return Record("Product_f32", words, kept)
