@@ -9,9 +9,8 @@ from typing import ClassVar, Final
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass, disguised
 from popc.transforms.combining import (
+    combine,
     concatenated,
-    groups_of,
-    independent,
     likeness,
     split_among,
 )
@@ -58,13 +57,7 @@ def _combine(graph: Graph) -> int:
         for op in graph.topological()
         if op.op_type == "Conv" and _is_plain(op)
     ]
-    count = 0
-    for group in groups_of(keyed):
-        ops = independent(group)
-        if len(ops) > 1:
-            _merge(graph, ops)
-            count += len(ops) - 1
-    return count
+    return combine(graph, keyed, _merge)
 
 
 def _has_bias(op: Op) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
-from popc.transforms.combining import groups_of, independent
+from popc.transforms.combining import combine
 
 __all__ = ["CombineLookups"]
 
@@ -58,13 +58,7 @@ def _combine(graph: Graph) -> int:
         for op in graph.topological()
         if op.op_type == "Gather" and op.output.type.size
     ]
-    count = 0
-    for group in groups_of(keyed):
-        ops = independent(group)
-        if len(ops) > 1:
-            _merge(graph, ops)
-            count += len(ops) - 1
-    return count
+    return combine(graph, keyed, _merge)
 
 
 def _merge(graph: Graph, ops: Sequence[Op]) -> None:

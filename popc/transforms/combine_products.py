@@ -10,10 +10,10 @@ from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
 from popc.transforms.combining import (
+    combine,
     concatenated,
     depths,
     groups_of,
-    independent,
     likeness,
     split_among,
 )
@@ -65,13 +65,7 @@ def _side_by_side(graph: Graph) -> int:
         for op in graph.topological()
         if _is_plain(op) and op.operand(1).type.rank == 2 and _bias_kind(op) is not None
     ]
-    count = 0
-    for group in groups_of(keyed):
-        ops = independent(group)
-        if len(ops) > 1:
-            _join_columns(graph, ops)
-            count += len(ops) - 1
-    return count
+    return combine(graph, keyed, _join_columns)
 
 
 def _join_columns(graph: Graph, ops: Sequence[Op]) -> None:
@@ -96,15 +90,13 @@ def _one_below_the_other(graph: Graph) -> int:
         and not op.attributes.get("transA", 0)
         and _is_row(op.optional(_BIAS))
     ]
-    count = 0
-    for group in groups_of(keyed):
-        ops = independent(group)
-        if len(ops) > 1:
-            rows = concatenated(graph, ops[0], [op.operand(0) for op in ops], axis=0)
-            rest = [tensor for tensor in ops[0].inputs[1:] if tensor is not None]
-            split_among(graph, ops, [rows, *rest], 0)
-            count += len(ops) - 1
-    return count
+    return combine(graph, keyed, _join_rows)
+
+
+def _join_rows(graph: Graph, ops: Sequence[Op]) -> None:
+    rows = concatenated(graph, ops[0], [op.operand(0) for op in ops], axis=0)
+    rest = [tensor for tensor in ops[0].inputs[1:] if tensor is not None]
+    split_among(graph, ops, [rows, *rest], 0)
 
 
 def _stacked(graph: Graph) -> int:

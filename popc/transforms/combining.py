@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 
-__all__ = ["concatenated", "depths", "groups_of", "independent", "likeness", "split_among"]
+__all__ = ["combine", "concatenated", "depths", "groups_of", "likeness", "split_among"]
 
 
 def groups_of(keyed: Iterable[tuple[Hashable, Op]]) -> Iterator[list[Op]]:
@@ -19,7 +19,20 @@ def groups_of(keyed: Iterable[tuple[Hashable, Op]]) -> Iterator[list[Op]]:
     return (ops for ops in by_key.values() if len(ops) > 1)
 
 
-def independent(ops: Iterable[Op]) -> list[Op]:
+def combine(
+    graph: Graph, keyed: Iterable[tuple[Hashable, Op]], merge: Callable[[Graph, list[Op]], None]
+) -> int:
+    """``merge`` those of each group that do not wait for each other; how many ops are gone."""
+    count = 0
+    for group in groups_of(keyed):
+        ops = _independent(group)
+        if len(ops) > 1:
+            merge(graph, ops)
+            count += len(ops) - 1
+    return count
+
+
+def _independent(ops: Iterable[Op]) -> list[Op]:
     """The first of ``ops``, and each further one that neither needs those chosen nor they it."""
     chosen: list[Op] = []
     behind: set[Op] = set()
