@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.model_options import (
+    ModelSettings,
+    model_argument,
+    model_options,
+    read_source,
+    train_option,
+)
 from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
@@ -19,9 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("compile")
-@click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
-)
+@model_argument
 @click.option(
     "-o",
     "--output",
@@ -30,12 +33,7 @@ __all__ = ["command"]
     help="The archive to write; MODEL with the suffix .popx if not given.",
 )
 @model_options
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Make a training step: a TOML or JSON file names loss and optimizer.",
-)
+@train_option("Make a training step: a TOML or JSON file names loss and optimizer.")
 @click.option(
     "--emit-ir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -142,10 +140,6 @@ def _refuse_target(target: Path, model: Path) -> None:
         )
 
 
-def _source(model: Path) -> Path | bytes:
-    return sys.stdin.buffer.read() if str(model) == "-" else model
-
-
 def _show_options(settings: ModelSettings) -> Report:
     rows = settings.resolve().to_manifest()
     text = format_table([[row.name, "=", str(row.value), f"# from {row.origin}"] for row in rows])
@@ -160,7 +154,7 @@ def _explain_options(
     from popc.explanation import explain_options
 
     effects = explain_options(
-        _source(model), train=train, on_progress=console.on_progress(), **settings.keywords()
+        read_source(model), train=train, on_progress=console.on_progress(), **settings.keywords()
     )
     data = {"options": [effect.to_dict() for effect in effects]}
     return Report("compile", data, explanation_text(effects))
@@ -183,7 +177,7 @@ def _stop_after(
     training = make_training(train)
     if stage is Stage.TRAIN and training is None:
         raise UsageError("--stop-after train needs --train FILE")
-    loaded = load_model(_source(model))
+    loaded = load_model(read_source(model))
     run_stages(
         loaded,
         bind_training(make_bindings(**keywords), loaded, training, options),
@@ -214,7 +208,7 @@ def _compile(
     import popc
 
     timer = _Timer(console.on_progress())
-    source = _source(model)
+    source = read_source(model)
     with advised(console, model, source, settings, train):
         archive = popc.compile(
             source,

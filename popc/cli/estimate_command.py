@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.model_options import (
+    ModelSettings,
+    model_argument,
+    model_options,
+    read_source,
+    target_option,
+    train_option,
+)
 from popc.cli.report import Report
+from popc_runtime.errors import DoesNotFitError
 
 __all__ = ["command"]
 
-_DOES_NOT_FIT = 4
-
 
 @click.command("estimate")
-@click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
-)
+@model_argument
 @model_options
-@click.option(
-    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
-)
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Estimate a training step: a TOML or JSON file names loss and optimizer.",
-)
+@target_option
+@train_option("Estimate a training step: a TOML or JSON file names loss and optimizer.")
 @click.option("--all", "show_all", is_flag=True, help="Show every op, and in JSON every tile.")
 @click.pass_obj
 def command(
@@ -54,14 +50,12 @@ def command(
     import popc
     from popc.cost import format_costs
 
-    if target is not None:
-        settings = settings.with_settings(f"target={target}")
     report = popc.estimate(
-        sys.stdin.buffer.read() if str(model) == "-" else model,
+        read_source(model),
         train=train,
         on_progress=console.on_progress(),
-        **settings.keywords(),
+        **settings.on_target(target).keywords(),
     )
     data: dict[str, Any] = report.to_dict(full=show_all)
     text = format_costs(report, rows=len(report.ops) if show_all else 12).rstrip()
-    return Report("estimate", data, text, 0 if report.fits else _DOES_NOT_FIT)
+    return Report("estimate", data, text, 0 if report.fits else DoesNotFitError.exit_code)

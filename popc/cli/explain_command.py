@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,31 +9,28 @@ import click
 
 from popc.cli.command_line import compile_line
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.model_options import (
+    ModelSettings,
+    model_argument,
+    model_options,
+    read_source,
+    target_option,
+    train_option,
+)
 from popc.cli.report import Report
+from popc_runtime.errors import DoesNotFitError
 
 if TYPE_CHECKING:
     from popc.advice import Explanation
 
 __all__ = ["command"]
 
-_DOES_NOT_FIT = 4
-
 
 @click.command("explain")
-@click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
-)
+@model_argument
 @model_options
-@click.option(
-    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
-)
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Explain a training step: a TOML or JSON file names loss and optimizer.",
-)
+@target_option
+@train_option("Explain a training step: a TOML or JSON file names loss and optimizer.")
 @click.option(
     "--budget",
     type=click.IntRange(0),
@@ -77,15 +73,14 @@ def command(
     from popc.estimation import check_target
     from popc.reporting import is_archive
 
-    if target is not None:
-        settings = settings.with_settings(f"target={target}")
+    settings = settings.on_target(target)
     if str(model) != "-" and is_archive(model):
         explanation = _of_archive(model, settings, train, console)
     else:
         keywords = settings.keywords()
         check_target(keywords["options"])
         explanation = explain_question(
-            ask(sys.stdin.buffer.read() if str(model) == "-" else model, train=train, **keywords),
+            ask(read_source(model), train=train, **keywords),
             budget=budget,
             jobs=jobs,
             on_progress=console.on_progress(),
@@ -96,7 +91,9 @@ def command(
     )
     first = headline(explanation.diagnosis)
     text = "\n".join([first[0].upper() + first[1:], "", *lines])
-    return Report("explain", explanation.to_dict(), text, 0 if explanation.fits else _DOES_NOT_FIT)
+    return Report(
+        "explain", explanation.to_dict(), text, 0 if explanation.fits else DoesNotFitError.exit_code
+    )
 
 
 def _of_archive(

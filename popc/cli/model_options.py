@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -16,7 +17,14 @@ from popc.arguments import parse_bindings, parse_dims, parse_shapes
 if TYPE_CHECKING:
     from popc.options import Options
 
-__all__ = ["ModelSettings", "model_options"]
+__all__ = [
+    "ModelSettings",
+    "model_argument",
+    "model_options",
+    "read_source",
+    "target_option",
+    "train_option",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -35,6 +43,10 @@ class ModelSettings:
     def with_settings(self, *items: str) -> ModelSettings:
         """With more items ``key=value``, as if by --set."""
         return replace(self, set_=(*self.set_, *items))
+
+    def on_target(self, target: str | None) -> ModelSettings:
+        """With another target, if one is given."""
+        return self if target is None else self.with_settings(f"target={target}")
 
     def resolve(self) -> Options:
         """The effective options.
@@ -62,6 +74,29 @@ class ModelSettings:
             "bind": parse_bindings(self.bind),
             "outputs": tuple(name for name in self.outputs.split(",") if name),
         }
+
+
+model_argument = click.argument(
+    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+)
+target_option = click.option(
+    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
+)
+
+
+def train_option(help_: str) -> Callable[[_F], _F]:
+    """The option ``--train``; ``help_`` says what the verb does with the training file."""
+    return click.option(
+        "--train",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help=help_,
+    )
+
+
+def read_source(model: Path) -> Path | bytes:
+    """What `popc.compile` takes: - stands for the bytes on stdin."""
+    return sys.stdin.buffer.read() if str(model) == "-" else model
 
 
 def model_options(function: _F) -> _F:

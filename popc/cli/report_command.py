@@ -10,7 +10,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.files import write_text
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.report import Report
 from popc_runtime.errors import ResourceError
 
@@ -40,12 +40,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--all", "show_all", is_flag=True, help="Print every op, step and tensor.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @model_options
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Of a model: report on a training step, as this file says.",
-)
+@train_option("Of a model: report on a training step, as this file says.")
 @click.pass_obj
 def command(
     console: Console,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,16 @@ import click
 
 from popc.cli.command_line import compile_line
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.model_options import (
+    ModelSettings,
+    model_argument,
+    model_options,
+    read_source,
+    target_option,
+    train_option,
+)
 from popc.cli.report import Report, format_bytes, format_table
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import DoesNotFitError, ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc.advice import Trial
@@ -22,15 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_DOES_NOT_FIT: Final = 4
 _SHOWN: Final = 12
 _COUNT = click.IntRange(1)
 
 
 @click.command("tune")
-@click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
-)
+@model_argument
 @click.option(
     "-o",
     "--output",
@@ -40,15 +43,8 @@ _COUNT = click.IntRange(1)
     help="The options file to write, for popc compile --options FILE.",
 )
 @model_options
-@click.option(
-    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
-)
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Tune a training step: a TOML or JSON file names loss and optimizer.",
-)
+@target_option
+@train_option("Tune a training step: a TOML or JSON file names loss and optimizer.")
 @click.option(
     "--objective",
     type=click.Choice(["cycles", "bytes", "archive", "balanced"]),
@@ -118,15 +114,14 @@ def command(
     from popc.estimation import check_target
     from popc.tuning import options_file, tune_question
 
-    if target is not None:
-        settings = settings.with_settings(f"target={target}")
+    settings = settings.on_target(target)
     keywords = settings.keywords()
     check_target(keywords["options"])
-    _refuse_output(output, model, settings, force=force)
+    _refuse_output(output, model, force=force)
     journal = resume or output.with_name(f"{output.name}.journal")
     try:
         tuning = tune_question(
-            ask(sys.stdin.buffer.read() if str(model) == "-" else model, train=train, **keywords),
+            ask(read_source(model), train=train, **keywords),
             objective=objective,
             budget=budget,
             jobs=jobs or available_cores(),
@@ -153,7 +148,7 @@ def _nothing() -> Any:
     return Change()
 
 
-def _refuse_output(output: Path, model: Path, settings: ModelSettings, *, force: bool) -> None:
+def _refuse_output(output: Path, model: Path, *, force: bool) -> None:
     """Before minutes of work, not after."""
     if output.suffix != ".toml":
         raise UsageError(f"{output} is not the name of a TOML file", hint="-o FILE.toml")
@@ -167,7 +162,6 @@ def _refuse_output(output: Path, model: Path, settings: ModelSettings, *, force:
         raise ResourceError(
             f"there is no folder {output.parent}", subject=str(output), hint="create it first"
         )
-    del settings
 
 
 def _given(settings: ModelSettings) -> dict[str, Any]:
@@ -190,7 +184,9 @@ def _write(output: Path, text: str) -> None:
 def _report(tuning: Tuning, output: Path, line: Any) -> Report:
     data = {"options_file": output.name, **tuning.to_dict()}
     text = "\n".join(_lines(tuning, output, line))
-    return Report("tune", data, text, 0 if tuning.found.best is not None else _DOES_NOT_FIT)
+    return Report(
+        "tune", data, text, 0 if tuning.found.best is not None else DoesNotFitError.exit_code
+    )
 
 
 def _lines(tuning: Tuning, output: Path, line: Any) -> Iterator[str]:
