@@ -97,6 +97,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Gemm",
         "MatMul",
     ),
+    "quantized": (
+        "MatMulInteger",
+        "QuantizeLinear",
+    ),
     "recurrent": (
         "GRU",
         "LSTM",

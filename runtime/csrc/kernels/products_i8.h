@@ -1,0 +1,27 @@
+// Products of bytes: packed panels, and the tiles that multiply two of them.
+//
+// Numbers lie in groups of four along the sum, [k / 4][rows or columns][4]; what is missing is zero.
+// The left panel holds unsigned bytes and the right one signed bytes, whatever the operands are:
+// 128 is added or taken away where they are not, and the zero points with it.
+#ifndef POPC_PRODUCTS_I8_H
+#define POPC_PRODUCTS_I8_H
+
+#include "simd.h"
+
+#if VECTOR_BYTES == 64
+enum { BYTE_ROWS = 12 };
+#else
+enum { BYTE_ROWS = 4 };
+#endif
+enum { BYTE_COLUMNS = 2 * LANES };
+
+// out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up.
+typedef void (*ByteTile)(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out);
+
+// How a tile is computed; the numbers are those of ByteForm in popc_runtime/native/quantized.py.
+typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;
+
+// NULL if this processor has no such form.
+ByteTile ISA(byte_tile)(ByteForm form);
+
+#endif

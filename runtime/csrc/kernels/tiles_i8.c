@@ -1,0 +1,120 @@
+// Tiles of products of bytes.  All forms are exact.
+#include "products_i8.h"
+
+#include <stddef.h>
+
+typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t LooseInts __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+
+static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
+
+// Whole, so that sums are registers.
+#define UNROLL _Pragma("GCC unroll 16")
+
+// One number of each group, with its sign.
+static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
+
+static void portable(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+        for (int half = 0; half < 2; half++) {
+            const Ints group = load_ints(right + half * VECTOR_BYTES);
+            for (int which = 0; which < 4; which++) {
+                const Ints numbers = number_of(group, which);
+                UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+                    sums[i][half] += numbers * (int32_t)left[4 * i + which];
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+        for (int half = 0; half < 2; half++)
+            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+}
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+static inline int32_t group_at(const uint8_t *from) {
+    int32_t group;
+    memcpy(&group, from, sizeof(group));
+    return group;
+}
+
+// A byte is widened to 16 bits before it is multiplied: the processor's product of bytes, without
+// VNNI, saturates at 16 bits.
+#if defined(__AVX512BW__)
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                               \
+    _mm512_add_epi32(                                                                             \
+        _mm512_madd_epi16(_mm512_and_si512((__m512i)(GROUP), _mm512_set1_epi16(255)), EVEN),      \
+        _mm512_madd_epi16(_mm512_srli_epi16((__m512i)(GROUP), 8), ODD))
+#define EVEN_OF(V) _mm512_srai_epi16(_mm512_slli_epi16(V, 8), 8)
+#define ODD_OF(V) _mm512_srai_epi16(V, 8)
+typedef __m512i Wide;
+#else
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                               \
+    _mm256_add_epi32(                                                                             \
+        _mm256_madd_epi16(_mm256_and_si256((__m256i)(GROUP), _mm256_set1_epi16(255)), EVEN),      \
+        _mm256_madd_epi16(_mm256_srli_epi16((__m256i)(GROUP), 8), ODD))
+#define EVEN_OF(V) _mm256_srai_epi16(_mm256_slli_epi16(V, 8), 8)
+#define ODD_OF(V) _mm256_srai_epi16(V, 8)
+typedef __m256i Wide;
+#endif
+
+static void wide(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+        const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
+        const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
+        const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
+        UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
+            const Ints group = group_at(left + 4 * i) - (Ints){0};
+            for (int half = 0; half < 2; half++)
+                sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
+        }
+    }
+    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+        for (int half = 0; half < 2; half++)
+            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+}
+#endif
+
+#if defined(__AVX512F__)
+__attribute__((target("avx512vnni"))) static void vnni(
+    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+    __m512i sums[BYTE_ROWS][2];
+    UNROLL for (int i = 0; i < BYTE_ROWS; i++) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
+    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+        const __m512i first = _mm512_loadu_si512(right);
+        const __m512i second = _mm512_loadu_si512(right + VECTOR_BYTES);
+        UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
+            const __m512i group = _mm512_set1_epi32(group_at(left + 4 * i));
+            sums[i][0] = _mm512_dpbusd_epi32(sums[i][0], group, first);
+            sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], group, second);
+        }
+    }
+    UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
+        _mm512_storeu_si512(out + i * BYTE_COLUMNS, sums[i][0]);
+        _mm512_storeu_si512(out + i * BYTE_COLUMNS + LANES, sums[i][1]);
+    }
+}
+
+static ByteTile vnni_tile(void) { return __builtin_cpu_supports("avx512vnni") ? vnni : NULL; }
+#else
+static ByteTile vnni_tile(void) { return NULL; }
+#endif
+
+static ByteTile wide_tile(void) {
+#if defined(__AVX2__)
+    return wide;
+#else
+    return NULL;
+#endif
+}
+
+ByteTile ISA(byte_tile)(ByteForm form) {
+    if (form == PORTABLE) return portable;
+    if (form == WIDE) return wide_tile();
+    if (form == VNNI) return vnni_tile();
+    if (vnni_tile()) return vnni_tile();
+    return wide_tile() ? wide_tile() : portable;
+}

@@ -1,0 +1,110 @@
+"""Products of small integers, and what turns floats into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.record import MAX_RANK, Encoder, Record, float_word, tensor_words
+
+__all__ = ["ENCODERS", "ByteForm", "byte_product_record"]
+
+_BYTES: Final = (DType.INT8, DType.UINT8)
+
+
+class ByteForm(IntEnum):
+    """How the library multiplies bytes; ``csrc/kernels/products_i8.h`` is the other side.
+
+    All forms give the same results.  A kernel refuses a form that the processor does not have.
+    """
+
+    FASTEST = 0
+    PORTABLE = 1
+    WIDE = 2
+    VNNI = 3
+
+
+def _matmul_integer(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """A, B, [zero point of A], [zero point of B]; shapes as numpy's ``@``."""
+    del numbers
+    return byte_product_record(binding, ByteForm.FASTEST)
+
+
+def byte_product_record(binding: Binding, form: ByteForm) -> Record | None:
+    """The record of a `MatMulInteger`, computed in a given form.
+
+    Args:
+        binding: Its operands: int8 or uint8 matrices, an int32 or float32 result.
+        form: How bytes are multiplied.
+    """
+    a, b, out = binding.input(0), binding.input(1), binding.output()
+    if not set(binding.input_dtypes[:2]) <= set(_BYTES) or min(a.ndim, b.ndim) < 2:
+        return None
+    if 0 in (a.size, b.size) or out.ndim > MAX_RANK or not _has_rows(out):
+        return None
+    zeros = _zeros(binding)
+    if zeros is None:
+        return None
+    left, right = (np.broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (a, b))
+    words = (
+        *tensor_words(left),
+        *tensor_words(right, constant=binding.is_constant(1)),
+        *tensor_words(out),
+        *(word for zero in zeros for word in tensor_words(zero)),
+        int(form),
+    )
+    kept = tuple(one for one in (left, right, out, *zeros) if one is not None)
+    return Record("Product_i8", words, kept)
+
+
+def _has_rows(out: Array) -> bool:
+    """Whether the rows of a result are contiguous."""
+    return out.shape[-1] == 1 or out.strides[-1] == out.itemsize
+
+
+def _zeros(binding: Binding) -> list[Array | None] | None:
+    """Zero points of both operands, each one or one for each row or column; ``None`` for others."""
+    zeros: list[Array | None] = []
+    for index, axis in ((2, -2), (3, -1)):
+        zero = binding.optional(index)
+        if (
+            zero is not None
+            and zero.size > 1
+            and (zero.ndim < -axis or zero.shape[axis] < zero.size)
+        ):
+            return None
+        zeros.append(None if zero is None else zero.reshape(-1))
+    return zeros
+
+
+_QUANTIZE: Final[dict[DType | None, str]] = {DType.INT8: "Quantize_i8", DType.UINT8: "Quantize_u8"}
+
+
+def _quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """x, scale, [zero point]: constants that serve the whole tensor."""
+    del numbers
+    kernel = _QUANTIZE.get(binding.output_dtypes[0])
+    x, scale, out = binding.input(0), binding.input(1), binding.output()
+    if kernel is None or binding.input_dtypes[:2] != (DType.FLOAT32, DType.FLOAT32):
+        return None
+    zero = binding.optional(2)
+    known = binding.is_constant(1) and (zero is None or binding.is_constant(2))
+    if not known or scale.size != 1 or (zero is not None and zero.size != 1):
+        return None
+    if out.ndim > MAX_RANK or out.size == 0:
+        return None
+    offset = 0.0 if zero is None else float(zero.reshape(()))
+    parameters = (float(scale.reshape(())), offset, 0.0)
+    words = (*tensor_words(out), *tensor_words(x), *(float_word(one) for one in parameters))
+    return Record(kernel, words, (out, x))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "MatMulInteger": _matmul_integer,
+    "QuantizeLinear": _quantize,
+}

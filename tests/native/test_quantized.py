@@ -1,0 +1,111 @@
+"""Native products of bytes are those of numpy, exactly, in every form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library, NativeProgram, find_library
+from popc_runtime.native.library import variants
+from popc_runtime.native.quantized import ByteForm, byte_product_record
+from tests.native.bindings import bound, native_results, numpy_results
+
+QUANTIZED = frozenset({"MatMulInteger", "QuantizeLinear"})
+"""The instructions that are tested here."""
+
+_TYPES = ("int8", "uint8")
+_FORMS = list(ByteForm)
+
+
+def _bytes(dtype: str, *shape: int, seed: int = 0) -> Array:
+    limits = np.iinfo(dtype)
+    random = np.random.default_rng(seed)
+    return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+
+
+def _product(
+    library: Library,
+    inputs: list[Array | None],
+    out: Array,
+    form: ByteForm,
+    constant: tuple[int, ...],
+    threads: int,
+) -> Array | None:
+    """The product in a given form; ``None`` if this processor does not have it."""
+    result = np.full_like(out, 77)
+    binding = bound(inputs, [result], {"dtype": str(out.dtype)}, constant)
+    record = byte_product_record(binding, form)
+    assert record is not None
+    try:
+        program = NativeProgram(library, [record], binding, threads)
+    except ValueError:
+        assert form in (ByteForm.WIDE, ByteForm.VNNI), f"{form.name} must always be there"
+        return None
+    program.run()
+    return result
+
+
+def _check(library: Library, inputs: list[Array | None], out: Array, constant: Any = ()) -> None:
+    attributes = {"dtype": str(out.dtype)}
+    expected = numpy_results("MatMulInteger", inputs, [out], attributes, constant)[0]
+    for form in _FORMS:
+        for threads in (1, 2):
+            result = _product(library, inputs, out, form, constant, threads)
+            if result is not None:
+                np.testing.assert_array_equal(result, expected, f"{form.name}, {threads} threads")
+
+
+@pytest.mark.parametrize("variant", variants())
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_products(variant: str, data: st.DataObject) -> None:
+    library = find_library(variant)
+    assert library is not None
+    m, k, n = (data.draw(st.integers(1, 150), label=name) for name in "mkn")
+    batch = data.draw(st.lists(st.integers(1, 3), max_size=2), label="batch")
+    a_type, b_type = (data.draw(st.sampled_from(_TYPES)) for _ in range(2))
+    a = _bytes(a_type, *(data.draw(st.sampled_from([size, 1])) for size in batch), m, k)
+    shared = data.draw(st.booleans(), label="one right matrix")
+    b = _bytes(b_type, *(() if shared else batch), k, n, seed=1)
+    if data.draw(st.booleans(), label="turned"):
+        b = np.ascontiguousarray(np.swapaxes(b, -1, -2)).swapaxes(-1, -2)
+    zeros = [
+        data.draw(st.sampled_from([None, _bytes(a_type), _bytes(a_type, m, 1)])),
+        data.draw(st.sampled_from([None, _bytes(b_type, 1), _bytes(b_type, n)])),
+    ]
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n)
+    out = np.empty(shape, data.draw(st.sampled_from(["int32", "float32"])))
+    constant = data.draw(st.sampled_from([(), (1,), (1, 2, 3)]), label="constant")
+    _check(library, [a, b, *zeros], out, constant)
+
+
+@pytest.mark.parametrize("a_type", _TYPES)
+@pytest.mark.parametrize("b_type", _TYPES)
+def test_extremes_do_not_saturate(library: Library, a_type: str, b_type: str) -> None:
+    for a_end in (np.iinfo(a_type).min, np.iinfo(a_type).max):
+        for b_end in (np.iinfo(b_type).min, np.iinfo(b_type).max):
+            a = np.full((3, 1027), a_end, a_type)
+            b = np.full((1027, 35), b_end, b_type)
+            _check(library, [a, b, None, None], np.empty((3, 35), np.int32))
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+def test_quantize(library: Library, dtype: str) -> None:
+    ties = np.arange(-300, 300, dtype=np.float32) / 2
+    special = np.array([np.inf, -np.inf, 3e38, -3e38, 0.0, -0.0, 1e-40], np.float32)
+    x = np.concatenate([ties, special, ties * np.float32(0.1)])
+    scale = np.array(0.5, np.float32)
+    for zero in (None, np.array(3, dtype), np.array(np.iinfo(dtype).max, dtype)):
+        for one in (x, x[::-2]):
+            out = [np.empty(one.shape, dtype)]
+            attributes = {"axis": 0, "block_size": 0, "dtype": dtype}
+            inputs = [one, scale, zero]
+            expected = numpy_results("QuantizeLinear", inputs, out, attributes, (1, 2))
+            result = native_results(library, "QuantizeLinear", inputs, out, attributes, (1, 2))
+            assert result is not None
+            np.testing.assert_array_equal(result[0], expected[0])
