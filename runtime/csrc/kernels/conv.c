@@ -12,11 +12,14 @@ static bool is_plain(const Tensor *tensor, int from) {
 }
 
 // Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
-static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, Params *params) {
+static void read_axes(
+    Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
+    Params *params) {
+    const int64_t unit = sizeof(float);
     for (int axis = 0; axis < AXES; axis++) {
         conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
         conv->stride[axis] = conv->dilation[axis] = 1;
-        conv->before[axis] = conv->x_axis[axis] = 0;
+        conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] = 0;
     }
     int first = AXES;  // of those read so far
     for (int axis = 2; axis < x->rank; axis++) {
@@ -24,10 +27,11 @@ static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor
         if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
         first--;
         int64_t *rows[] = {conv->size, conv->taps, conv->result, conv->stride, conv->dilation,
-                           conv->before, conv->x_axis};
+                           conv->before, conv->x_axis, conv->y_axis, conv->residual_axis};
         const int64_t values[] = {x->dims[axis], w->dims[axis], y->dims[axis], stride, dilation, before,
-                                  x->strides[axis] / (int64_t)sizeof(float)};
-        for (int i = 0; i < 7; i++) {
+                                  x->strides[axis] / unit, y->strides[axis] / unit,
+                                  residual->data ? residual->strides[axis] / unit : 0};
+        for (int i = 0; i < 9; i++) {
             memmove(rows[i] + first, rows[i] + first + 1, (size_t)(AXES - 1 - first) * sizeof(int64_t));
             rows[i][AXES - 1] = values[i];
         }
@@ -44,13 +48,15 @@ static void read_axes(Conv *conv, const Tensor *x, const Tensor *w, const Tensor
     }
 }
 
-bool ISA(read_conv)(Conv *conv, Params *params) {
+static bool read_operands(Conv *conv, Params *params, bool *plain) {
+    const int64_t unit = sizeof(float);
     Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
     Tensor bias = next_tensor(params), residual = next_tensor(params);
     conv->groups = next_int(params);
-    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || w.rank != x.rank || y.rank != x.rank)
+    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || w.rank != x.rank || y.rank != x.rank ||
+        (residual.data && residual.rank != x.rank) || conv->groups < 1)
         return false;
-    read_axes(conv, &x, &w, &y, params);
+    read_axes(conv, &x, &w, &y, &residual, params);
     ISA(next_activation)(params, &conv->epilogue);
     conv->batch = x.dims[0];
     conv->in = x.dims[1] / conv->groups;
@@ -58,15 +64,29 @@ bool ISA(read_conv)(Conv *conv, Params *params) {
     conv->x = (const float *)x.data;
     conv->w = (const float *)w.data;
     conv->y = (float *)y.data;
-    conv->x_batch = x.strides[0] / (int64_t)sizeof(float);
-    conv->x_channel = x.strides[1] / (int64_t)sizeof(float);
+    conv->x_batch = x.strides[0] / unit;
+    conv->x_channel = x.strides[1] / unit;
+    conv->y_batch = y.strides[0] / unit;
+    conv->y_channel = y.strides[1] / unit;
+    conv->residual_batch = residual.data ? residual.strides[0] / unit : 0;
+    conv->residual_channel = residual.data ? residual.strides[1] / unit : 0;
     conv->epilogue.row_bias = (const float *)bias.data;
     conv->epilogue.residual = (const float *)residual.data;
     conv->epilogue.residual_row = conv->pixels;
     conv->constant = w.constant;
     conv->plain = is_plain(&x, 2);
-    return is_plain(&w, 0) && is_plain(&y, 0) &&
-           (!residual.data || is_plain(&residual, 0)) && element_count(&y) > 0 && conv->in > 0;
+    *plain = is_plain(&y, 0) && (!residual.data || is_plain(&residual, 0));
+    return !params->bad && is_plain(&w, 0) && element_count(&y) > 0 && conv->in > 0;
+}
+
+bool ISA(read_strided_conv)(Conv *conv, Params *params) {
+    bool plain;
+    return read_operands(conv, params, &plain);
+}
+
+bool ISA(read_conv)(Conv *conv, Params *params) {
+    bool plain;
+    return read_operands(conv, params, &plain) && plain;
 }
 
 int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {

@@ -22,13 +22,18 @@ typedef struct {
     float *y;
     int64_t x_batch, x_channel, x_axis[AXES];  // strides of the input, in floats
     bool plain;  // elements of a channel lie one behind the other
+    int64_t y_batch, y_channel, y_axis[AXES];  // those of the result
+    int64_t residual_batch, residual_channel, residual_axis[AXES];
     Epilogue epilogue;
     bool constant;  // the weights
     float outside;  // what the input is surrounded with
 } Conv;
 
-// Reads the tensors x, w, y, bias, residual; spatial rank; stride, dilation, pads before of each
-// axis; groups; the activation.
+// Reads the tensors x, w, y, bias, residual; groups; stride, dilation, pads before of each axis; the
+// activation.  All but the weights may have any strides.
+bool ISA(read_strided_conv)(Conv *conv, Params *params);
+
+// The same, if the result and the residual are contiguous.
 bool ISA(read_conv)(Conv *conv, Params *params);
 
 // Where tap number `tap` of the window begins to read in a plane.

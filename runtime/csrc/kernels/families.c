@@ -3,7 +3,7 @@
 #include "simd.h"
 
 #define POPC_FAMILIES(_)                                                                  \
-    _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(DEPTHWISE) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS)            \
+    _(MAPS) _(PRODUCTS) _(CONVOLUTIONS) _(DIRECT_CONVOLUTIONS) _(CHANNELS_LAST) _(DEPTHWISE) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS) \
     _(CONVOLUTION_WEIGHTS) _(POOL_GRADIENTS) _(SLOPES_OF_MAPS) _(OPTIMIZERS) _(LOSSES) _(NORM_GRADIENTS) _(SUMS) _(ATTENTION_GRADIENTS) _(BATCH_NORMS) _(BYTE_PRODUCTS)
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];

@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.epilogues import epilogue_activation
-from popc_runtime.native.forms import product_record
+from popc_runtime.native.forms import is_channels_last, product_record
 from popc_runtime.native.record import Record, is_float32, tensor_words
 
 __all__ = ["ENCODERS"]
@@ -36,7 +37,7 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
             return None
         w = np.ascontiguousarray(w)
         kept.append(w)
-    if any(a is not None and not a.flags.c_contiguous for a in (bias, residual)) or w.size == 0:
+    if (bias is not None and not bias.flags.c_contiguous) or w.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
     words = [
@@ -49,9 +50,19 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     ]
     for axis in axes:
         words += (axis.stride, axis.dilation, axis.begin)
-    depthwise = x.shape[1] == group and w.shape[0] // group <= 2
-    kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
-    return Record(kernel, (*words, *activation), tuple(kept))
+    return Record(_kernel(x, w, out, residual, group), (*words, *activation), tuple(kept))
+
+
+def _kernel(x: Array, w: Array, out: Array, residual: Array | None, group: int) -> str:
+    """Which kernel takes operands that lie in memory as these do."""
+    operands = [one for one in (x, out, residual) if one is not None]
+    channelwise = x.shape[1] == group
+    if channelwise and w.shape[0] == group and all(map(is_channels_last, operands)):
+        return "DepthwiseLast_f32"
+    plain = all(one.flags.c_contiguous for one in operands[1:])
+    if not plain or (is_channels_last(x) and not x.flags.c_contiguous):
+        return "ConvDirect_f32"
+    return "DepthwiseConv_f32" if channelwise and w.shape[0] // group <= 2 else "Conv_f32"
 
 
 def _is_product(binding: Binding) -> bool:

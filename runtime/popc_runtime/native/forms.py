@@ -10,9 +10,14 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.native.record import Record, activation_words, tensor_words
 
-__all__ = ["NO_ACTIVATION", "map_record", "product_record"]
+__all__ = ["NO_ACTIVATION", "is_channels_last", "map_record", "product_record"]
 
 NO_ACTIVATION: Final = activation_words(0, ())
+
+
+def is_channels_last(array: Array) -> bool:
+    """Whether the channels of a pixel lie side by side in an array [N, C, *sizes]."""
+    return array.shape[1] == 1 or array.strides[1] == array.itemsize
 
 
 def map_record(

@@ -10,6 +10,7 @@ import numpy as np
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.pool import shares
 from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.pool_gradients import of_squares, pooling_words
 from popc_runtime.native.record import Encoder, Record, activation_words, is_float32, tensor_words
 
@@ -34,7 +35,11 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     if not plain or out.size == 0 or x.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
-    if maximum and of_squares(axes) and x.flags.c_contiguous:
+    last = is_channels_last(x) and is_channels_last(out)
+    if not last and not out.flags.c_contiguous:
+        return None
+    kernel_name = "PoolLast_f32" if last else "Pool_f32"
+    if maximum and of_squares(axes) and x.flags.c_contiguous and out.flags.c_contiguous:
         return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))
     window = np.broadcast_to(np.zeros((), np.float32), (x.shape[1], 1, *kernel))
     words = [*tensor_words(x), *tensor_words(np.ascontiguousarray(window)), *tensor_words(out)]
@@ -43,11 +48,11 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
         words += (axis.stride, axis.dilation, axis.begin)
     words += (*activation_words(0, ()), int(maximum))
     if maximum:
-        return Record("Pool_f32", (*words, *tensor_words(None)))
+        return Record(kernel_name, (*words, *tensor_words(None)))
     factors = np.ascontiguousarray(
         np.broadcast_to(shares(binding, axes, out.dtype), out.shape[2:]), np.float32
     )
-    return Record("Pool_f32", (*words, *tensor_words(factors)), (factors,))
+    return Record(kernel_name, (*words, *tensor_words(factors)), (factors,))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}

@@ -1,0 +1,260 @@
+// Depthwise convolutions and pooling of channels-last tensors: vectors hold channels.
+#include <math.h>
+#include <stdlib.h>
+
+#include "pixels.h"
+
+#if VECTOR_BYTES == 32
+enum { MOST_VECTORS = 2 };
+#else
+enum { MOST_VECTORS = 4 };
+#endif
+enum { PIXELS = 4, CHUNK_WORK = 1 << 16 };  // multiplications of a chunk
+
+typedef enum { WEIGHTED, LARGEST, SUM } Mode;
+
+typedef struct {
+    Conv conv;
+    Source source;
+    Mode mode;
+    float *weights;  // [tap][channel]
+    float *outside;
+    const float *factors;  // of a mean: one over the number of elements of each window
+    int64_t channels;
+    int64_t unit;  // tiles of a chunk
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    const float *weights;
+} Job;
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->weights);
+    free(state->outside);
+    free(state);
+}
+
+static void pack_weights(const State *state, float *to) {
+    const int64_t window = state->conv.window;
+    for (int64_t tap = 0; tap < window; tap++)
+        for (int64_t c = 0; c < state->channels; c++)
+            to[tap * state->channels + c] = state->conv.w[c * window + tap];
+}
+
+static bool plan(State *state, Params *params, Needs *needs) {
+    Conv *conv = &state->conv;
+    const int64_t unit = sizeof(float);
+    if (!ISA(read_strided_conv)(conv, params) || conv->in != 1 || conv->out != 1) return false;
+    state->channels = conv->groups;
+    const bool residual = conv->epilogue.residual != NULL;
+    const bool aside = conv->x_channel == 1 && conv->y_channel == 1 &&
+                       (!residual || conv->residual_channel == 1);
+    if (!aside && state->channels > 1) return false;
+    state->source = source_of(conv);
+    state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS);
+    state->outside = malloc((size_t)(state->channels * unit));
+    if (!state->outside) return false;
+    state->source.outside = state->outside;
+    needs->own = conv->window * PIXELS * (int64_t)sizeof(float *);
+    return true;
+}
+
+static void *prepare_depthwise(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    if (!plan(state, params, needs)) {
+        release(state);
+        return NULL;
+    }
+    const int64_t bytes = state->channels * state->conv.window * (int64_t)sizeof(float);
+    memset(state->outside, 0, (size_t)state->channels * sizeof(float));
+    if (!state->conv.constant) {
+        needs->shared = bytes;
+    } else if ((state->weights = malloc((size_t)bytes))) {
+        pack_weights(state, state->weights);
+    } else {
+        release(state);
+        return NULL;
+    }
+    return state;
+}
+
+static void *prepare_pool(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    if (!plan(state, params, needs)) {
+        release(state);
+        return NULL;
+    }
+    state->mode = next_int(params) != 0 ? LARGEST : SUM;
+    state->factors = (const float *)next_tensor(params).data;
+    for (int64_t c = 0; c < state->channels; c++)
+        state->outside[c] = state->mode == LARGEST ? -INFINITY : 0;
+    return state;
+}
+
+// -- a tile: a few pixels -------------------------------------------------------------------------
+
+typedef struct {
+    const State *state;
+    const float *weights;
+    const float **runs;  // [tap][PIXELS]
+    const float *residual;
+    float *y;
+    const float *factors;  // of the pixels
+    Pixel pixels[PIXELS];
+    int count;
+} Tile;
+
+static inline Floats larger(Floats a, Floats b) {
+    const __typeof__(b > a) take = (b > a) | (b != b);
+    return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
+}
+
+static inline Floats relu(Floats value) {
+    const __typeof__(value < 0.0f) below = value < 0.0f;
+    return (Floats)((__typeof__(below))value & ~below);
+}
+
+// `V` vectors of channels from `c` on, of which those from `from` on are wanted.
+static inline __attribute__((always_inline)) void make_channels(
+    const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
+    const State *state = tile->state;
+    const Epilogue *epilogue = &state->conv.epilogue;
+    const int64_t window = state->conv.window, channels = state->channels;
+    const Floats start = mode == LARGEST ? all_of(-INFINITY) : (Floats){0};
+    Floats totals[PIXELS][MOST_VECTORS];
+    for (int p = 0; p < PIXELS; p++)
+        for (int v = 0; v < V; v++) totals[p][v] = start;
+    for (int64_t tap = 0; tap < window; tap++) {
+        Floats weights[MOST_VECTORS];
+        if (mode == WEIGHTED)
+            for (int v = 0; v < V; v++)
+                weights[v] = load(tile->weights + tap * channels + c + v * LANES);
+        for (int p = 0; p < PIXELS; p++) {
+            const float *run = tile->runs[tap * PIXELS + p] + c;
+            for (int v = 0; v < V; v++) {
+                const Floats part = load(run + v * LANES);
+                if (mode == WEIGHTED) totals[p][v] += weights[v] * part;
+                if (mode == SUM) totals[p][v] += part;
+                if (mode == LARGEST) totals[p][v] = larger(totals[p][v], part);
+            }
+        }
+    }
+    for (int p = 0; p < tile->count; p++)
+        for (int v = 0; v < V; v++) {
+            const int64_t at = c + v * LANES;
+            Floats total = totals[p][v];
+            if (tile->factors) total *= tile->factors[p];
+            if (epilogue->row_bias) total += load(epilogue->row_bias + at);
+            if (tile->residual) total += load(tile->residual + tile->pixels[p].residual + at);
+            if (epilogue->relu) total = relu(total);
+            float *y = tile->y + tile->pixels[p].y + at;
+            if (from <= at) {
+                store(y, total);
+            } else {
+                float line[LANES];
+                store(line, total);
+                copy_floats(y + (from - at), line + (from - at), LANES - (from - at));
+            }
+        }
+}
+
+// Fewer channels than a vector has.
+static void make_few(const Tile *tile, const Mode mode) {
+    const State *state = tile->state;
+    const Epilogue *epilogue = &state->conv.epilogue;
+    for (int p = 0; p < tile->count; p++)
+        for (int64_t c = 0; c < state->channels; c++) {
+            float total = mode == LARGEST ? -INFINITY : 0;
+            for (int64_t tap = 0; tap < state->conv.window; tap++) {
+                const float part = tile->runs[tap * PIXELS + p][c];
+                if (mode == WEIGHTED) total += tile->weights[tap * state->channels + c] * part;
+                if (mode == SUM) total += part;
+                if (mode == LARGEST) total = part > total || part != part ? part : total;
+            }
+            if (tile->factors) total *= tile->factors[p];
+            if (epilogue->row_bias) total += epilogue->row_bias[c];
+            if (tile->residual) total += tile->residual[tile->pixels[p].residual + c];
+            tile->y[tile->pixels[p].y + c] = epilogue->relu && total < 0 ? 0 : total;
+        }
+}
+
+static inline __attribute__((always_inline)) void make_tile(const Tile *tile, const Mode mode) {
+    const int64_t channels = tile->state->channels;
+    if (channels < LANES) {
+        make_few(tile, mode);
+        return;
+    }
+    int64_t c = 0;
+    for (; c + MOST_VECTORS * LANES <= channels; c += MOST_VECTORS * LANES)
+        make_channels(tile, c, MOST_VECTORS, mode, c);
+    for (; c + LANES <= channels; c += LANES) make_channels(tile, c, 1, mode, c);
+    // The last vector reaches back, but writes nothing twice: the residual may be the result.
+    if (c < channels) make_channels(tile, channels - LANES, 1, mode, c);
+}
+
+static void activate(const Tile *tile) {
+    static const int64_t steps[] = {sizeof(float), sizeof(float)};
+    const Epilogue *epilogue = &tile->state->conv.epilogue;
+    for (int p = 0; p < tile->count; p++) {
+        char *line = (char *)(tile->y + tile->pixels[p].y), *in[] = {line};
+        epilogue->activation(line, in, steps, tile->state->channels, epilogue->parameters);
+    }
+}
+
+static void some_tiles(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t tiles = ceil_div(conv->pixels, PIXELS), all = tiles * conv->batch;
+    const int64_t end = (chunk + 1) * state->unit;
+    for (int64_t number = chunk * state->unit; number < end && number < all; number++) {
+        const int64_t image = number / tiles, first = number % tiles * PIXELS;
+        const int64_t rest = conv->pixels - first;
+        Tile tile = {
+            .state = state,
+            .weights = job->weights,
+            .runs = (const float **)job->run->own[thread],
+            .y = conv->y + image * conv->y_batch,
+            .count = rest < PIXELS ? (int)rest : PIXELS,
+        };
+        if (conv->epilogue.residual)
+            tile.residual = conv->epilogue.residual + image * conv->residual_batch;
+        if (state->factors) tile.factors = state->factors + first;
+        find_pixels(conv, &state->source, first, tile.count, tile.pixels);
+        for (int p = tile.count; p < PIXELS; p++) tile.pixels[p] = tile.pixels[0];
+        const float **runs = tile.runs;
+        int64_t tap[AXES] = {0};
+        do {
+            find_runs(
+                conv, &state->source, conv->x + image * conv->x_batch, tap, tile.pixels, PIXELS, runs);
+            runs += PIXELS;
+        } while (next_tap(&state->source, tap));
+        if (state->mode == WEIGHTED) make_tile(&tile, WEIGHTED);
+        if (state->mode == LARGEST) make_tile(&tile, LARGEST);
+        if (state->mode == SUM) make_tile(&tile, SUM);
+        if (conv->epilogue.activation) activate(&tile);
+    }
+}
+
+static Failure run_windows(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run, state->weights};
+    if (state->mode == WEIGHTED && !state->conv.constant) {
+        pack_weights(state, (float *)run->shared);
+        job.weights = (const float *)run->shared;
+    }
+    const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
+    share_chunks(run, ceil_div(tiles, state->unit), some_tiles, &job);
+    return OK;
+}
+
+const Kernel ISA(CHANNELS_LAST)[] = {
+    {"DepthwiseLast_f32", prepare_depthwise, run_windows, release},
+    {"PoolLast_f32", prepare_pool, run_windows, release},
+    {NULL, NULL, NULL, NULL},
+};

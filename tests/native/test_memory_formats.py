@@ -1,0 +1,179 @@
+"""Convolutions and pooling of tensors in any memory format: channels last, first, or in a slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library, NativeProgram, encode, find_library
+from popc_runtime.native.library import variants
+from tests.native.bindings import bound, numpy_results
+
+pytestmark = pytest.mark.skipif(not variants(), reason="there are no native kernels")
+
+FORMATS = ("first", "last", "slice of last", "slice of first")
+
+
+def _place(values: Array, form: str) -> Array:
+    """``values`` [N, C, *sizes] in memory of this format; what lies around them is NaN."""
+    shape, channels = values.shape, values.shape[1]
+    wide = channels + 5 if form.startswith("slice") else channels
+    if form.endswith("last"):
+        memory = np.full((shape[0], *shape[2:], wide), np.nan, np.float32)
+        whole = np.moveaxis(memory, -1, 1)
+    else:
+        whole = np.full((shape[0], wide, *shape[2:]), np.nan, np.float32)
+    part = whole[:, wide - channels :]
+    part[...] = values
+    return part
+
+
+def _numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def _run(
+    library: Library, opcode: str, operands: list[Any], out: Array, attributes: Any, threads: int
+) -> str:
+    binding = bound(operands, [out], attributes, (1,))
+    record = encode(opcode, binding, library.numbers)
+    assert record is not None
+    NativeProgram(library, [record], binding, threads).run()
+    return record.kernel
+
+
+def _check(
+    opcode: str,
+    inputs: list[Any],
+    formats: tuple[str, str, str],
+    shape: tuple[int, ...],
+    attributes: Any,
+) -> set[str]:
+    """Compares all kinds of kernels with numpy; formats are those of x, the residual and y."""
+    expected = numpy_results(opcode, inputs, [np.empty(shape, np.float32)], attributes, (1,))[0]
+    placed = list(inputs)
+    placed[0] = _place(inputs[0], formats[0])
+    if len(inputs) > 3 and inputs[3] is not None:
+        placed[3] = _place(inputs[3], formats[1])
+    used = set()
+    for name in variants():
+        library = find_library(name)
+        assert library is not None
+        results = []
+        for threads in (1, 2):
+            out = _place(np.full(shape, 77, np.float32), formats[2])
+            used.add(_run(library, opcode, placed, out, attributes, threads))
+            results.append(out)
+            around = out.base
+            assert around is not None
+            if formats[2].startswith("slice"):
+                assert np.isnan(around).sum() == around.size - out.size
+        np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=2e-4)
+        assert results[0].tobytes() == results[1].tobytes()
+    return used
+
+
+@st.composite
+def _convolutions(draw: st.DrawFn) -> tuple[Any, ...]:
+    rank = draw(st.integers(1, 3))
+    group = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    each, outs = draw(st.integers(1, 40)), draw(st.integers(1, 80))
+    if draw(st.booleans()):
+        each, outs, group = 1, 1, draw(st.integers(1, 150))
+    taps = [draw(st.integers(1, 4)) for _ in range(rank)]
+    strides = [draw(st.integers(1, 3)) for _ in range(rank)]
+    dilations = [draw(st.integers(1, 2)) for _ in range(rank)]
+    before = [draw(st.integers(0, 3)) for _ in range(rank)]
+    after = [draw(st.integers(0, 3)) for _ in range(rank)]
+    results = [draw(st.integers(1, 9 if rank < 3 else 4)) for _ in range(rank)]
+    sizes = [
+        max(1, (y - 1) * s + (t - 1) * d + 1 - b - a)
+        for y, s, t, d, b, a in zip(results, strides, taps, dilations, before, after, strict=True)
+    ]
+    out = [
+        (n + b + a - (t - 1) * d - 1) // s + 1
+        for n, s, t, d, b, a in zip(sizes, strides, taps, dilations, before, after, strict=True)
+    ]
+    batch = draw(st.integers(1, 2))
+    x = _numbers(batch, each * group, *sizes)
+    w = _numbers(outs * group, each, *taps, seed=1) / 4
+    shape = (batch, outs * group, *out)
+    bias = _numbers(outs * group, seed=2) if draw(st.booleans()) else None
+    residual = _numbers(*shape, seed=3) if draw(st.booleans()) else None
+    attributes = {
+        "strides": tuple(strides),
+        "dilations": tuple(dilations),
+        "pads": (*before, *after),
+        "group": group,
+        "activation": draw(st.sampled_from(["", "Relu", "HardSwish"])),
+    }
+    return [x, w, bias, residual], shape, attributes
+
+
+@given(_convolutions(), st.tuples(*(st.sampled_from(FORMATS),) * 3))
+@settings(max_examples=150, deadline=None)
+def test_convolutions(problem: tuple[Any, ...], formats: tuple[str, str, str]) -> None:
+    inputs, shape, attributes = problem
+    _check("Conv", inputs, formats, shape, attributes)
+
+
+@pytest.mark.parametrize("channels", [16, 24, 40, 100, 130])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("group", [1, 4])
+def test_dense(channels: int, stride: int, group: int) -> None:
+    outs, out = channels + 4 - channels % 4, 15 if stride == 1 else 8
+    channels -= channels % group
+    inputs = [_numbers(1, channels, 15, 15), _numbers(outs, channels // group, 3, 3, seed=1) / 8]
+    inputs += [_numbers(outs, seed=2), _numbers(1, outs, out, out, seed=3)]
+    attributes = {
+        "strides": (stride, stride),
+        "dilations": (1, 1),
+        "pads": (1, 1, 1, 1),
+        "group": group,
+        "activation": "Relu",
+    }
+    used = _check("Conv", inputs, ("last",) * 3, (1, outs, out, out), attributes)
+    assert used == {"ConvDirect_f32"}
+
+
+@pytest.mark.parametrize("channels", [1, 7, 16, 24, 58, 144])
+@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_channel_by_channel(channels: int, taps: int, stride: int) -> None:
+    shape = (2, channels, 13 // stride + 13 % stride, 13 // stride + 13 % stride)
+    inputs = [_numbers(2, channels, 13, 13), _numbers(channels, 1, taps, taps, seed=1)]
+    inputs += [_numbers(channels, seed=2), _numbers(*shape, seed=3)]
+    attributes = {
+        "strides": (stride, stride),
+        "dilations": (1, 1),
+        "pads": (taps // 2,) * 4,
+        "group": channels,
+        "activation": "HardSwish",
+    }
+    used = _check("Conv", inputs, ("slice of last", "last", "slice of last"), shape, attributes)
+    assert used == {"DepthwiseLast_f32"}
+
+
+@pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("channels", [1, 5, 16, 27, 70])
+@pytest.mark.parametrize("form", ["last", "slice of last"])
+def test_pools(opcode: str, stride: int, channels: int, form: str) -> None:
+    x = _numbers(2, channels, 9, 14)
+    x[0, 0, 2, 2], x[1, -1, 0, 0], x[1, :, 5:] = np.nan, np.inf, -np.inf
+    shape = (2, channels, (9 - 1) // stride + 1, (14 - 1) // stride + 1)
+    attributes = {
+        "kernel_shape": (3, 3),
+        "strides": (stride, stride),
+        "pads": (1, 1, 1, 1),
+        "dilations": (1, 1),
+    }
+    if form.startswith("slice"):
+        x = np.nan_to_num(x, nan=3, posinf=9, neginf=-9)
+    used = _check(opcode, [x], (form, form, form), shape, attributes)
+    assert used == {"PoolLast_f32"}
