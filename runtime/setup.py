@@ -52,7 +52,7 @@ setup(
             [f"csrc/{name}.c" for name in CORE],
             depends=headers(),
             extra_compile_args=[*FLAGS, "-O2"],
-            extra_link_args=["-pthread", "-s"],
+            extra_link_args=["-pthread", "-lm", "-s"],
             py_limited_api=True,
             optional=True,
         )

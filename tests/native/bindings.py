@@ -14,18 +14,24 @@ from popc_runtime.native import Library, NativeProgram, encode, translate
 _DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
 
 
+def _dtype(array: Array | None) -> DType | None:
+    return None if array is None else _DTYPES[array.dtype]
+
+
 def bound(
     inputs: Sequence[Array | None],
     outputs: Sequence[Array],
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
+    dtypes: Sequence[DType] | None = None,
 ) -> Binding:
-    """What a kernel is given."""
+    """What a kernel is given; ``dtypes`` of inputs and outputs, where storage does not tell."""
+    types = [_dtype(one) for one in (*inputs, *outputs)] if dtypes is None else dtypes
     return Binding(
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        input_dtypes=tuple(None if one is None else _DTYPES[one.dtype] for one in inputs),
-        output_dtypes=tuple(_DTYPES[one.dtype] for one in outputs),
+        input_dtypes=tuple(types[: len(inputs)]),
+        output_dtypes=tuple(types[len(inputs) :]),
         attributes=attributes,
         constant=tuple(index in constant for index in range(len(inputs))),
         scratch=Scratch(2),
@@ -39,11 +45,12 @@ def numpy_results(
     outputs: Sequence[Array],
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
+    dtypes: Sequence[DType] | None = None,
 ) -> list[Array]:
     """Results of the numpy engine, in arrays like ``outputs``."""
     results = [np.empty_like(one) for one in outputs]
     with np.errstate(all="ignore"):
-        for call in prepare(KERNELS[opcode], bound(inputs, results, attributes, constant)):
+        for call in prepare(KERNELS[opcode], bound(inputs, results, attributes, constant, dtypes)):
             call()
     return results
 
@@ -56,10 +63,11 @@ def native_results(
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
     threads: int = 2,
+    dtypes: Sequence[DType] | None = None,
 ) -> list[Array] | None:
     """Results of the native kernel, in arrays like ``outputs``; ``None`` if there is none."""
     results = [np.full_like(one, 77) for one in outputs]
-    binding = bound(inputs, results, attributes, constant)
+    binding = bound(inputs, results, attributes, constant, dtypes)
     record = encode(opcode, binding, library.numbers)
     if record is None:
         return None

@@ -15,6 +15,7 @@ from popc_runtime.native import Library, native_opcodes
 from tests.native.bindings import native_results, numpy_results, translated_results
 from tests.native.gradients import GRADIENTS
 from tests.native.test_quantized import QUANTIZED
+from tests.native.test_types import TYPED
 
 _UNARY: dict[str, dict[str, Any]] = {
     "Abs": {},
@@ -367,7 +368,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU"),
     }
-    assert native_opcodes() <= here | GRADIENTS | QUANTIZED
+    assert native_opcodes() <= here | GRADIENTS | QUANTIZED | TYPED
 
 
 @pytest.mark.parametrize("opcode", ["And", "Or", "Xor", "Not"])

@@ -15,9 +15,11 @@ typedef struct {
     int64_t inner[MAX_OPERANDS + 1];  // strides of the innermost dimension
     int64_t count;
     int64_t chunk;  // elements that are worth the while of another thread
+    bool converts;
+    MapLoop convert[MAX_OPERANDS + 1];  // to the types of the loop, or of the result from it
 } State;
 
-enum { CHUNK_COST = 32768 };
+enum { CHUNK_COST = 32768, BLOCK = 512, WIDEST = 8 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
 static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {
@@ -58,6 +60,23 @@ static void collapse(State *state, const Tensor *out) {
     for (int i = 0; i <= state->map.operands; i++) state->inner[i] = state->strides[i][rank - 1];
 }
 
+// Integers of one size are the same to those who ask for them, but booleans need to be 0 or 1.
+static bool is_same(int dtype, int wanted) {
+    if (dtype == wanted || wanted == ANY_TYPE) return true;
+    const bool integers = dtype > BF16 && wanted > BF16;
+    return integers && item_size((DType)dtype) == item_size((DType)wanted);
+}
+
+// Finds the conversion of operand `i`, or of the result if that is 0; false if there is none.
+static bool convert(State *state, int i, DType dtype) {
+    const int wanted = i ? state->map.from : state->map.to;
+    if (is_same(dtype, wanted)) return true;
+    state->convert[i] = i ? ISA(conversion_loop)(dtype, (DType)wanted)
+                          : ISA(conversion_loop)((DType)wanted, dtype);
+    state->converts = true;
+    return state->convert[i] != NULL;
+}
+
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     (void)needs;
     State *state = calloc(1, sizeof(State));
@@ -67,7 +86,8 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     for (int i = 0; i <= map->operands; i++) {
         tensors[i] = next_tensor(params);
         state->data[i] = tensors[i].data;
-        if (params->bad || !broadcast(&tensors[i], &tensors[0], state->strides[i])) {
+        if (params->bad || !broadcast(&tensors[i], &tensors[0], state->strides[i]) ||
+            !convert(state, i, tensors[i].dtype)) {
             free(state);
             return NULL;
         }
@@ -77,6 +97,31 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     collapse(state, &tensors[0]);
     state->chunk = CHUNK_COST / map->cost;
     return state;
+}
+
+// As the loop of the map, with conversions: blocks stay in the first-level cache.
+static void map_converted(const State *state, char *const *at, int64_t n) {
+    char blocks[MAX_OPERANDS + 1][BLOCK * WIDEST] __attribute__((aligned(64)));
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        const int64_t count = n - begin < BLOCK ? n - begin : BLOCK;
+        char *use[MAX_OPERANDS + 1];
+        int64_t steps[MAX_OPERANDS + 1];
+        for (int i = 0; i <= state->map.operands; i++) {
+            char *const data = at[i] + begin * state->inner[i];
+            use[i] = state->convert[i] ? blocks[i] : data;
+            steps[i] = state->inner[i];
+            if (!state->convert[i]) continue;
+            const int64_t size = item_size((DType)(i ? state->map.from : state->map.to));
+            const bool single = i > 0 && steps[i] == 0;
+            const int64_t both[] = {size, steps[i]};
+            if (i) state->convert[i](blocks[i], &data, both, single ? 1 : count, NULL);
+            steps[i] = single ? 0 : size;
+        }
+        state->map.loop(use[0], use + 1, steps, count, state->parameters);
+        if (!state->convert[0]) continue;
+        const int64_t both[] = {state->inner[0], steps[0]};
+        state->convert[0](at[0] + begin * state->inner[0], use, both, count, NULL);
+    }
 }
 
 // Elements begin .. end - 1 in order of the collapsed dimensions.
@@ -97,7 +142,10 @@ static void map_range(const State *state, int64_t begin, int64_t end) {
             at[i] = state->data[i] + offset * state->inner[i];
             for (int axis = 0; axis < last; axis++) at[i] += index[axis] * state->strides[i][axis];
         }
-        state->map.loop(at[0], at + 1, state->inner, n, state->parameters);
+        if (state->converts)
+            map_converted(state, at, n);
+        else
+            state->map.loop(at[0], at + 1, state->inner, n, state->parameters);
         begin += n;
         offset = 0;
         for (int axis = last - 1; axis >= 0; axis--) {

@@ -1,59 +1,6 @@
-// The loops are plain C in a form that compilers turn into vector code: the distance between
-// elements is a constant in each copy of a loop, and bodies have no branches.
-#include "maps.h"
-
+// Maps of the types that most programs compute with.
+#include "loops.h"
 #include "math.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-// A loop over contiguous data, and one for any distances.
-#define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                    \
-    INLINE void NAME##_steps(                                                                     \
-        char *out, const char *in, int64_t so, int64_t si, int64_t n, const double *parameters) { \
-        const float p0 = (float)parameters[0], p1 = (float)parameters[1],                         \
-                    p2 = (float)parameters[2];                                                    \
-        (void)p0, (void)p1, (void)p2;                                                             \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
-            const FROM x = *(const FROM *)(in + i * si);                                          \
-            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \
-        }                                                                                         \
-    }                                                                                             \
-    static void NAME(                                                                             \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
-        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
-        if (steps[0] == to && steps[1] == from)                                                   \
-            NAME##_steps(out, in[0], to, from, n, p);                                             \
-        else                                                                                      \
-            NAME##_steps(out, in[0], steps[0], steps[1], n, p);                                   \
-    }
-
-// Loops over contiguous data, over data and one element, and one for any distances.
-#define BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                   \
-    INLINE void NAME##_steps(                                                                     \
-        char *out, const char *left, const char *right, int64_t so, int64_t sl, int64_t sr,       \
-        int64_t n, const double *parameters) {                                                    \
-        const float p0 = (float)parameters[0];                                                    \
-        (void)p0;                                                                                 \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
-            const FROM a = *(const FROM *)(left + i * sl);                                        \
-            const FROM b = *(const FROM *)(right + i * sr);                                       \
-            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \
-        }                                                                                         \
-    }                                                                                             \
-    static void NAME(                                                                             \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
-        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
-        if (steps[0] != to)                                                                       \
-            NAME##_steps(out, in[0], in[1], steps[0], steps[1], steps[2], n, p);                  \
-        else if (steps[1] == from && steps[2] == from)                                            \
-            NAME##_steps(out, in[0], in[1], to, from, from, n, p);                                \
-        else if (steps[1] == from && steps[2] == 0)                                               \
-            NAME##_steps(out, in[0], in[1], to, from, 0, n, p);                                   \
-        else if (steps[1] == 0 && steps[2] == from)                                               \
-            NAME##_steps(out, in[0], in[1], to, 0, from, n, p);                                   \
-        else                                                                                      \
-            NAME##_steps(out, in[0], in[1], to, steps[1], steps[2], n, p);                        \
-    }
 
 #define WHERE_LOOP(NAME, TYPE)                                                                    \
     static void NAME(                                                                             \
@@ -137,19 +84,6 @@
     _(Or, 1, a || b)                                                                              \
     _(Xor, 1, !a != !b)
 
-// For each map its loop, and how it is prepared.
-#define PREPARE(NAME, OPERANDS, COST)                                                             \
-    static void *prepare_##NAME(Params *params, Needs *needs) {                                   \
-        static const Map map = {NAME, OPERANDS, COST};                                            \
-        return ISA(map_prepare)(params, needs, &map);                                             \
-    }
-#define UNARY_MAP(NAME, FROM, TO, COST, EXPRESSION)                                               \
-    UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                        \
-    PREPARE(NAME, 1, COST)
-#define BINARY_MAP(NAME, FROM, TO, COST, EXPRESSION)                                              \
-    BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                       \
-    PREPARE(NAME, 2, COST)
-
 #define MAKE_FLOAT_UNARY(NAME, COST, E) UNARY_MAP(NAME##_f32, float, float, COST, E)
 #define MAKE_FLOAT_BINARY(NAME, COST, E) BINARY_MAP(NAME##_f32, float, float, COST, E)
 #define MAKE_I32_BINARY(NAME, COST, E) BINARY_MAP(NAME##_i32, uint32_t, uint32_t, COST, E)
@@ -181,13 +115,14 @@ UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
 UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
 UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
 WHERE_LOOP(Where_8, uint8_t)
-PREPARE(Where_8, 3, 1)
+PREPARE(Where_8, 3, 1, ANY_TYPE, ANY_TYPE)
+WHERE_LOOP(Where_16, uint16_t)
+PREPARE(Where_16, 3, 1, ANY_TYPE, ANY_TYPE)
 WHERE_LOOP(Where_32, uint32_t)
-PREPARE(Where_32, 3, 1)
+PREPARE(Where_32, 3, 1, ANY_TYPE, ANY_TYPE)
 WHERE_LOOP(Where_64, uint64_t)
-PREPARE(Where_64, 3, 1)
+PREPARE(Where_64, 3, 1, ANY_TYPE, ANY_TYPE)
 
-#define ENTRY(NAME) {#NAME, prepare_##NAME, ISA(map_run), NULL},
 #define ENTRY_F32(NAME, COST, E) ENTRY(NAME##_f32)
 #define ENTRY_I32(NAME, COST, E) ENTRY(NAME##_i32)
 #define ENTRY_I64(NAME, COST, E) ENTRY(NAME##_i64)
@@ -200,7 +135,7 @@ const Kernel ISA(MAPS)[] = {
     ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
     ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32)
     ENTRY(Quantize_i8) ENTRY(Quantize_u8)
-    ENTRY(Where_8) ENTRY(Where_32) ENTRY(Where_64)
+    ENTRY(Where_8) ENTRY(Where_16) ENTRY(Where_32) ENTRY(Where_64)
     {NULL, NULL, NULL, NULL},
 };
 

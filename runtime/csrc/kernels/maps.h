@@ -12,11 +12,21 @@ enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };
 typedef void (*MapLoop)(
     char *out, char *const *in, const int64_t *steps, int64_t n, const double *parameters);
 
+// Stands for the types of maps that only move elements.
+enum { ANY_TYPE = -1 };
+
+// `from` and `to` are the types that the loop is for.  Operands and results of other types are
+// converted block by block.
 typedef struct {
     MapLoop loop;
     int operands;
     int cost;  // of an element, in additions
+    int from;
+    int to;
 } Map;
+
+// The loop that converts elements as numpy does; NULL if there is none.
+MapLoop ISA(conversion_loop)(DType from, DType to);
 
 // Prepares a map from the tensors out, in[0], ... and three parameters.
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map);

@@ -102,7 +102,7 @@ static inline float exponential_slope(float y, float factor, float at_zero, floa
 #define MAKE(NAME, COST, EXPRESSION)                                                      \
     SLOPE_LOOP(NAME, EXPRESSION)                                                          \
     static void *prepare_##NAME(Params *params, Needs *needs) {                           \
-        static const Map map = {NAME, 2, COST};                                           \
+        static const Map map = {NAME, 2, COST, F32, F32};                                 \
         return ISA(map_prepare)(params, needs, &map);                                     \
     }
 

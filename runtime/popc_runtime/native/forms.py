@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array
+from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.native.record import Record, activation_words, tensor_words
 
 __all__ = ["NO_ACTIVATION", "is_channels_last", "map_record", "product_record"]
@@ -21,11 +21,20 @@ def is_channels_last(array: Array) -> bool:
 
 
 def map_record(
-    kernel: str, out: Array, operands: Sequence[Array], parameters: Iterable[float] = ()
+    kernel: str,
+    out: Array,
+    operands: Sequence[Array],
+    parameters: Iterable[float] = (),
+    dtypes: Sequence[DType | None] | None = None,
 ) -> Record:
-    """A function of single elements; operands broadcast to ``out``."""
+    """A function of single elements; operands broadcast to ``out``.
+
+    ``dtypes`` are the types of ``out`` and of the operands, where storage does not tell.
+    """
     arrays = (out, *(np.broadcast_to(one, out.shape) for one in operands))
-    words = [word for array in arrays for word in tensor_words(array)]
+    types = [None] * len(arrays) if dtypes is None else dtypes
+    pairs = zip(arrays, types, strict=True)
+    words = [word for array, dtype in pairs for word in tensor_words(array, dtype=dtype)]
     return Record(kernel, (*words, *activation_words(0, parameters)[1:]), (out, *operands))
 
 

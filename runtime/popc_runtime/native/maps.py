@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.rounding import Rounding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import (
     MAX_RANK,
@@ -62,27 +63,47 @@ _UNARY: Final[Mapping[str, Callable[[Attributes], _Parameters]]] = {
     "Swish": _from(alpha=1.0),
     "Tanh": _none,
 }
-_ARITHMETIC: Final = ("Add", "Mul", "Sub")
-_FLOAT_BINARY: Final = (*_ARITHMETIC, "Div", "Max", "Min", "PRelu")
+_FUNCTIONS: Final = (
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BitwiseNot",
+    "Cos",
+    "Cosh",
+    "Expm1",
+    "IsNaN",
+    "Log1p",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softsign",
+    "Tan",
+)
+_BINARY: Final = (
+    "Add",
+    "Atan2",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Max",
+    "Min",
+    "Mul",
+    "PRelu",
+    "Sub",
+)
 _COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGICAL: Final = ("And", "Or", "Xor")
-_SUFFIXES: Final = {
+_FLOATS_OF_32: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+_SUFFIXES: Final[Mapping[DType | None, str]] = {
     DType.FLOAT32: "f32",
     DType.INT32: "i32",
     DType.INT64: "i64",
     DType.UINT8: "u8",
     DType.BOOL: "b8",
 }
-_CASTS: Final = frozenset(
-    {
-        (DType.INT32, DType.FLOAT32),
-        (DType.INT64, DType.FLOAT32),
-        (DType.UINT8, DType.FLOAT32),
-        (DType.BOOL, DType.FLOAT32),
-        (DType.INT32, DType.INT64),
-        (DType.INT64, DType.INT32),
-    }
-)
 
 
 def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | None:
@@ -94,78 +115,133 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
     return name, _UNARY[name](attributes)
 
 
+def _kernel(name: str, dtype: DType | None, numbers: Mapping[str, int]) -> str | None:
+    """The map for operands of ``dtype``, which are converted if it is for a wider type."""
+    if dtype is None:
+        return None
+    if dtype in _FLOATS_OF_32:
+        kernels = [f"{name}_f32"]
+    elif dtype is DType.FLOAT64:
+        kernels = [f"{name}_f64"]
+    elif dtype is DType.BOOL:
+        kernels = [f"{name}_b8", f"{name}_wide_i64"]
+    elif dtype is DType.UINT64:
+        kernels = [f"{name}_wide_u64"]
+    else:
+        own = {DType.INT32: "i32", DType.INT64: "i64"}.get(dtype, "wide_i64")
+        kernels = [f"{name}_{own}", f"{name}_wide_i64"]
+    return next((kernel for kernel in kernels if kernel in numbers), None)
+
+
 def _map(
-    kernel: str, binding: Binding, operands: int, parameters: _Parameters = ()
+    name: str,
+    binding: Binding,
+    numbers: Mapping[str, int],
+    operands: int,
+    parameters: _Parameters = (),
 ) -> Record | None:
+    """A map of operands of one type, if there is one for it."""
     out = binding.output()
     inputs = [binding.input(index) for index in range(operands)]
-    if out.ndim > MAX_RANK or out.size == 0:
+    types = binding.input_dtypes[:operands]
+    kernel = _kernel(name, types[0], numbers)
+    if out.ndim > MAX_RANK or out.size == 0 or len(set(types)) != 1 or kernel is None:
         return None
-    return map_record(kernel, out, inputs, parameters)
+    if Rounding.of(binding.attributes):
+        return None
+    return map_record(kernel, out, inputs, parameters, (binding.output_dtypes[0], *types))
 
 
 def _unary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
     found = activation(name, binding.attributes)
-    if found is None or _types(binding) != (DType.FLOAT32, DType.FLOAT32):
+    if found is None or binding.input_dtypes[0] is not binding.output_dtypes[0]:
         return None
-    return _map(f"{found[0]}_f32", binding, 1, found[1])
+    return _map(found[0], binding, numbers, 1, found[1])
+
+
+def _function(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    return _map(name, binding, numbers, 1)
 
 
 def _binary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
-    left, right, result = *binding.input_dtypes[:2], binding.output_dtypes[0]
-    if len(binding.inputs) != 2 or left is not right or left is not result or left is None:
+    if len(binding.inputs) != 2 or binding.input_dtypes[0] is not binding.output_dtypes[0]:
         return None
-    known = _FLOAT_BINARY if left is DType.FLOAT32 else _ARITHMETIC
-    if left not in (DType.FLOAT32, DType.INT32, DType.INT64) or name not in known:
-        return None
-    return _map(f"{name}_{_SUFFIXES[left]}", binding, 2)
+    return _map(name, binding, numbers, 2)
 
 
 def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
-    left, right = binding.input_dtypes[:2]
-    if left is not right or left not in (DType.FLOAT32, DType.INT32, DType.INT64):
+    return _map(name, binding, numbers, 2)
+
+
+def _divide(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """What comes of integers divided by zero depends on their size."""
+    dtype = binding.input_dtypes[0]
+    narrow = dtype is not None and dtype.is_signed and dtype.itemsize < 8
+    return _binary("DivNarrow" if narrow else "Div", binding, numbers)
+
+
+def _modulo(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    return _binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
+
+
+def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Constant exponents that numpy's kernel computes otherwise are left to it."""
+    if binding.input(1).size == 1 and binding.is_constant(1):
         return None
-    return _map(f"{name}_{_SUFFIXES[left]}", binding, 2)
+    return _binary("Pow", binding, numbers)
 
 
-def _logical(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
-    return _map(f"{name}_b8", binding, 2)
+def _bit_shift(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    left = binding.text("direction") == "LEFT"
+    return _binary("ShiftLeft" if left else "ShiftRight", binding, numbers)
 
 
-def _not(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
-    return _map("Not_b8", binding, 1)
+def _is_inf(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    both = binding.integer("detect_negative", 1) and binding.integer("detect_positive", 1)
+    return _map("IsInf", binding, numbers, 1) if both else None
+
+
+def _copy_of(dtype: DType | None) -> str:
+    if dtype in _FLOATS_OF_32:
+        return "Copy_f32"
+    if dtype is DType.FLOAT64:
+        return "Copy_f64"
+    return "Copy_u64" if dtype is DType.UINT64 else "Copy_i64"
 
 
 def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    del numbers
-    types = _types(binding)
-    if types not in _CASTS:
+    """By way of the type that maps compute with; a few pairs have loops of their own."""
+    source, target = binding.input_dtypes[0], binding.output_dtypes[0]
+    if source is target:
         return None
-    source, target = (_SUFFIXES[one] for one in types)
-    return _map(f"Cast_{source}_{target}", binding, 1)
+    direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
+    name = direct if direct in numbers else _copy_of(source)
+    out = binding.output()
+    if Rounding.of(binding.attributes) or out.ndim > MAX_RANK or out.size == 0:
+        return None
+    return map_record(name, out, [binding.input(0)], (), (target, source))
 
 
 def _where(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
-    size = binding.output().itemsize
-    return _map(f"Where_{8 * size}", binding, 3) if size in (1, 4, 8) else None
-
-
-def _types(binding: Binding) -> tuple[DType | None, DType | None]:
-    return binding.input_dtypes[0], binding.output_dtypes[0]
+    out = binding.output()
+    if out.ndim > MAX_RANK or out.size == 0:
+        return None
+    return map_record(f"Where_{8 * out.itemsize}", out, [binding.input(i) for i in range(3)])
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
     **{name: partial(_unary, name) for name in _UNARY},
-    **{name: partial(_binary, name) for name in _FLOAT_BINARY},
+    **{name: partial(_function, name) for name in _FUNCTIONS},
+    **{name: partial(_binary, name) for name in _BINARY},
     **{name: partial(_comparison, name) for name in _COMPARISONS},
-    **{name: partial(_logical, name) for name in _LOGICAL},
+    **{name: partial(_binary, name) for name in _LOGICAL},
+    "BitShift": _bit_shift,
     "Cast": _cast,
-    "Not": _not,
+    "Div": _divide,
+    "IsInf": _is_inf,
+    "Mod": _modulo,
+    "Not": partial(_function, "Not"),
+    "Pow": _power,
     "Where": _where,
 }

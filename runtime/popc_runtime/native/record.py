@@ -84,11 +84,17 @@ def is_float32(binding: Binding) -> bool:
     return all(dtype in (None, DType.FLOAT32) for dtype in dtypes)
 
 
-def tensor_words(array: Array | None, *, constant: bool = False) -> tuple[int, ...]:
-    """An operand; ``None`` if it is absent.  ``constant``: its contents are final."""
+def tensor_words(
+    array: Array | None, *, constant: bool = False, dtype: DType | None = None
+) -> tuple[int, ...]:
+    """An operand; ``None`` if it is absent.
+
+    ``constant``: its contents are final.  ``dtype``: its type; by default that of its storage.
+    """
     if array is None:
         return _ABSENT
-    head = (array.__array_interface__["data"][0], _BY_STORAGE[array.dtype], int(constant))
+    number = _BY_STORAGE[array.dtype] if dtype is None else _NUMBERS[dtype]
+    head = (array.__array_interface__["data"][0], number, int(constant))
     return (*head, array.ndim, *array.shape, *array.strides)
 
 
