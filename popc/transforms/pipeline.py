@@ -31,6 +31,7 @@ from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.host_io import HostIo
 from popc.transforms.inplace_order import InplaceOrder
+from popc.transforms.integer_products import IntegerProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.merge_collectives import MergeCollectives
@@ -111,6 +112,9 @@ def build_pipeline(
         ),
         # Before anything looks for products, and before differentiation, which cuts theirs.
         Phase("cut products", (SerializeProducts(options.enable_serialized_matmuls),)),
+        # Before folding, which makes floats of quantised weights; never before differentiation,
+        # for integers have no gradients.
+        Phase("integer products", () if trains else (IntegerProducts(),)),
         Phase(
             "clean up",
             (

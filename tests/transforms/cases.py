@@ -22,6 +22,7 @@ from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
 from popc.transforms.hoist_row_products import HoistRowProducts
+from popc.transforms.integer_products import IntegerProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
@@ -217,6 +218,14 @@ FIRING: Final = (
         quantised("q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = Neg (d)"),
     ),
     _case(
+        "integer_products",
+        IntegerProducts,
+        quantised(
+            "q = QuantizeLinear (x, s, z) t = Transpose (q) a = DequantizeLinear (t, other, z) "
+            "b = DequantizeLinear <axis = 1> (q, rows, zeros) y = MatMul (a, b)"
+        ),
+    ),
+    _case(
         "invariant_states",
         InvariantStates,
         loop("p2 = Mul (p, q) q2 = Identity (q)", "x, u", STATES),
@@ -301,6 +310,9 @@ QUIET: Final = (
         "q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, other, z)")),
     _case("scale per column", FuseQuantization, quantised(
         "q = QuantizeLinear (x, rows, zeros) y = DequantizeLinear (q, rows, zeros)")),
+    _case("scale per row of the right matrix", IntegerProducts, quantised(
+        "q = QuantizeLinear (x, s, z) a = DequantizeLinear (q, s, z) t = Transpose (q) "
+        "b = DequantizeLinear <axis = 0> (t, rows, zeros) y = MatMul (a, b)")),
     _case("states that change places", InvariantStates, loop(
         "p2 = Identity (q) q2 = Identity (p)", "x, u", STATES)),
     _case("body without constants", HoistInvariants, loop(

@@ -110,8 +110,11 @@ UNARY_MAP(Cast_i32_i64, int32_t, int64_t, 1, x)
 UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
 // Saturated before rounding: the limits are integers.  Parameters: scale, zero point.
 #define QUANTIZED(LOW, HIGH)                                                                      \
-    (int32_t)__builtin_rintf(__builtin_fmaxf(                                                     \
-        (LOW) - p1, __builtin_fminf((HIGH) - p1, x / p0))) + (int32_t)p1
+    ({                                                                                            \
+        const float scaled = x / p0;                                                              \
+        const float above = scaled < (LOW) - p1 ? (LOW) - p1 : scaled;                            \
+        (int32_t)(__builtin_rintf(above > (HIGH) - p1 ? (HIGH) - p1 : above) + p1);               \
+    })
 UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
 UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
 WHERE_LOOP(Where_8, uint8_t)
