@@ -65,9 +65,12 @@ format: $(VENV)/.lint  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-wheels: $(VENV)/.test  ## build both wheels into dist/
-	$(BIN)/python -m build --wheel --outdir dist ./runtime
-	$(BIN)/python -m build --wheel --outdir dist .
+$(VENV)/.wheels: $(VENV)/.ready
+	$(PIP) install --group wheels
+	touch $@
+
+wheels: $(VENV)/.wheels  ## build the wheels that are published, for every platform, into dist/
+	$(BIN)/python tools/wheels.py dist
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

@@ -106,17 +106,14 @@ int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {
 
 // Every other element.
 static void copy_every_other(float *to, const float *from, int64_t count) {
-    typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
-    Ints even;
-    for (int lane = 0; lane < LANES; lane++) even[lane] = 2 * lane;
     // Vectors read one element beyond what they need, so the last element is left for the end.
     const int64_t most = count - 1;
     int64_t i = 0;
     for (; i + LANES <= most; i += LANES)
-        store(to + i, __builtin_shuffle(load(from + 2 * i), load(from + 2 * i + LANES), even));
+        store(to + i, even_of(load(from + 2 * i), load(from + 2 * i + LANES)));
     if (i > 0 && i < most) {  // once more, over some of those that are there already
         i = most - LANES;
-        store(to + i, __builtin_shuffle(load(from + 2 * i), load(from + 2 * i + LANES), even));
+        store(to + i, even_of(load(from + 2 * i), load(from + 2 * i + LANES)));
         i = most;
     }
     for (; i < count; i++) to[i] = from[2 * i];

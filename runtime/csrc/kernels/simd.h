@@ -30,6 +30,25 @@ static inline Floats load(const float *from) { return *(const LooseFloats *)from
 static inline void store(float *to, Floats values) { *(LooseFloats *)to = values; }
 static inline Floats all_of(float value) { return value - (Floats){0}; }
 
+// Elements 0, 2, 4, ... of two vectors, one behind the other.
+static inline Floats even_of(Floats first, Floats second) {
+#if defined(__clang__)
+#if VECTOR_BYTES == 64
+    return __builtin_shufflevector(
+        first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif VECTOR_BYTES == 32
+    return __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+    return __builtin_shufflevector(first, second, 0, 2, 4, 6);
+#endif
+#else
+    typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+    Ints even;
+    for (int lane = 0; lane < LANES; lane++) even[lane] = 2 * lane;
+    return __builtin_shuffle(first, second, even);
+#endif
+}
+
 static inline float sum_of(Floats values) {
     float sum = 0;
     for (int lane = 0; lane < LANES; lane++) sum += values[lane];

@@ -1,0 +1,88 @@
+"""Build the wheels that are published, for every platform, on any Linux machine.
+
+popc-runtime has one wheel for each kind of processor that it has native kernels for, compiled by
+`zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+MACHINES: Final = ("x86_64", "aarch64")
+GLIBC: Final = "2.17"
+_LIBRARY: Final = "popc_runtime/native/_native.abi3.so"
+_NOT_SOURCES: Final = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__")
+
+
+def main() -> int:
+    """Build all wheels into the folder that the first argument names (dist)."""
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    wheels = [native_wheel(machine, target) for machine in MACHINES]
+    wheels.append(build_runtime(target, {"POPC_NATIVE": "0"}))
+    wheels.append(build(ROOT, target, {}))
+    for wheel in wheels:
+        print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
+    return 0
+
+
+def native_wheel(machine: str, target: Path) -> Path:
+    """The runtime's wheel for Linux on ``machine``, tagged with what it needs of the system."""
+    compiler = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
+    environment = {
+        "CC": compiler,
+        "LDSHARED": f"{compiler} -shared",
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        plain = build_runtime(Path(folder), environment)
+        if _LIBRARY not in zipfile.ZipFile(plain).namelist():
+            raise SystemExit(f"{plain.name}: the native kernels did not compile")
+        retag = [sys.executable, "-m", "wheel", "tags", "--platform-tag", platform_tag(plain)]
+        name = subprocess.check_output([*retag, plain], text=True).split()[-1]
+        return Path(shutil.copy(Path(folder) / name, target))
+
+
+def platform_tag(wheel: Path) -> str:
+    """What auditwheel says that ``wheel`` runs on; it must be as old as promised."""
+    command = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
+    report = subprocess.check_output(command, text=True, stderr=subprocess.STDOUT)
+    found = re.search(r'"(manylinux_2_(\d+)_\w+)"', report)
+    if found is None or int(found[2]) > int(GLIBC.removeprefix("2.")):
+        raise SystemExit(f"{wheel.name} needs more than glibc {GLIBC}:\n{report}")
+    return found[1]
+
+
+def build_runtime(target: Path, environment: Mapping[str, str]) -> Path:
+    """A wheel of the runtime, from a copy of the sources: objects of other builds stay out."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "runtime"
+        shutil.copytree(ROOT / "runtime", source, ignore=_NOT_SOURCES)
+        return build(source, target, environment)
+
+
+def build(source: Path, target: Path, environment: Mapping[str, str]) -> Path:
+    """The wheel of the project in ``source``."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(source)]
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"{source} does not build:\n{done.stdout}{done.stderr}")
+        (wheel,) = Path(folder).glob("*.whl")
+        return Path(shutil.copy(wheel, target))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
