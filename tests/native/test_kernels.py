@@ -14,6 +14,7 @@ from popc_runtime.format import Array
 from popc_runtime.native import Library, native_opcodes
 from tests.native.bindings import native_results, numpy_results, translated_results
 from tests.native.gradients import GRADIENTS
+from tests.native.placed import PLACED
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_types import TYPED
 
@@ -368,7 +369,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU"),
     }
-    assert native_opcodes() <= here | GRADIENTS | QUANTIZED | TYPED
+    assert native_opcodes() <= here | GRADIENTS | PLACED | QUANTIZED | TYPED
 
 
 @pytest.mark.parametrize("opcode", ["And", "Or", "Xor", "Not"])

@@ -15,7 +15,7 @@ from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
 from popc_runtime.kernels.resize import axis_taps, processing_order, resized_axes
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "gradient_taps"]
 
 
 def _resize_grad(binding: Binding) -> Calls:
@@ -23,18 +23,23 @@ def _resize_grad(binding: Binding) -> Calls:
     grad, out = binding.input(0), binding.output()
     if grad.size == 0:
         return clear(out)
-    axes = resized_axes(binding, out.shape, grad.shape)
-    tables = {number: _sources(binding, axes[number]) for number in processing_order(axes)[::-1]}
-    transposed = [
-        (number, table.transposed(axes[number].length))
-        for number, table in tables.items()
-        if not table.keeps(axes[number].length)
-    ]
+    transposed = gradient_taps(binding)
     if not transposed:
         return copy_calls(out, grad)
     source, packing = as_contiguous(binding, 0)
     products, _ = resampled(binding.scratch, source, out, transposed)
     return (*packing, *products)
+
+
+def gradient_taps(binding: Binding) -> list[tuple[int, Taps]]:
+    """The axes to go through, in order, and what each element of the result is a sum of."""
+    axes = resized_axes(binding, binding.output().shape, binding.input(0).shape)
+    tables = {number: _sources(binding, axes[number]) for number in processing_order(axes)[::-1]}
+    return [
+        (number, table.transposed(axes[number].length))
+        for number, table in tables.items()
+        if not table.keeps(axes[number].length)
+    ]
 
 
 def _sources(binding: Binding, axis: Axis) -> Taps:

@@ -11,8 +11,11 @@ from typing import Final
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+from popc_runtime.native.reductions import REDUCTIONS, general_reduction
 
 __all__ = ["ENCODERS"]
+
+_ROW_REDUCTIONS: Final = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
 
 
 def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int, ...] | None:
@@ -55,8 +58,14 @@ def _vector(array: Array | None, shape: tuple[int, ...]) -> Array | None:
     return array if array.size == prod(shape) and array.shape[-len(shape) :] == shape else None
 
 
-def _reduction(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _reduction(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """A kernel of its own for one run of axes of contiguous float32, or that for anything."""
     del numbers
+    own = _row_reduction(f"{opcode}_f32", binding) if opcode in _ROW_REDUCTIONS else None
+    return own or general_reduction(opcode, binding)
+
+
+def _row_reduction(kernel: str, binding: Binding) -> Record | None:
     x, axes = binding.input(0), binding.integers("axes")
     kinds = [(size, axis in axes) for axis, size in enumerate(x.shape) if size != 1]
     runs = groupby(kinds, key=lambda kind: kind[1])
@@ -80,8 +89,5 @@ ENCODERS: Final[dict[str, Encoder]] = {
     "LogSoftmax": partial(_softmax, "LogSoftmax_f32"),
     "RMSNormalization": partial(_normalization, "RmsNorm_f32"),
     "Softmax": partial(_softmax, "Softmax_f32"),
-    **{
-        name: partial(_reduction, f"{name}_f32")
-        for name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
-    },
+    **{name: partial(_reduction, name) for name in REDUCTIONS},
 }

@@ -1,0 +1,290 @@
+// Along an axis, [outer][length][inner]: extremes and their places, the first few in order, running
+// sums and products.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../kernel.h"
+#include "simd.h"
+
+enum { ORDER_WORK = 1 << 13 };
+
+typedef struct {
+    uint64_t key;
+    int64_t index;
+} Entry;
+
+typedef struct Order Order;
+
+struct Order {
+    const char *x;
+    char *values, *indices;  // results; NULL: not wanted
+    DType dtype;
+    int64_t size, outer, length, inner;
+    int64_t wanted;  // how many come first
+    bool largest, backwards, exclusive, product;
+    void (*along)(const Order *order, int64_t line);  // does one line
+    int64_t unit;
+};
+
+// -- the order of elements, as that of unsigned numbers -------------------------------------------
+
+// Positive and negative zero are equal.  `size` bytes of a float by their bits.
+static uint64_t float_key(uint64_t bits, uint64_t sign) {
+    if (bits == sign) bits = 0;
+    return bits & sign ? ~bits & (sign | (sign - 1)) : bits | sign;
+}
+
+static uint64_t double_key(uint64_t bits, bool largest) {
+    const uint64_t sign = (uint64_t)1 << 63, infinity = (uint64_t)0x7ff << 52;
+    if ((bits & ~sign) > infinity) return UINT64_MAX;  // NaN comes last
+    const uint64_t key = float_key(bits, sign);
+    return largest ? ~key : key;
+}
+
+// What comes first has the smallest key.
+static uint64_t key_of(const char *at, DType dtype, bool largest) {
+    uint64_t key = 0;
+    if (dtype == F64) {
+        memcpy(&key, at, 8);
+        return double_key(key, largest);
+    }
+    switch (dtype) {
+        case F32: {
+            uint32_t bits;
+            memcpy(&bits, at, 4);
+            key = float_key(bits, (uint64_t)1 << 31);
+            break;
+        }
+        case I8: key = (uint64_t)(*(const int8_t *)at + 128); break;
+        case I16: key = (uint64_t)(*(const int16_t *)at + 32768); break;
+        case I32: key = (uint64_t)((int64_t)*(const int32_t *)at + ((int64_t)1 << 31)); break;
+        case I64: key = *(const uint64_t *)at ^ ((uint64_t)1 << 63); break;
+        case U16: key = *(const uint16_t *)at; break;
+        case U32: key = *(const uint32_t *)at; break;
+        case U64: key = *(const uint64_t *)at; break;
+        default: key = *(const uint8_t *)at; break;
+    }
+    return largest ? ~key : key;
+}
+
+static bool is_after(Entry a, Entry b) {
+    return a.key != b.key ? a.key > b.key : a.index > b.index;
+}
+
+// A heap whose first entry is the last in order.
+static void sink(Entry *heap, int64_t count, int64_t place) {
+    const Entry entry = heap[place];
+    for (int64_t child; (child = 2 * place + 1) < count; place = child) {
+        if (child + 1 < count && is_after(heap[child + 1], heap[child])) child++;
+        if (!is_after(heap[child], entry)) break;
+        heap[place] = heap[child];
+    }
+    heap[place] = entry;
+}
+
+static void choose(const Order *order, const char *x, int64_t step, Entry *heap) {
+    const int64_t wanted = order->wanted;
+    for (int64_t i = 0; i < order->length; i++) {
+        const Entry entry = {key_of(x + i * step, order->dtype, order->largest), i};
+        if (i < wanted) {
+            heap[i] = entry;
+            if (i + 1 == wanted)
+                for (int64_t j = wanted / 2; j-- > 0;) sink(heap, wanted, j);
+        } else if (entry.key < heap[0].key) {
+            heap[0] = entry;
+            sink(heap, wanted, 0);
+        }
+    }
+    for (int64_t last = wanted - 1; last > 0; last--) {
+        const Entry entry = heap[0];
+        heap[0] = heap[last];
+        heap[last] = entry;
+        sink(heap, last, 0);
+    }
+}
+
+typedef struct {
+    const Order *order;
+    const Run *run;
+} Work;
+
+static void top_line(const Order *order, int64_t line, Entry *heap) {
+    const int64_t i = line / order->inner, j = line % order->inner, step = order->inner;
+    const char *x = order->x + (i * order->length * step + j) * order->size;
+    choose(order, x, step * order->size, heap);
+    int64_t place = i * order->wanted * step + j;
+    for (int64_t k = 0; k < order->wanted; k++, place += step) {
+        const int64_t index = heap[k].index;
+        if (order->indices) ((int64_t *)order->indices)[place] = index;
+        if (order->values)
+            memcpy(order->values + place * order->size, x + index * step * order->size,
+                   (size_t)order->size);
+    }
+}
+
+static void some_tops(void *context, int64_t chunk, int thread) {
+    const Work *work = context;
+    const Order *order = work->order;
+    const int64_t lines = order->outer * order->inner, end = (chunk + 1) * order->unit;
+    for (int64_t line = chunk * order->unit; line < end && line < lines; line++)
+        top_line(order, line, (Entry *)(void *)work->run->own[thread]);
+}
+
+static Failure run_top(const void *state, const Run *run) {
+    Work work = {state, run};
+    const int64_t lines = work.order->outer * work.order->inner;
+    share_chunks(run, (lines + work.order->unit - 1) / work.order->unit, some_tops, &work);
+    return OK;
+}
+
+// x, values, indices {outer, length, inner, wanted, largest}
+static void *prepare_top(Params *params, Needs *needs) {
+    const Tensor x = next_tensor(params), values = next_tensor(params);
+    const Tensor indices = next_tensor(params);
+    Order *order = calloc(1, sizeof(Order));
+    if (!order) return NULL;
+    order->x = x.data;
+    order->values = values.data;
+    order->indices = indices.data;
+    order->dtype = x.dtype;
+    order->size = item_size(x.dtype);
+    order->outer = next_int(params);
+    order->length = next_int(params);
+    order->inner = next_int(params);
+    order->wanted = next_int(params);
+    order->largest = next_int(params) != 0;
+    needs->own = order->wanted * (int64_t)sizeof(Entry);
+    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
+    const bool known = x.dtype != F16 && x.dtype != BF16;
+    if (!params->bad && known && order->wanted > 0 && order->wanted <= order->length &&
+        is_contiguous(&x) && is_contiguous(&values) && is_contiguous(&indices))
+        return order;
+    free(order);
+    return NULL;
+}
+
+// -- running sums and products --------------------------------------------------------------------
+
+// Sums and products of integers wrap around: they are computed without signs.
+#define ACCUMULATE(TYPE, WORK)                                                                   \
+    static void accumulate_##TYPE(const Order *order, int64_t line) {                            \
+        const int64_t i = line / order->inner, j = line % order->inner;                          \
+        const int64_t n = order->length, first = order->backwards ? n - 1 : 0;                   \
+        const int64_t step = order->backwards ? -order->inner : order->inner;                    \
+        const int64_t start = (i * n + first) * order->inner + j;                                \
+        const TYPE *x = (const TYPE *)order->x + start;                                          \
+        TYPE *out = (TYPE *)order->values + start;                                               \
+        WORK total = order->product ? 1 : 0;                                                     \
+        for (int64_t k = 0; k < n; k++, x += k < n ? step : 0, out += k < n ? step : 0) {        \
+            const WORK value = (WORK)*x, before = total;                                         \
+            if (order->product) total = total * value;                                           \
+            else total = k ? total + value : value;                                              \
+            *out = (TYPE)(order->exclusive ? before : total);                                    \
+        }                                                                                        \
+    }
+
+ACCUMULATE(float, float)
+ACCUMULATE(double, double)
+ACCUMULATE(int32_t, uint32_t)
+ACCUMULATE(int64_t, uint64_t)
+
+static void some_lines(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Order *order = context;
+    const int64_t lines = order->outer * order->inner, end = (chunk + 1) * order->unit;
+    for (int64_t line = chunk * order->unit; line < end && line < lines; line++)
+        order->along(order, line);
+}
+
+static Failure run_lines(const void *state, const Run *run) {
+    const Order *order = state;
+    const int64_t lines = order->outer * order->inner;
+    share_chunks(run, (lines + order->unit - 1) / order->unit, some_lines, (void *)order);
+    return OK;
+}
+
+// x, out {outer, length, inner, backwards, exclusive, product}
+static void *prepare_accumulate(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor x = next_tensor(params), out = next_tensor(params);
+    Order *order = calloc(1, sizeof(Order));
+    if (!order) return NULL;
+    order->x = x.data;
+    order->values = out.data;
+    order->outer = next_int(params);
+    order->length = next_int(params);
+    order->inner = next_int(params);
+    order->backwards = next_int(params) != 0;
+    order->exclusive = next_int(params) != 0;
+    order->product = next_int(params) != 0;
+    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
+    if (x.dtype == F32) order->along = accumulate_float;
+    if (x.dtype == F64) order->along = accumulate_double;
+    if (x.dtype == I32) order->along = accumulate_int32_t;
+    if (x.dtype == I64) order->along = accumulate_int64_t;
+    if (!params->bad && order->along && x.dtype == out.dtype && is_contiguous(&x) &&
+        is_contiguous(&out))
+        return order;
+    free(order);
+    return NULL;
+}
+
+// -- places of extremes ---------------------------------------------------------------------------
+
+// NaN is before everything; among equals the first, or the last if `backwards`.
+static bool wins(const Order *order, const char *a, const char *b) {
+    if (order->dtype == F32) {
+        const float x = *(const float *)a, y = *(const float *)b;
+        if (x != x || y != y) return x != x && y == y;
+        return order->largest ? x > y : x < y;
+    }
+    if (order->dtype == F64) {
+        const double x = *(const double *)a, y = *(const double *)b;
+        if (x != x || y != y) return x != x && y == y;
+        return order->largest ? x > y : x < y;
+    }
+    return key_of(a, order->dtype, order->largest) < key_of(b, order->dtype, order->largest);
+}
+
+static void find_extreme(const Order *order, int64_t line) {
+    const int64_t i = line / order->inner, j = line % order->inner, n = order->length;
+    const int64_t step = order->inner * order->size;
+    const char *x = order->x + (i * n * order->inner + j) * order->size;
+    int64_t best = order->backwards ? n - 1 : 0;
+    for (int64_t k = 1; k < n; k++) {
+        const int64_t place = order->backwards ? n - 1 - k : k;
+        if (wins(order, x + place * step, x + best * step)) best = place;
+    }
+    ((int64_t *)order->indices)[line] = best;
+}
+
+// x, indices {outer, length, inner, largest, backwards}
+static void *prepare_extreme(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor x = next_tensor(params), indices = next_tensor(params);
+    Order *order = calloc(1, sizeof(Order));
+    if (!order) return NULL;
+    order->x = x.data;
+    order->indices = indices.data;
+    order->dtype = x.dtype;
+    order->size = item_size(x.dtype);
+    order->outer = next_int(params);
+    order->length = next_int(params);
+    order->inner = next_int(params);
+    order->largest = next_int(params) != 0;
+    order->backwards = next_int(params) != 0;
+    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
+    order->along = find_extreme;
+    const bool known = x.dtype != F16 && x.dtype != BF16 && indices.dtype == I64;
+    if (!params->bad && known && order->length > 0 && is_contiguous(&x) && is_contiguous(&indices))
+        return order;
+    free(order);
+    return NULL;
+}
+
+const Kernel ISA(ORDERS)[] = {
+    {"TopK", prepare_top, run_top, NULL},
+    {"Accumulate", prepare_accumulate, run_lines, NULL},
+    {"ArgExtreme", prepare_extreme, run_lines, NULL},
+    {NULL, NULL, NULL, NULL},
+};

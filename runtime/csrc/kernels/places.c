@@ -1,0 +1,233 @@
+// Elements and rows at places that indices name: taken, put, or combined with what is there.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../kernel.h"
+#include "simd.h"
+
+typedef enum { REPLACE, ADD, MULTIPLY, LEAST, GREATEST } Combination;
+
+typedef void (*CombineFn)(char *to, const char *from, int64_t count);
+
+typedef struct {
+    char *table, *values;
+    const char *indices;
+    bool wide;  // indices are int64, else int32
+    int axis;  // each index replaces the coordinate of this axis; -1: tuples name rows
+    int rank;
+    int64_t dims[MAX_RANK];  // of the indices
+    int64_t sizes[MAX_RANK], steps[MAX_RANK];  // of the table: elements, and bytes between them
+    int64_t lines, length;  // of the indices: the last dimension is that of a line
+    int64_t per_batch, batch_step;  // tuples, and bytes of the table, of each batch
+    int first;  // dimension of the table that the first index of a tuple counts
+    int64_t bytes;  // of what is at a place
+    int64_t count;  // elements there
+    CombineFn combine;  // NULL: replace
+} Places;
+
+// NaN wins, as it does in numpy.
+#define LESSER(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
+#define LARGER(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
+#define SUM(a, b) ((a) + (b))
+#define PRODUCT(a, b) ((a) * (b))
+
+// Sums and products of integers wrap around: they are computed without signs.
+#define COMBINE(NAME, TYPE, WORK, OPERATION)                                                     \
+    static void NAME##_##TYPE(char *to, const char *from, int64_t count) {                       \
+        TYPE *a = (TYPE *)to;                                                                    \
+        const TYPE *b = (const TYPE *)from;                                                      \
+        for (int64_t i = 0; i < count; i++) a[i] = (TYPE)OPERATION((WORK)a[i], (WORK)b[i]);      \
+    }
+#define COMBINATIONS(TYPE, WORK)                                                                 \
+    COMBINE(sum, TYPE, WORK, SUM)                                                                \
+    COMBINE(product, TYPE, WORK, PRODUCT)                                                        \
+    COMBINE(lesser, TYPE, TYPE, LESSER)                                                          \
+    COMBINE(larger, TYPE, TYPE, LARGER)
+
+COMBINATIONS(float, float)
+COMBINATIONS(double, double)
+COMBINATIONS(int32_t, uint32_t)
+COMBINATIONS(int64_t, uint64_t)
+
+#define CHOICES(TYPE) {NULL, sum_##TYPE, product_##TYPE, lesser_##TYPE, larger_##TYPE}
+
+static CombineFn combination(DType dtype, int64_t which) {
+    static const CombineFn floats[] = CHOICES(float), doubles[] = CHOICES(double);
+    static const CombineFn ints[] = CHOICES(int32_t), longs[] = CHOICES(int64_t);
+    if (which < REPLACE || which > GREATEST) return NULL;
+    switch (dtype) {
+        case F32: return floats[which];
+        case F64: return doubles[which];
+        case I32: return ints[which];
+        case I64: return longs[which];
+        default: return NULL;
+    }
+}
+
+static void describe_elements(Places *places, const Tensor *indices) {
+    places->length = indices->rank ? indices->dims[indices->rank - 1] : 1;
+    places->lines = places->length ? element_count(indices) / places->length : 0;
+}
+
+static void describe_tuples(Places *places, const Tensor *indices, int batch_dims) {
+    const int last = indices->rank - 1;
+    places->first = batch_dims;
+    places->length = indices->dims[last];
+    places->lines = places->per_batch = 1;
+    for (int axis = 0; axis < last; axis++) {
+        places->lines *= indices->dims[axis];
+        if (axis >= batch_dims) places->per_batch *= indices->dims[axis];
+    }
+    const int end = batch_dims + (int)places->length;
+    places->bytes = end < 1 ? 0 : places->steps[end - 1];
+    places->batch_step = batch_dims < 1 ? 0 : places->steps[batch_dims - 1];
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor table = next_tensor(params), indices = next_tensor(params);
+    const Tensor values = next_tensor(params);
+    const int axis = (int)next_int(params), batch_dims = (int)next_int(params);
+    const int64_t which = next_int(params);
+    Places *places = calloc(1, sizeof(Places));
+    if (!places || params->bad || !is_contiguous(&table) || !is_contiguous(&indices) ||
+        !is_contiguous(&values) || table.rank == 0 || indices.rank == 0) {
+        free(places);
+        return NULL;
+    }
+    places->table = table.data;
+    places->values = values.data;
+    places->indices = indices.data;
+    places->wide = indices.dtype == I64;
+    places->axis = axis;
+    places->rank = indices.rank;
+    places->bytes = item_size(table.dtype);
+    memcpy(places->dims, indices.dims, sizeof(places->dims));
+    memcpy(places->sizes, table.dims, sizeof(places->sizes));
+    int64_t step = places->bytes;
+    for (int i = table.rank - 1; i >= 0; i--, step *= table.dims[i + 1]) places->steps[i] = step;
+    const int64_t item = places->bytes;
+    if (axis >= 0) describe_elements(places, &indices);
+    else describe_tuples(places, &indices, batch_dims);
+    places->count = places->bytes / item;
+    places->combine = combination(table.dtype, which);
+    if (which == REPLACE || places->combine) return places;
+    free(places);
+    return NULL;
+}
+
+// Index `i` of those given, counted from the front; -1 if it lies outside.
+static inline int64_t index_at(const Places *places, int64_t i, int64_t size) {
+    int64_t index = places->wide ? ((const int64_t *)places->indices)[i]
+                                 : ((const int32_t *)places->indices)[i];
+    if (index < 0) index += size;
+    return index < 0 || index >= size ? -1 : index;
+}
+
+static inline void exchange(const Places *places, int64_t offset, int64_t place, bool put) {
+    char *there = places->table + offset, *value = places->values + place * places->bytes;
+    if (!put) memcpy(value, there, (size_t)places->bytes);
+    else if (places->combine) places->combine(there, value, places->count);
+    else memcpy(there, value, (size_t)places->bytes);
+}
+
+static Failure visit_elements(const Places *places, bool put) {
+    const int axis = places->axis, last = places->rank - 1;
+    const int64_t size = places->sizes[axis], step = places->steps[axis];
+    const int64_t along = last == axis ? 0 : places->steps[last];
+    int64_t place = 0;
+    for (int64_t line = 0; line < places->lines; line++) {
+        int64_t rest = line, offset = 0;
+        for (int i = last - 1; i >= 0; i--) {
+            if (i != axis) offset += rest % places->dims[i] * places->steps[i];
+            rest /= places->dims[i];
+        }
+        for (int64_t j = 0; j < places->length; j++, place++, offset += along) {
+            const int64_t index = index_at(places, place, size);
+            if (index < 0) return INDEX_OUTSIDE;
+            exchange(places, offset + index * step, place, put);
+        }
+    }
+    return OK;
+}
+
+static Failure visit_rows(const Places *places, bool put) {
+    for (int64_t line = 0; line < places->lines; line++) {
+        int64_t offset = line / places->per_batch * places->batch_step;
+        for (int64_t j = 0; j < places->length; j++) {
+            const int axis = places->first + (int)j;
+            const int64_t index =
+                index_at(places, line * places->length + j, places->sizes[axis]);
+            if (index < 0) return INDEX_OUTSIDE;
+            offset += index * places->steps[axis];
+        }
+        exchange(places, offset, line, put);
+    }
+    return OK;
+}
+
+static Failure run_take(const void *state, const Run *run) {
+    (void)run;
+    const Places *places = state;
+    return places->axis >= 0 ? visit_elements(places, false) : visit_rows(places, false);
+}
+
+static Failure run_put(const void *state, const Run *run) {
+    (void)run;
+    const Places *places = state;
+    return places->axis >= 0 ? visit_elements(places, true) : visit_rows(places, true);
+}
+
+// -- one of many: [outer][depth][inner] -----------------------------------------------------------
+
+typedef struct {
+    const char *indices, *values;  // values: off, on
+    char *out;
+    int64_t outer, depth, inner, size;
+    bool wide;
+} OneHot;
+
+static void *prepare_one_hot(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor indices = next_tensor(params), values = next_tensor(params);
+    const Tensor out = next_tensor(params);
+    OneHot *state = calloc(1, sizeof(OneHot));
+    if (!state) return NULL;
+    state->indices = indices.data;
+    state->values = values.data;
+    state->out = out.data;
+    state->outer = next_int(params);
+    state->depth = next_int(params);
+    state->inner = next_int(params);
+    state->size = item_size(out.dtype);
+    state->wide = indices.dtype == I64;
+    if (!params->bad && is_contiguous(&indices) && is_contiguous(&out) && is_contiguous(&values))
+        return state;
+    free(state);
+    return NULL;
+}
+
+// An index outside of the depth gives no element that is on.
+static Failure run_one_hot(const void *argument, const Run *run) {
+    (void)run;
+    const OneHot *state = argument;
+    const int64_t size = state->size, total = state->outer * state->depth * state->inner;
+    for (int64_t i = 0; i < total; i++) memcpy(state->out + i * size, state->values, (size_t)size);
+    for (int64_t i = 0; i < state->outer * state->inner; i++) {
+        int64_t index = state->wide ? ((const int64_t *)state->indices)[i]
+                                    : ((const int32_t *)state->indices)[i];
+        if (index < 0) index += state->depth;
+        if (index < 0 || index >= state->depth) continue;
+        const int64_t outer = i / state->inner, inner = i % state->inner;
+        const int64_t place = (outer * state->depth + index) * state->inner + inner;
+        memcpy(state->out + place * size, state->values + size, (size_t)size);
+    }
+    return OK;
+}
+
+const Kernel ISA(PLACES)[] = {
+    {"TakePlaces", prepare, run_take, NULL},
+    {"PutPlaces", prepare, run_put, NULL},
+    {"OneHot", prepare_one_hot, run_one_hot, NULL},
+    {NULL, NULL, NULL, NULL},
+};
