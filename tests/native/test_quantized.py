@@ -15,7 +15,7 @@ from popc_runtime.native.library import variants
 from popc_runtime.native.quantized import ByteForm, byte_product_record
 from tests.native.bindings import bound, native_results, numpy_results
 
-QUANTIZED = frozenset({"MatMulInteger", "QuantizeLinear"})
+QUANTIZED = frozenset({"DequantizeLinear", "MatMulInteger", "QuantizeLinear"})
 """The instructions that are tested here."""
 
 _TYPES = ("int8", "uint8")
@@ -108,4 +108,21 @@ def test_quantize(library: Library, dtype: str) -> None:
             expected = numpy_results("QuantizeLinear", inputs, out, attributes, (1, 2))
             result = native_results(library, "QuantizeLinear", inputs, out, attributes, (1, 2))
             assert result is not None
+            np.testing.assert_array_equal(result[0], expected[0])
+
+
+@pytest.mark.parametrize("dtype", [*_TYPES, "int32"])
+def test_dequantize(library: Library, dtype: str) -> None:
+    x = _bytes(dtype, 5, 301)
+    scale = np.array(0.37, np.float32)
+    for zero in (None, np.array(np.iinfo(dtype).max, dtype)):
+        for one in (x, x[::-2, ::3]):
+            out = [np.empty(one.shape, np.float32)]
+            attributes = {"axis": 0, "block_size": 0, "dtype": "float32"}
+            inputs = [one, scale, zero]
+            expected = numpy_results("DequantizeLinear", inputs, out, attributes, (1, 2))
+            result = native_results(library, "DequantizeLinear", inputs, out, attributes, (1, 2))
+            if result is None:
+                assert (dtype, zero is None) == ("int32", False), "numpy subtracts integers"
+                continue
             np.testing.assert_array_equal(result[0], expected[0])

@@ -117,6 +117,11 @@ UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
     })
 UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
 UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
+// Parameters: scale, zero point.
+#define DEQUANTIZED ((float)x - p1) * p0
+UNARY_MAP(Dequantize_i8, int8_t, float, 2, DEQUANTIZED)
+UNARY_MAP(Dequantize_u8, uint8_t, float, 2, DEQUANTIZED)
+UNARY_MAP(Dequantize_i32, int32_t, float, 2, DEQUANTIZED)
 WHERE_LOOP(Where_8, uint8_t)
 PREPARE(Where_8, 3, 1, ANY_TYPE, ANY_TYPE)
 WHERE_LOOP(Where_16, uint16_t)
@@ -138,6 +143,7 @@ const Kernel ISA(MAPS)[] = {
     ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
     ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32)
     ENTRY(Quantize_i8) ENTRY(Quantize_u8)
+    ENTRY(Dequantize_i8) ENTRY(Dequantize_u8) ENTRY(Dequantize_i32)
     ENTRY(Where_8) ENTRY(Where_16) ENTRY(Where_32) ENTRY(Where_64)
     {NULL, NULL, NULL, NULL},
 };

@@ -138,6 +138,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "MatMul",
     ),
     "quantized": (
+        "DequantizeLinear",
         "MatMulInteger",
         "QuantizeLinear",
     ),
