@@ -40,6 +40,22 @@ static inline float fast_exp(float x) {
     return x != x ? x : result;
 }
 
+// e**x for x <= 0 and NaN, for weights that are added up: 0 where it would be less than 2e-38.
+static inline float exp_below(float x) {
+    float n = __builtin_rintf((x > -87.0f ? x : -87.0f) * 1.44269504088896341f);  // also of NaN
+    float r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    float result = p * as_float(((int32_t)n + 127) << 23);
+    return x < -87.0f ? 0.0f : result;
+}
+
 // ln x: x = 2**n m, sqrt(1/2) <= m < sqrt(2).
 static inline float fast_log(float x) {
     float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;

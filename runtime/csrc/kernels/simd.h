@@ -50,9 +50,11 @@ static inline Floats even_of(Floats first, Floats second) {
 }
 
 static inline float sum_of(Floats values) {
-    float sum = 0;
-    for (int lane = 0; lane < LANES; lane++) sum += values[lane];
-    return sum;
+    float parts[LANES];
+    memcpy(parts, &values, sizeof(parts));
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; lane++) parts[lane] += parts[lane + half];
+    return parts[0];
 }
 
 // A copy of few floats, mostly; the parts of the last copies overlap.

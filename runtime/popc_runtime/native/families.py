@@ -7,6 +7,7 @@ from typing import Final
 __all__ = ["FAMILIES"]
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "attention": ("Attention",),
     "attention_gradients": ("AttentionGrad",),
     "conv_gradients": (
         "ConvTranspose",

@@ -1,0 +1,417 @@
+// Attention: softmax(scale Q K^T + mask) V without scores in memory.
+//
+// Everything is turned: the scores of a panel of TILE_COLUMNS queries are [key][query], which is
+// both what a tile makes of packed keys and queries, and the packed right side of the product with
+// the values.  The softmax of a query then lies across vectors, not along them.
+//
+// Queries are those of all heads that share a key head, one head after another.  A chunk packs some
+// keys and values, shows them to all its queries, and takes the next; largest scores and sums of
+// queries are kept, and what was added up before is scaled when a larger score appears.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "few_queries.h"
+#include "gemm.h"
+#include "math.h"
+
+enum { KEYS = 256, MANY_PANELS = 8, FEW_PANELS = 2, MANY_HEADS = 8 };
+
+typedef enum { NOT_STORED = -1, PRODUCT, CAPPED, MASKED, WEIGHTS } Stage;
+
+// [batch][head][row][column]; strides in elements.
+typedef struct {
+    char *data;
+    DType dtype;
+    int64_t strides[4];
+} Heads;
+
+typedef struct {
+    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
+    Heads q, k, v, out, mask, scores;
+    const int64_t *lengths;  // keys of each sample; NULL: all
+    float scale, softcap;
+    Stage stage;  // of the scores that are stored
+    int64_t offset, reach, left;  // what a query sees: from position - left to position + reach
+    bool reaches, hides;  // `reach` counts; not every key is visible everywhere, or there is a mask
+    bool few;  // queries: nothing is packed
+    int64_t block;  // keys that are shown at once
+    int64_t panels, chunk;  // of the queries of a key head; of them, in a chunk
+    // Where things are in a thread's memory, in floats.
+    int64_t values_at, queries_at, sums_at, states_at, scores_at, bias_at, turned_at;
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+} Job;
+
+// A panel of queries: which they are, and which keys they see.
+typedef struct {
+    int64_t image, kv_head, first;
+    int count, lanes;  // queries, and columns that are computed
+    int64_t begin[TILE_COLUMNS], end[TILE_COLUMNS];  // keys that each sees
+    int64_t last;  // no query sees a key from here on
+    const float *k, *v;  // of its key head
+    float *queries, *sums, *peaks, *totals;
+} Panel;
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static Heads next_heads(Params *params, Tensor *tensor) {
+    *tensor = next_tensor(params);
+    Heads heads = {tensor->data, tensor->dtype, {0}};
+    params->bad |= tensor->data && tensor->rank != 4;
+    for (int axis = 0; tensor->rank == 4 && axis < 4; axis++)
+        heads.strides[axis] = tensor->strides[axis] / item_size(tensor->dtype);
+    return heads;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Parts of a thread's memory behind each other; the number of floats.
+static int64_t lay_out(State *state) {
+    const int64_t panel = state->depth * TILE_COLUMNS, block = state->block * TILE_COLUMNS;
+    int64_t at = padded(padded(state->block, TILE_ROWS) * state->depth, 16);
+    state->values_at = at;
+    state->queries_at = at += padded(padded(state->width, TILE_ROWS) * state->block, 16);
+    state->sums_at = at += state->chunk * panel;
+    state->states_at = at += state->chunk * state->width * TILE_COLUMNS;
+    state->scores_at = at += state->chunk * 2 * TILE_COLUMNS;
+    state->bias_at = at += block;
+    state->turned_at = at += state->hides ? block : 0;
+    return at + padded(state->width, TILE_COLUMNS) * TILE_COLUMNS;
+}
+
+static bool read_state(State *state, Params *params) {
+    Tensor q, k, v, other;
+    state->q = next_heads(params, &q);
+    state->k = next_heads(params, &k);
+    state->v = next_heads(params, &v);
+    Heads *others[] = {&state->out, &state->mask, &state->scores};
+    for (int i = 0; i < 3; i++) *others[i] = next_heads(params, &other);
+    state->lengths = (const int64_t *)next_tensor(params).data;
+    state->scale = (float)next_float(params);
+    state->softcap = (float)next_float(params);
+    state->stage = (Stage)next_int(params);
+    state->offset = next_int(params);
+    state->reaches = next_int(params) != 0;
+    state->reach = next_int(params);
+    state->left = next_int(params);
+    if (params->bad || k.dims[1] <= 0) return false;
+    state->batch = q.dims[0];
+    state->heads = k.dims[1];
+    state->group = q.dims[1] / k.dims[1];
+    state->rows = q.dims[2];
+    state->depth = q.dims[3];
+    state->keys = k.dims[2];
+    state->width = v.dims[3];
+    state->hides = state->mask.data || state->lengths || state->reaches || state->left >= 0;
+    return true;
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    if (!read_state(state, params)) {
+        free(state);
+        return NULL;
+    }
+    // Weights are known, and stored, once all keys have been seen.
+    state->block = state->stage == NOT_STORED ? smaller(state->keys, KEYS) : state->keys;
+    state->few = state->group * state->rows <= FEW_QUERIES && state->k.strides[3] == 1 &&
+                 state->v.strides[3] == 1;
+    state->panels = ceil_div(state->group * state->rows, TILE_COLUMNS);
+    const bool many = state->batch * state->heads >= MANY_HEADS;
+    state->chunk = smaller(many ? MANY_PANELS : FEW_PANELS, state->panels);
+    needs->own = lay_out(state) * (int64_t)sizeof(float);
+    return state;
+}
+
+// -- masks ----------------------------------------------------------------------------------------
+
+// Which keys the queries of a panel see by their positions.
+static void look(const State *state, Panel *panel) {
+    const int64_t ends = state->lengths ? state->lengths[panel->image] : state->keys;
+    const int64_t offset = state->lengths ? ends - state->rows : state->offset;
+    panel->last = 0;
+    for (int c = 0; c < panel->count; c++) {
+        const int64_t position = (panel->first + c) % state->rows + offset;
+        panel->begin[c] = state->left >= 0 ? position - state->left : 0;
+        panel->end[c] = smaller(ends, state->keys);
+        if (state->reaches) panel->end[c] = smaller(panel->end[c], position + state->reach + 1);
+        if (panel->end[c] > panel->last) panel->last = panel->end[c];
+    }
+    if (state->stage != NOT_STORED) panel->last = state->keys;
+}
+
+// Where the numbers of query `c` of a panel begin.
+static int64_t place_of(const State *state, const Panel *panel, const Heads *heads, int c) {
+    const int64_t query = panel->first + c, *s = heads->strides;
+    const int64_t head = panel->kv_head * state->group + query / state->rows;
+    return panel->image * s[0] + head * s[1] + query % state->rows * s[2];
+}
+
+// Whether all queries of a panel are of one head.
+static bool one_member(const State *state, const Panel *panel) {
+    return panel->first / state->rows == (panel->first + panel->count - 1) / state->rows;
+}
+
+// Numbers of queries, [query][n], as a panel.
+static void pack_queries(
+    const State *state, const Panel *panel, const Heads *heads, int64_t first, int64_t n, float *to) {
+    const float *from = (const float *)heads->data + first * heads->strides[3];
+    if (one_member(state, panel)) {
+        ISA(pack_panels)(
+            to, from + place_of(state, panel, heads, 0), heads->strides[2], heads->strides[3],
+            panel->count, n, TILE_COLUMNS);
+        return;
+    }
+    memset(to, 0, (size_t)(n * TILE_COLUMNS) * sizeof(float));
+    for (int c = 0; c < panel->count; c++) {
+        const float *line = from + place_of(state, panel, heads, c);
+        for (int64_t i = 0; i < n; i++) to[i * TILE_COLUMNS + c] = line[i * heads->strides[3]];
+    }
+}
+
+// What is added to the scores of keys first .. first + n - 1.
+static void fill_bias(const State *state, const Panel *panel, int64_t first, int64_t n, float *bias) {
+    const Heads *mask = &state->mask;
+    if (mask->data && mask->dtype == F32)
+        pack_queries(state, panel, mask, first, n, bias);
+    else
+        memset(bias, 0, (size_t)(n * TILE_COLUMNS) * sizeof(float));
+    for (int c = 0; c < panel->count; c++) {
+        if (mask->data && mask->dtype == BOOL) {
+            const char *line = mask->data + place_of(state, panel, mask, c) + first * mask->strides[3];
+            for (int64_t i = 0; i < n; i++)
+                if (!line[i * mask->strides[3]]) bias[i * TILE_COLUMNS + c] = -INFINITY;
+        }
+        const int64_t begin = panel->begin[c] - first, end = panel->end[c] - first;
+        for (int64_t i = 0; i < smaller(begin, n); i++) bias[i * TILE_COLUMNS + c] = -INFINITY;
+        for (int64_t i = end < 0 ? 0 : end; i < n; i++) bias[i * TILE_COLUMNS + c] = -INFINITY;
+    }
+}
+
+// -- a panel of queries and some keys -------------------------------------------------------------
+
+// out[m][lanes] = (or, if `add`, +=) left right, from packed panels.
+static void multiply(
+    const float *left, const float *right, int64_t k, float *out, int64_t m, int lanes, bool add) {
+    for (int64_t done = 0; done < k; done += DEPTH) {
+        const int64_t depth = smaller(k - done, DEPTH);
+        for (int64_t i = 0; i < m; i += TILE_ROWS) {
+            const Place place = {out + i * TILE_COLUMNS, TILE_COLUMNS, i, 0};
+            ISA(multiply_tile)(
+                left + i * k + done * TILE_ROWS, right + done * TILE_COLUMNS, depth, place,
+                (int)smaller(m - i, TILE_ROWS), lanes, add || done > 0);
+        }
+    }
+}
+
+static void store_scores(
+    const State *state, const Panel *panel, const float *scores, int64_t n, float factor) {
+    const Heads *heads = &state->scores;
+    for (int c = 0; c < panel->count; c++) {
+        float *line = (float *)heads->data + place_of(state, panel, heads, c);
+        for (int64_t i = 0; i < n; i++)
+            line[i * heads->strides[3]] = scores[i * TILE_COLUMNS + c] * factor;
+    }
+}
+
+// Soft capping of scores that are divided by the cap already.
+static void cap_scores(const Panel *panel, float *scores, int64_t n, float cap) {
+    for (int64_t i = 0; i < n; i++) {
+        float *line = scores + i * TILE_COLUMNS;
+        for (int c = 0; c < panel->lanes; c++) line[c] = cap * fast_tanh(line[c]);
+    }
+}
+
+// The larger one of each pair; a NaN stays.
+static inline Floats larger(Floats a, Floats b) {
+    const __typeof__(a > b) take = (b > a) | (b != b);
+    return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
+}
+
+// The exponentials of a vector of queries, in place; scales what they have added up before.
+static void weigh(const State *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
+    const Floats before = load(panel->peaks + at);
+    Floats peaks[4] = {before, before, before, before};
+    for (int64_t i = 0; i < n; i++)
+        peaks[i % 4] = larger(peaks[i % 4], load(scores + i * TILE_COLUMNS + at));
+    const Floats peak = larger(larger(peaks[0], peaks[1]), larger(peaks[2], peaks[3]));
+    float shift[LANES], total[LANES], factor[LANES];
+    store(panel->peaks + at, peak);
+    for (int c = 0; c < LANES; c++) {
+        const float top = panel->peaks[at + c];
+        shift[c] = top == -INFINITY ? 0 : top;  // nothing has been visible yet
+        factor[c] = fast_exp(before[c] - shift[c]);
+        total[c] = first ? 0 : panel->totals[at + c] * factor[c];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float *line = scores + i * TILE_COLUMNS + at;
+        for (int c = 0; c < LANES; c++) line[c] = exp_below(line[c] - shift[c]);
+        for (int c = 0; c < LANES; c++) total[c] += line[c];
+    }
+    memcpy(panel->totals + at, total, sizeof(total));
+    if (first) return;
+    const Floats scale = load(factor);
+    for (int64_t i = 0; i < state->width; i++) {
+        float *line = panel->sums + i * TILE_COLUMNS + at;
+        store(line, load(line) * scale);
+    }
+}
+
+// Shows keys first .. first + n - 1, packed, to a panel.
+static void show(const State *state, Panel *panel, float *own, int64_t first, int64_t n) {
+    float *scores = own + state->scores_at, *bias = own + state->bias_at;
+    if (state->few)
+        score_lines(
+            panel->queries, panel->count, panel->k + first * state->k.strides[2], state->k.strides[2],
+            n, state->depth, scores);
+    else
+        multiply(own, panel->queries, state->depth, scores, n, panel->lanes, false);
+    const bool capped = state->softcap != 0;
+    if (state->stage == PRODUCT) store_scores(state, panel, scores, n, capped ? state->softcap : 1);
+    if (capped) cap_scores(panel, scores, n, state->softcap);
+    if (state->stage == CAPPED) store_scores(state, panel, scores, n, 1);
+    if (state->hides) {
+        fill_bias(state, panel, first, n, bias);
+        for (int64_t i = 0; i < n; i++)
+            for (int at = 0; at < panel->lanes; at += LANES) {
+                float *line = scores + i * TILE_COLUMNS + at;
+                store(line, load(line) + load(bias + i * TILE_COLUMNS + at));
+            }
+    }
+    if (state->stage == MASKED) store_scores(state, panel, scores, n, 1);
+    for (int at = 0; at < panel->lanes; at += LANES)
+        weigh(state, panel, scores, n, at, first == 0);
+    if (state->few)
+        add_lines(
+            scores, panel->count, panel->v + first * state->v.strides[2], state->v.strides[2], n,
+            state->width, panel->sums);
+    else
+        multiply(
+            own + state->values_at, scores, n, panel->sums, state->width, panel->lanes, first > 0);
+}
+
+// -- chunks ---------------------------------------------------------------------------------------
+
+// Queries behind each other.
+static void copy_queries(const State *state, Panel *panel) {
+    const int64_t step = state->q.strides[3];
+    for (int c = 0; c < panel->count; c++) {
+        const float *line = (const float *)state->q.data + place_of(state, panel, &state->q, c);
+        for (int64_t i = 0; i < state->depth; i++) panel->queries[c * state->depth + i] = line[i * step];
+    }
+}
+
+static void open_panel(const State *state, Panel *panel, float *own, int64_t index) {
+    const int64_t all = state->group * state->rows;
+    panel->count = (int)smaller(all - panel->first, TILE_COLUMNS);
+    panel->lanes = panel->count <= LANES ? LANES : TILE_COLUMNS;
+    panel->queries = own + state->queries_at + index * state->depth * TILE_COLUMNS;
+    panel->sums = own + state->sums_at + index * state->width * TILE_COLUMNS;
+    panel->peaks = own + state->states_at + index * 2 * TILE_COLUMNS;
+    panel->totals = panel->peaks + TILE_COLUMNS;
+    for (int c = 0; c < TILE_COLUMNS; c++) {
+        panel->peaks[c] = -INFINITY;
+        panel->totals[c] = 0;
+    }
+    look(state, panel);
+    const int64_t *ks = state->k.strides, *vs = state->v.strides;
+    panel->k = (const float *)state->k.data + panel->image * ks[0] + panel->kv_head * ks[1];
+    panel->v = (const float *)state->v.data + panel->image * vs[0] + panel->kv_head * vs[1];
+    memset(panel->sums, 0, (size_t)(state->width * TILE_COLUMNS) * sizeof(float));
+    if (state->few)
+        copy_queries(state, panel);
+    else
+        pack_queries(state, panel, &state->q, 0, state->depth, panel->queries);
+    const float scale = state->softcap != 0 ? state->scale / state->softcap : state->scale;
+    const int64_t size = state->depth * (state->few ? panel->count : TILE_COLUMNS);
+    for (int64_t i = 0; i < size; i++) panel->queries[i] *= scale;
+}
+
+// Exponentials that are not divided by their sums yet.
+static void store_weights(const State *state, const Panel *panel, float *scores) {
+    for (int64_t i = 0; i < state->keys; i++)
+        for (int c = 0; c < panel->count; c++) scores[i * TILE_COLUMNS + c] *= panel->totals[c];
+    store_scores(state, panel, scores, state->keys, 1);
+}
+
+static void put_line(float *to, int64_t step, const float *from, int64_t n, float factor) {
+    int64_t i = 0;
+    for (; step == 1 && i + LANES <= n; i += LANES) store(to + i, load(from + i) * factor);
+    for (; i < n; i++) to[i * step] = from[i] * factor;
+}
+
+// Divides by the sums, and writes the results; zero where no key was visible.
+static void close_panel(const State *state, Panel *panel, float *own) {
+    const Heads *out = &state->out;
+    float *turned = own + state->turned_at;
+    for (int c = 0; c < panel->count; c++)
+        panel->totals[c] = panel->totals[c] != 0 ? 1.0f / panel->totals[c] : 0;
+    if (state->stage == WEIGHTS) store_weights(state, panel, own + state->scores_at);
+    // [TILE_COLUMNS of the results][query][...]
+    for (int64_t first = 0; first < state->width; first += TILE_COLUMNS) {
+        const int64_t n = smaller(state->width - first, TILE_COLUMNS);
+        ISA(pack_panels)(
+            turned, panel->sums + first * TILE_COLUMNS, TILE_COLUMNS, 1, n, panel->count,
+            TILE_COLUMNS);
+        for (int c = 0; c < panel->count; c++) {
+            float *to = (float *)out->data + place_of(state, panel, out, c);
+            put_line(to + first * out->strides[3], out->strides[3], turned + c * TILE_COLUMNS, n,
+                     panel->totals[c]);
+        }
+    }
+}
+
+// Keys and values first .. first + n - 1 of the key head of `panel`.
+static void pack_keys(const State *state, const Panel *panel, float *own, int64_t first, int64_t n) {
+    const int64_t *ks = state->k.strides, *vs = state->v.strides;
+    ISA(pack_panels)(own, panel->k + first * ks[2], ks[2], ks[3], n, state->depth, TILE_ROWS);
+    ISA(pack_panels)(
+        own + state->values_at, panel->v + first * vs[2], vs[3], vs[2], state->width, n, TILE_ROWS);
+}
+
+static void some_panels(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    float *own = (float *)job->run->own[thread];
+    const int64_t parts = ceil_div(state->panels, state->chunk), head = chunk / parts;
+    const int64_t begin = chunk % parts * state->chunk;
+    const int64_t count = smaller(state->panels - begin, state->chunk);
+    Panel panels[MANY_PANELS];
+    int64_t last = 0;
+    for (int64_t i = 0; i < count; i++) {
+        panels[i].image = head / state->heads;
+        panels[i].kv_head = head % state->heads;
+        panels[i].first = (begin + i) * TILE_COLUMNS;
+        open_panel(state, &panels[i], own, i);
+        if (panels[i].last > last) last = panels[i].last;
+    }
+    for (int64_t first = 0; first < last; first += state->block) {
+        const int64_t n = smaller(last - first, state->block);
+        if (!state->few) pack_keys(state, panels, own, first, n);
+        for (int64_t i = 0; i < count; i++) {
+            if (panels[i].last <= first) continue;
+            show(state, &panels[i], own, first, n);
+            if (state->stage == WEIGHTS) close_panel(state, &panels[i], own);
+        }
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (state->stage != WEIGHTS) close_panel(state, &panels[i], own);
+}
+
+static Failure run_attention(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run};
+    const int64_t parts = ceil_div(state->panels, state->chunk);
+    share_chunks(run, state->batch * state->heads * parts, some_panels, &job);
+    return OK;
+}
+
+const Kernel ISA(ATTENTIONS)[] = {
+    {"Attention_f32", prepare, run_attention, NULL},
+    {NULL, NULL, NULL, NULL},
+};
