@@ -201,7 +201,12 @@ class _Stages:
     def _plan(self) -> _Made:
         graph, schedule = self.done.graph, self.done.schedule
         assert schedule is not None
-        plan = self.done.plan = plan_memory(graph, schedule, inplace=self.options.enable_inplace)
+        plan = self.done.plan = plan_memory(
+            graph,
+            schedule,
+            inplace=self.options.enable_inplace,
+            channels_last=self.options.memory_format == "channels_last",
+        )
         if self.options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_fit(plan, self.options.replicated_graph_count)

@@ -106,7 +106,7 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
     for tensor in strided:
         is_capture = tensor.kind is TensorKind.INPUT and not is_top
         if tensor.producer not in plan.views and not is_capture:
-            yield f"{tensor!r} is strided but no view"
+            yield from _check_format(tensor, plan)
         if graph.is_output(tensor):
             yield f"{tensor!r} is strided but an output of its graph"
         for op in tensor.uses:
@@ -117,6 +117,16 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
         if any(tensor in strided for tensor in _plain_operands(op)):
             yield f"{op!r} has a strided operand that is no capture"
         yield from _check_captures(op, plan)
+
+
+def _check_format(tensor: Tensor, plan: MemoryPlan) -> Iterator[str]:
+    """The elements of a result are all that lies between its first byte and its last."""
+    spec = None if tensor.producer is None else OPS.get(tensor.producer.op_type)
+    if spec is None or not spec.strided_output:
+        yield f"{tensor!r} is strided but no view"
+    addresses = np.sort(_addresses(tensor, plan.placements[tensor]), axis=None)
+    if (np.diff(addresses) != tensor.type.dtype.itemsize).any():
+        yield f"{tensor!r} has gaps, or elements that lie over each other"
 
 
 def _plain_operands(op: Op) -> list[Tensor | None]:

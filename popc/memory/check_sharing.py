@@ -77,7 +77,7 @@ def _check_joined(op: Op, plan: MemoryPlan) -> Iterator[str]:
     for index, operand in enumerate(op.inputs):
         assert operand is not None, f"{op!r} has an absent operand"
         wanted = replace(place, offset=offset)
-        if index in plan.joined[op] and plan.placements[operand] != wanted:
+        if index in plan.joined[op] and (plan.placements[operand] != wanted or place.strides):
             yield f"operand {index} of {op!r} is not where the output wants it"
         offset += operand.type.nbytes
     axis = int(str(op.attributes["axis"]))
@@ -128,9 +128,13 @@ def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: Memory
         and later is op.output
         and program.origin(op.operand(plan.inplace[op])) is earlier
         and program.lives[earlier].read == program.lives[later].written
-        and plan.placements[earlier] == plan.placements[later]
-        and earlier.type.nbytes == later.type.nbytes
+        and _memory(earlier, plan) == _memory(later, plan)
     )
+
+
+def _memory(tensor: Tensor, plan: MemoryPlan) -> tuple[object, tuple[int, int]]:
+    """What ``tensor`` takes, in whatever order its elements are."""
+    return plan.placements[tensor].memory, byte_range(tensor, plan.placements[tensor])
 
 
 def _is_initial_state(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:

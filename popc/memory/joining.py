@@ -6,7 +6,7 @@ output.  An operand is joined if all of this holds:
 
 * it is all that its buffer holds, contiguously; the buffer could be taken over in place (it
   belongs to the graph that holds the Concat, lies in the same region, is no constant, ...);
-* it has not been joined to another Concat;
+* the output is C-contiguous, and the operand has not been joined to another Concat;
 * the output's buffer belongs to that graph too, so it is no loop state;
 * neither buffer is overwritten in place once the Concat has run, or the operand is not read after
   it: from then on its content is also the output's;
@@ -74,6 +74,8 @@ def join_concats(
     for owner, op in execution:
         if op.op_type != "Concat" or not is_row_of_operands(op):
             continue
+        if storage.sites[op.output].strides is not None:
+            continue  # operands are not one behind the other
         target, start = storage.sites[op.output].buffer.resolve()
         if start != 0 or target.region is not Region.ARENA or target.owner is not owner:
             continue  # what is kept in a loop state must not be written piece by piece

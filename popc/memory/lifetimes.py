@@ -49,7 +49,7 @@ def assign_storage(
             storage.views.add(op)
             storage.sites.update((t, _site(storage, aliases.places[t])) for t in op.outputs)
         else:
-            _place_op(storage, owner, op, clock.ops[op])
+            _place_op(storage, aliases, owner, op, clock.ops[op])
     for nested in own_graphs(graph):
         for tensor in nested.outputs:
             storage.read(tensor, clock.graphs[nested].end)
@@ -107,10 +107,10 @@ def _place_data(storage: Storage, graph: Graph, clock: Clock, constants: Constan
             buffer.region = Region.REMOTE if tensor.off_chip else Region.STATE
 
 
-def _place_op(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
+def _place_op(storage: Storage, aliases: Aliases, owner: Graph, op: Op, span: Span) -> None:
     """Outputs get buffers of their own; operands live until they are read."""
     for output in op.outputs:
-        storage.allocate(output, owner, span.begin)
+        storage.allocate(output, owner, span.begin, aliases.places[output].strides)
     for index, operand in enumerate(op.inputs):
         if operand is not None:
             late = bool(op.subgraphs) and is_read_throughout(op, index)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import execution, read_clock
 from popc.memory.constants import ConstantPool
+from popc.memory.formats import choose_formats
 from popc.memory.joining import join_concats
 from popc.memory.lifetimes import assign_storage
 from popc.memory.offsets import Packing, pack
@@ -23,17 +24,21 @@ from popc_runtime.format import Region
 __all__ = ["plan_memory"]
 
 
-def plan_memory(graph: Graph, schedule: Schedule, *, inplace: bool = True) -> MemoryPlan:
+def plan_memory(
+    graph: Graph, schedule: Schedule, *, inplace: bool = True, channels_last: bool = False
+) -> MemoryPlan:
     """Place every tensor of ``graph`` and of the graphs nested in it.
 
     ``inplace=False`` keeps every result apart from all operands: nothing is overwritten by its
-    successor, no Concat is joined.
+    successor, no Concat is joined.  ``channels_last`` lets images lie pixel by pixel where ops
+    allow it.
     """
     initialised = [tensor for tensor in graph.variables if tensor.initial is not None]
     constants = ConstantPool(
         [*(tensor for part in graph.walk() for tensor in part.constants), *initialised]
     )
-    planner = _Planner(schedule, constants, find_aliases(graph), inplace=inplace)
+    formats = choose_formats(graph) if channels_last else {}
+    planner = _Planner(schedule, constants, find_aliases(graph, formats), inplace=inplace)
     for callee in called_graphs(graph):
         planner.plan_callee(callee)
     arena, state_bytes, remote_bytes = planner.plan_top(graph)

@@ -4,7 +4,7 @@ Output 0 of an op takes over the buffer of an operand if all of this holds:
 
 * the op's spec lists the operand under ``inplace``, both have the same type, and the op's settings
   do not forbid it (they also say which operand is tried first);
-* the operand is all that its buffer holds, contiguously;
+* the operand is all that its buffer holds, in the memory format of the output;
 * the buffer belongs to the graph that holds the op, so it is no capture, state or loop counter; it
   is neither constant nor variable; and it lies in the region where the output would;
 * nothing that lies in the buffer is read later, by whatever name and through whatever view;
@@ -108,7 +108,8 @@ def _settle(
 def _lies_in(storage: Storage, op: Op, index: int, home: Extent) -> bool:
     operand = op.operand(index)
     site = storage.sites[operand]
-    return site.strides is None and site.extent(operand) == home and operand.type == op.output.type
+    plain = site.strides is None and storage.sites[op.output].strides is None
+    return plain and site.extent(operand) == home and operand.type == op.output.type
 
 
 def _share_states(storage: Storage, owner: Graph, op: Op, tick: int) -> None:
@@ -123,7 +124,7 @@ def _takeable(
 ) -> Buffer | None:
     """The buffer of operand ``pair[0]`` if its last use is at ``tick`` and ``pair[1]`` fits."""
     operand, output = op.operand(pair[0]), pair[1]
-    buffer = storage.sites[operand].fills(operand)
+    buffer = storage.sites[operand].fills(operand, storage.sites[output].strides)
     fits = (
         buffer is not None
         and operand.type == output.type
@@ -145,7 +146,7 @@ def _only_read_in_step(storage: Storage, op: Op, inplace: Container[int], index:
         site = storage.sites[operand]
         if site.buffer.resolve()[0] is buffer and not (
             other in inplace
-            and site.fills(operand) is buffer
+            and site.fills(operand, storage.sites[op.operand(index)].strides) is buffer
             and operand.type == op.operand(index).type
         ):
             return False

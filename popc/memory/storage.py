@@ -83,10 +83,13 @@ class Site:
     offset: int = 0
     strides: tuple[int, ...] | None = None
 
-    def fills(self, tensor: Tensor) -> Buffer | None:
-        """The allocated buffer if ``tensor``, which lies here, is all that it holds."""
+    def fills(self, tensor: Tensor, strides: tuple[int, ...] | None = None) -> Buffer | None:
+        """The allocated buffer if ``tensor``, which lies here, is all that it holds.
+
+        ``strides``: those of the memory format that it must have to count.
+        """
         buffer, offset = self.buffer.resolve()
-        whole = self.strides is None and tensor.type.nbytes == buffer.nbytes
+        whole = self.strides == strides and tensor.type.nbytes == buffer.nbytes
         return buffer if whole and offset + self.offset == 0 else None
 
     def extent(self, tensor: Tensor) -> Extent:
@@ -125,11 +128,13 @@ class Storage:
     views: set[Op] = field(default_factory=set[Op])
     frames: dict[Op, Buffer] = field(default_factory=dict[Op, Buffer])
 
-    def allocate(self, tensor: Tensor, owner: Graph, first: int) -> Buffer:
+    def allocate(
+        self, tensor: Tensor, owner: Graph, first: int, strides: tuple[int, ...] | None = None
+    ) -> Buffer:
         """Give ``tensor`` a buffer of its own from tick ``first`` on."""
         buffer = Buffer(tensor.type.nbytes, owner, first, first)
         self.buffers.append(buffer)
-        self.sites[tensor] = Site(buffer)
+        self.sites[tensor] = Site(buffer, 0, strides)
         return buffer
 
     def enter(self, op: Op, owner: Graph, nbytes: int, span: Span) -> None:

@@ -12,8 +12,8 @@ from popc_runtime.format import Attributes
 
 __all__ = ["OPS"]
 
-_FLOAT: Final = OpSpec(elementwise(FLOATS), inplace=(0,), elementwise=True)
-_NUMBER: Final = OpSpec(elementwise(NUMBERS), inplace=(0,), elementwise=True)
+_FLOAT: Final = OpSpec(elementwise(FLOATS), inplace=(0,), elementwise=True, strided_output=True)
+_NUMBER: Final = OpSpec(elementwise(NUMBERS), inplace=(0,), elementwise=True, strided_output=True)
 
 
 def _prelu(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
@@ -38,7 +38,7 @@ OPS: Final[dict[str, OpSpec]] = {
     "HardSwish": _FLOAT,
     "LeakyRelu": _FLOAT,
     "Mish": _FLOAT,
-    "PRelu": OpSpec(_prelu, inplace=(0,), elementwise=True),
+    "PRelu": OpSpec(_prelu, inplace=(0,), elementwise=True, strided_output=True),
     "Relu": _NUMBER,
     "Selu": _FLOAT,
     "Shrink": _NUMBER,

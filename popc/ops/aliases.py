@@ -20,8 +20,10 @@ None of this depends on the order in which ops run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS, ViewRule
@@ -31,6 +33,9 @@ from popc.ops.streaming import find_remote
 from popc.ops.views import contiguous_strides, normal_strides
 
 __all__ = ["Aliases", "Place", "find_aliases"]
+
+
+_PLAIN: Final[Mapping[Tensor, tuple[int, ...]]] = MappingProxyType({})
 
 
 class Place(NamedTuple):
@@ -68,9 +73,12 @@ class Aliases:
     remote: set[Tensor] = field(default_factory=set[Tensor])
 
 
-def find_aliases(graph: Graph) -> Aliases:
-    """Decide for one op after the other, operands first."""
-    finder = _Finder(graph)
+def find_aliases(graph: Graph, formats: Mapping[Tensor, tuple[int, ...]] = _PLAIN) -> Aliases:
+    """Decide for one op after the other, operands first.
+
+    ``formats``: byte strides of results that are not C-contiguous in memory of their own.
+    """
+    finder = _Finder(graph, formats)
     finder.visit(graph)
     finder.found.rows.extend(finder.rows.all)
     finder.found.remote.update(find_remote(graph))
@@ -78,8 +86,9 @@ def find_aliases(graph: Graph) -> Aliases:
 
 
 class _Finder:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, formats: Mapping[Tensor, tuple[int, ...]]) -> None:
         graphs = list(graph.walk())
+        self._formats = formats
         self.found = Aliases()
         self.rows = Rows()
         self._nested_outputs = frozenset(t for nested in graphs[1:] for t in nested.outputs)
@@ -96,7 +105,7 @@ class _Finder:
         for op in graph.topological():
             views = self._views(op)
             if views is None:
-                places.update((tensor, Place(tensor)) for tensor in op.outputs)
+                places.update((t, Place(t, 0, self._formats.get(t))) for t in op.outputs)
                 self._enter(op)
             else:
                 self.found.views.add(op)

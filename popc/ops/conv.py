@@ -140,7 +140,7 @@ def _col2im(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, .
 
 OPS: Final[dict[str, OpSpec]] = {
     "Col2Im": OpSpec(_col2im),
-    "Conv": OpSpec(_conv),
+    "Conv": OpSpec(_conv, strided_output=True),
     "ConvTranspose": OpSpec(_conv_transpose),
     "ConvWeightsGrad": OpSpec(_weights_grad),
     "DeformConv": OpSpec(_deform_conv, strided_input=False),

@@ -29,11 +29,13 @@ _ANY: Final = frozenset(DType)
 
 
 def _unary(infer: InferRule) -> OpSpec:
-    return OpSpec(infer, inplace=(0,), elementwise=True)
+    return OpSpec(infer, inplace=(0,), elementwise=True, strided_output=True)
 
 
 def _binary(infer: InferRule, *, commutative: bool = False) -> OpSpec:
-    return OpSpec(infer, inplace=(0, 1), elementwise=True, commutative=commutative)
+    return OpSpec(
+        infer, inplace=(0, 1), elementwise=True, commutative=commutative, strided_output=True
+    )
 
 
 def _shift(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:

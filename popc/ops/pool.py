@@ -74,10 +74,10 @@ def _max_unpool(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorTyp
 
 
 OPS: Final[dict[str, OpSpec]] = {
-    "AveragePool": OpSpec(_average_pool),
+    "AveragePool": OpSpec(_average_pool, strided_output=True),
     "AveragePoolGrad": OpSpec(_average_pool_grad),
     "LpPool": OpSpec(_lp_pool),
-    "MaxPool": OpSpec(_max_pool),
+    "MaxPool": OpSpec(_max_pool, strided_output=True),
     "MaxPoolGrad": OpSpec(_max_pool_grad),
     "MaxUnpool": OpSpec(_max_unpool),
 }

@@ -53,6 +53,8 @@ class OpSpec:
             that: never merged, folded or hoisted.
         strided_input: The kernel is as fast, or nearly, on strided operands, so that a view op in
             front of it needs no copy.
+        strided_output: The kernel writes a result in any memory format as fast, or nearly (see
+            `popc.memory.formats`), and reads operands in any.
     """
 
     infer: InferRule
@@ -66,3 +68,4 @@ class OpSpec:
     per_replica: bool = False
     transfer: bool = False
     strided_input: bool = True
+    strided_output: bool = False

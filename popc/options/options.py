@@ -222,6 +222,16 @@ class Options(ReportOptions):
             popart="meanAccumulationAndReplicationReductionStrategy",
         ),
     )
+    memory_format: str = field(
+        default="channels_first",
+        metadata=described(
+            "choice",
+            "How images between convolutions lie in memory: plane by plane, or pixel by pixel "
+            "where all ops that make or read them work with that. Shapes stay the same, and so do "
+            "results but for the order in which a convolution adds up.",
+            choices=("channels_first", "channels_last"),
+        ),
+    )
     merge_var_update: str = field(
         default="off",
         metadata=described(

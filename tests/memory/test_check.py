@@ -77,6 +77,14 @@ def _shift_by_elements(case: _Case) -> None:
 
 
 def _turn_a_result(case: _Case) -> None:
+    case.move(case.concat.output, strides=(4, 32))
+
+
+def _stretch_a_result(case: _Case) -> None:
+    case.move(case.chained.output, strides=(32, 4))
+
+
+def _turn_a_joined_operand(case: _Case) -> None:
     case.move(case.last.output, strides=(4, 16))
 
 
@@ -152,6 +160,8 @@ def _joined_elsewhere(case: _Case) -> None:
         (_shift, "not aligned to its elements"),
         (_shift_by_elements, "not aligned to 64 bytes"),
         (_turn_a_result, "is strided but no view"),
+        (_stretch_a_result, "has gaps"),
+        (_turn_a_joined_operand, "not where the output wants it"),
         (_turn_the_view_back, "does not show what Transpose"),
         (_call_a_result_a_view, "can be no view"),
         (_share_with_a_capture, "share memory while both are needed"),

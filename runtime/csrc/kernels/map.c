@@ -39,8 +39,27 @@ static bool can_merge(const State *state, int outer, int inner, int64_t inner_di
     return true;
 }
 
-// Leaves out dimensions of 1 and joins those that are one loop for all tensors.
-static void collapse(State *state, const Tensor *out) {
+// Dimensions in the order in which the result lies in memory, the innermost last.
+static void memory_order(State *state, Tensor *out) {
+    for (int end = 1; end < out->rank; end++) {
+        for (int axis = end; axis > 0; axis--) {
+            const int64_t *strides = state->strides[0];
+            if (llabs(strides[axis - 1]) >= llabs(strides[axis])) break;
+            int64_t dim = out->dims[axis];
+            out->dims[axis] = out->dims[axis - 1];
+            out->dims[axis - 1] = dim;
+            for (int i = 0; i <= state->map.operands; i++) {
+                int64_t stride = state->strides[i][axis];
+                state->strides[i][axis] = state->strides[i][axis - 1];
+                state->strides[i][axis - 1] = stride;
+            }
+        }
+    }
+}
+
+// Orders dimensions, leaves out those of 1 and joins those that are one loop for all tensors.
+static void collapse(State *state, Tensor *out) {
+    memory_order(state, out);
     int rank = 0;
     for (int axis = 0; axis < out->rank; axis++) {
         if (out->dims[axis] == 1) continue;

@@ -168,14 +168,18 @@ def coalesce(out: Array, operands: Sequence[Array], keep: int = 0) -> tuple[Arra
     """Views of ``out`` and of ``operands`` broadcast to it, with as few axes as possible.
 
     Adjacent axes that every array walks with one stride become one; same-shape contiguous arrays
-    become 1-D.  The last ``keep`` axes stay as they are.  An operand of one element becomes 0-d
+    become 1-D.  The last ``keep`` axes stay as they are; without, axes come in the order in which
+    ``out`` lies in memory.  An operand of one element becomes 0-d
     (unless ``keep``), which numpy handles faster than a broadcast view.
     """
     wide = [out, *(np.broadcast_to(array, out.shape) for array in operands)]
-    shape, strides = _merged(out.shape, [array.strides for array in wide], keep)
+    if not keep and not out.flags.c_contiguous:  # go through memory in its order
+        order = sorted(range(out.ndim), key=lambda axis: -abs(out.strides[axis]))
+        wide = [array.transpose(order) for array in wide]
+    shape, strides = _merged(wide[0].shape, [array.strides for array in wide], keep)
     views = [
-        as_strided(array, shape, steps, writeable=array is out)
-        for array, steps in zip(wide, strides, strict=True)
+        as_strided(array, shape, steps, writeable=number == 0)
+        for number, (array, steps) in enumerate(zip(wide, strides, strict=True))
     ]
     for index, array in enumerate(operands, start=1):
         if array.size == 1 and not keep:

@@ -91,7 +91,7 @@ def along(
     x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
     """The ``ufunc`` over each window along dimension ``number`` alone."""
-    if _is_around_each(axis) and x.flags.c_contiguous:
+    if _is_around_each(axis) and x.flags.c_contiguous and out.flags.c_contiguous:
         return _shifted(x, out, number, axis, ufunc)
     return _tap_by_tap(x, out, number, axis, ufunc, neutral)
 

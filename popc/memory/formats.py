@@ -1,0 +1,88 @@
+"""Memory formats: which results lie in memory pixel by pixel rather than plane by plane.
+
+A memory format is nothing but strides.  Shapes stay [N, C, H, W]; *channels-last* means that all
+channels of a pixel lie side by side.  A convolution then reads and writes rows of channels, and
+needs no copies that bring them together.
+
+A result is channels-last if all of this holds:
+
+* it is an image of at least `_FEWEST_CHANNELS` channels that a single-result op of the top graph
+  computes, whose kernel writes any format (`OpSpec.strided_output`), and no output of the graph;
+* every reader is an op without nested graphs that reads strided operands;
+* it is the result of a convolution, or at least half of its operands of its size are channels-last
+  (so that maps and pooling stay in the format that they find);
+* at least half of its readers gain: they write any format themselves, or turn the image to
+  [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes together.
+
+None of this depends on the order in which ops run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from popc.ir import Graph, Op, Tensor
+from popc.ops import OPS
+from popc.ops.views import contiguous_strides, normal_strides
+
+__all__ = ["choose_formats"]
+
+_FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
+_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
+
+
+def choose_formats(graph: Graph) -> dict[Tensor, tuple[int, ...]]:
+    """The byte strides of all results that are channels-last."""
+    found: dict[Tensor, tuple[int, ...]] = {}
+    for op in graph.topological():
+        if not _writes_any(op) or len(op.outputs) != 1 or graph.is_output(op.output):
+            continue
+        strides = normal_strides(op.output.type, _channels_last(op.output))
+        if strides is not None and _finds(op, found) and _suits_readers(op.output):
+            found[op.output] = strides
+    return found
+
+
+def _channels_last(image: Tensor) -> tuple[int, ...]:
+    """Strides of [N, C, H, W] with channels side by side; those of others as they are."""
+    type_ = image.type
+    if type_.rank != len(_TO_CHANNELS_LAST) or type_.size == 0 or type_.shape[1] < _FEWEST_CHANNELS:
+        return contiguous_strides(type_)
+    turned = type_.with_shape(tuple(type_.shape[axis] for axis in _TO_CHANNELS_LAST))
+    batch, row, column, channel = contiguous_strides(turned)
+    return batch, channel, row, column
+
+
+def _writes_any(op: Op) -> bool:
+    return op.op_type in OPS and OPS[op.op_type].strided_output
+
+
+def _finds(op: Op, found: Container[Tensor]) -> bool:
+    """Whether what ``op`` reads lets it write channels-last."""
+    if op.op_type == "Conv":
+        return True
+    images = [one for one in op.present_inputs if not one.is_constant and _is_as_large(one, op)]
+    return bool(images) and 2 * sum(image in found for image in images) >= len(images)
+
+
+def _is_as_large(operand: Tensor, op: Op) -> bool:
+    """Whether ``operand`` is an image with the images and channels of the result."""
+    if OPS[op.op_type].elementwise:
+        return operand.type.shape == op.output.type.shape
+    return operand is op.operand(0)
+
+
+def _suits_readers(image: Tensor) -> bool:
+    if any(op.subgraphs or not _reads_strided(op) for op in image.uses):
+        return False
+    return 2 * sum(_gains(op) for op in image.uses) >= len(image.uses)
+
+
+def _reads_strided(op: Op) -> bool:
+    return op.op_type in OPS and OPS[op.op_type].strided_input
+
+
+def _gains(op: Op) -> bool:
+    turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
+    return turns or _writes_any(op)

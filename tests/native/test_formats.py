@@ -1,0 +1,164 @@
+"""Images that lie pixel by pixel: every op that may write them does, on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+import popc
+import popc_runtime
+from popc_runtime.format import Array
+
+_UNARY = ("Relu", "Sigmoid", "HardSwish", "Tanh", "Abs", "Sqrt", "Softplus", "Elu", "Clip", "Erf")
+_TOLERANCE = 2e-5  # sums of products in another order
+
+
+class _Net:
+    """A network of convolutions that grows node by node."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.random = np.random.default_rng(3)
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.shape = shape
+
+    def constant(self, *shape: int) -> str:
+        name = f"c{len(self.weights)}"
+        values = self.random.normal(size=shape).astype(np.float32) / 4
+        self.weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, list(inputs), [name], **attributes))
+        return name
+
+    def conv(
+        self, x: str, inputs: int, outputs: int, size: int = 3, group: int = 1, stride: int = 1
+    ) -> str:
+        w, b = self.constant(outputs, inputs // group, size, size), self.constant(outputs)
+        pads, strides = [size // 2] * 4, [stride] * 2
+        return self.node("Conv", x, w, b, group=group, pads=pads, strides=strides)
+
+    def check(self, folder: Path, *outputs: str) -> popc.Archive:
+        """Compare both engines with planes that are contiguous; the archive with formats."""
+        float32 = onnx.TensorProto.FLOAT
+        x = helper.make_tensor_value_info("x", float32, self.shape)
+        results = [helper.make_tensor_value_info(name, float32, None) for name in outputs]
+        graph = helper.make_graph(self.nodes, "net", [x], results, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+        feeds = {"x": self.random.normal(size=self.shape).astype(np.float32)}
+        archives: list[popc.Archive] = []
+        runs: list[tuple[Array, ...]] = []
+        for memory_format in ("channels_first", "channels_last"):
+            options = {"memory_format": memory_format, "verify_ir": True}
+            archives.append(popc.compile(model.SerializeToString(), options=options))
+            path = folder / f"{memory_format}.popx"
+            archives[-1].save(path)
+            for engine in ("numpy", "native"):
+                loaded = popc_runtime.load(path, engine=engine, threads=1)
+                results_of_run = loaded.run(feeds)
+                runs.append(tuple(np.array(results_of_run[name]) for name in outputs))
+        for run in runs[1:]:
+            for got, want in zip(run, runs[0], strict=True):
+                np.testing.assert_allclose(got, want, _TOLERANCE, _TOLERANCE * np.abs(want).max())
+        return archives[-1]
+
+
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    batch, channels = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([8, 12, 16]))
+    side = data.draw(st.integers(3, 12))
+    net = _Net((batch, 3, side, side + 2))
+    pool = [net.conv("x", 3, channels)]
+    for _ in range(data.draw(st.integers(2, 8))):
+        x = pool[-1] if data.draw(st.booleans()) else data.draw(st.sampled_from(pool))
+        pool.append(_grow(net, data, x, pool, channels))
+    outputs = {pool[-1], data.draw(st.sampled_from(pool))}
+    net.check(tmp_path_factory.mktemp("net"), *sorted(outputs))
+
+
+def _grow(net: _Net, data: st.DataObject, x: str, pool: list[str], channels: int) -> str:
+    kind = data.draw(st.sampled_from(["map", "binary", "pool", *_BLOCKS]))
+    if kind == "map":
+        return net.node(data.draw(st.sampled_from(["Relu", "Sigmoid", "HardSwish", "Abs"])), x)
+    if kind == "binary":
+        op_type = data.draw(st.sampled_from(["Add", "Mul", "Sub", "Max"]))
+        return net.node(op_type, x, data.draw(st.sampled_from(pool)))
+    if kind == "pool":
+        op_type = data.draw(st.sampled_from(["MaxPool", "AveragePool"]))
+        return net.node(op_type, x, kernel_shape=[3, 3], pads=[1] * 4)
+    return _BLOCKS[kind](net, x, channels)
+
+
+def _scale(net: _Net, x: str, channels: int) -> str:
+    mean = net.node("GlobalAveragePool", x)
+    return net.node("Mul", x, net.node("Sigmoid", net.conv(mean, channels, channels, 1)))
+
+
+def _turn(net: _Net, x: str, channels: int) -> str:
+    del channels
+    turned = net.node("Relu", net.node("Transpose", x, perm=[0, 2, 3, 1]))
+    return net.node("Transpose", turned, perm=[0, 3, 1, 2])
+
+
+def _join(net: _Net, x: str, channels: int) -> str:
+    half = net.conv(x, channels, channels // 2, 1)
+    return net.node("Concat", half, net.node("Neg", half), axis=1)
+
+
+_BLOCKS: Final[dict[str, Callable[[_Net, str, int], str]]] = {
+    "dense": lambda net, x, channels: net.conv(x, channels, channels),
+    "depthwise": lambda net, x, channels: net.conv(x, channels, channels, 3, channels),
+    "grouped": lambda net, x, channels: net.conv(x, channels, channels, 1, 2),
+    "join": _join,
+    "scale": _scale,
+    "turn": _turn,
+}
+
+
+@pytest.mark.parametrize("op_type", _UNARY)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_maps(op_type: str, batch: int, tmp_path: Path) -> None:
+    net = _Net((batch, 4, 40, 41))
+    positive = net.node("Abs", net.conv("x", 4, 24, 1)) if op_type == "Sqrt" else ""
+    y = net.node(op_type, positive or net.conv("x", 4, 24, 1))
+    archive = net.check(tmp_path, net.conv(y, 24, 8))
+    assert archive is not None
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("group", [1, 4, 16])
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("side", [5, 40])  # narrow images are computed otherwise if depthwise
+def test_convolutions(side: int, size: int, group: int, stride: int, tmp_path: Path) -> None:
+    net = _Net((2, 4, side, side + 1))
+    first = net.conv("x", 4, 16)
+    second = net.node("Relu", net.conv(first, 16, 16, size, group, stride))
+    third = net.conv(second, 16, 16, 1)
+    residual = net.node("Add", net.conv(second, 16, 16, 1), third)
+    net.check(tmp_path, net.conv(residual, 16, 8))
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pools(op_type: str, size: int, stride: int, tmp_path: Path) -> None:
+    net = _Net((2, 4, 18, 19))
+    pooled = net.node(
+        op_type,
+        net.conv("x", 4, 16),
+        kernel_shape=[size] * 2,
+        strides=[stride] * 2,
+        pads=[size // 2] * 4,
+    )
+    net.check(tmp_path, net.conv(pooled, 16, 8, 1))
