@@ -8,11 +8,11 @@ The archive is run by the package ``popc_runtime``.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
+from popc_runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc.advice import explain_model as explain
@@ -43,28 +43,22 @@ __all__ = [
     "update_optimizer",
 ]
 
-# Resolved on first use: the command line imports this package, and `popc run` must not pay for
-# importing the compiler and onnx.
-_LAZY: Final = {
-    "Archive": ("popc.archive", "Archive"),
-    "CostReport": ("popc.cost", "CostReport"),
-    "Options": ("popc.options", "Options"),
-    "ProgressEvent": ("popc.progress", "ProgressEvent"),
-    "Stage": ("popc.progress", "Stage"),
-    "compile": ("popc.api", "compile_model"),
-    "estimate": ("popc.api", "estimate_model"),
-    "explain": ("popc.advice", "explain_model"),
-    "export_onnx": ("popc.export", "export_onnx"),
-    "load_weights": ("popc.export", "load_weights"),
-    "make_options": ("popc.api", "make_options"),
-    "update_optimizer": ("popc.replacement", "update_optimizer"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'popc' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+# The command line imports this package, and `popc run` must not pay for importing the compiler and
+# onnx.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Archive": "popc.archive",
+        "CostReport": "popc.cost",
+        "Options": "popc.options",
+        "ProgressEvent": "popc.progress",
+        "Stage": "popc.progress",
+        "compile": "popc.api:compile_model",
+        "estimate": "popc.api:estimate_model",
+        "explain": "popc.advice:explain_model",
+        "export_onnx": "popc.export",
+        "load_weights": "popc.export",
+        "make_options": "popc.api",
+        "update_optimizer": "popc.replacement",
+    },
+)

@@ -4,23 +4,30 @@ model = popc_runtime.load("model.popx")
 results = model.run({"x": array})
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
-from popc_runtime.executable import Executable, RunStats
-from popc_runtime.format import (
-    DType,
-    Limits,
-    Manifest,
-    StreamSpec,
-    TensorSpec,
-    TrainingSpec,
-    VariableRole,
-    VariableSpec,
-    probe,
-)
-from popc_runtime.kernels.printing import set_print_hook
-from popc_runtime.loader import load
-from popc_runtime.session import Session
+from popc_runtime.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from popc_runtime.executable import Executable, RunStats
+    from popc_runtime.format import (
+        DType,
+        Limits,
+        Manifest,
+        StreamSpec,
+        TensorSpec,
+        TrainingSpec,
+        VariableRole,
+        VariableSpec,
+        probe,
+    )
+    from popc_runtime.kernels.printing import set_print_hook
+    from popc_runtime.loader import load
+    from popc_runtime.session import Session
 
 __all__ = [
     "DType",
@@ -40,3 +47,24 @@ __all__ = [
     "probe",
     "set_print_hook",
 ]
+
+# Programs start sooner without what they do not use.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "DType": "popc_runtime.format",
+        "Executable": "popc_runtime.executable",
+        "Limits": "popc_runtime.format",
+        "Manifest": "popc_runtime.format",
+        "RunStats": "popc_runtime.executable",
+        "Session": "popc_runtime.session",
+        "StreamSpec": "popc_runtime.format",
+        "TensorSpec": "popc_runtime.format",
+        "TrainingSpec": "popc_runtime.format",
+        "VariableRole": "popc_runtime.format",
+        "VariableSpec": "popc_runtime.format",
+        "load": "popc_runtime.loader",
+        "probe": "popc_runtime.format",
+        "set_print_hook": "popc_runtime.kernels.printing",
+    },
+)

@@ -10,7 +10,7 @@ from popc_runtime.device.engine import Engine
 from popc_runtime.errors import UsageError
 from popc_runtime.execution import ExecutionReport, Profile
 
-__all__ = ["CycleCounters", "required_counters"]
+__all__ = ["CycleCounters"]
 
 _INNER: Final = re.compile("inner(?:_ipu_([0-9]{1,4}))?")
 
@@ -27,11 +27,6 @@ class CycleCounters:
         self._runs = 0
         self._last = [list[tuple[int, int]]() for _ in self._counts]
         self._all = [list[tuple[int, int]]() for _ in self._counts]
-
-    @classmethod
-    def of(cls, profile: Profile | None, engines: Sequence[Engine]) -> CycleCounters | None:
-        """The counters of an archive with a profile."""
-        return None if profile is None else cls(profile, engines)
 
     def begin(self) -> None:
         """Forget what a run that failed has left."""
@@ -74,17 +69,3 @@ class CycleCounters:
         runs, counts = (self._runs, self._all) if total else (1, self._last)
         reports = [self._profile.report(one, runs) for one in counts]
         return max(reports, key=lambda report: report.cycles)
-
-
-def required_counters(counters: CycleCounters | None) -> CycleCounters:
-    """``counters``, if the archive has them.
-
-    Raises:
-        UsageError: it has not.
-    """
-    if counters is None:
-        raise UsageError(
-            "the archive does not know what its program costs",
-            hint="compile it with instrument_with_hardware_cycle_counter",
-        )
-    return counters

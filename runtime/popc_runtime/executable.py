@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from popc_runtime.counters import CycleCounters, required_counters
-from popc_runtime.device import Engine, InstructionTime, Ports, ReplicatedEngine, engine_type
+from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, synthetic_inputs
+from popc_runtime.device import InstructionTime, Ports
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
-from popc_runtime.execution import ExecutionReport, Profile
 from popc_runtime.format import (
     Array,
-    FloatCheck,
     Manifest,
     ProgramImage,
     StreamSpec,
     TensorSpec,
 )
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
-from popc_runtime.session import Session
 from popc_runtime.state import DeviceState
 from popc_runtime.streams import check_sample, joined_mismatches
-from popc_runtime.synthetic import SyntheticInput
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     import numpy.typing as npt
+
+    from popc_runtime.counters import CycleCounters
+    from popc_runtime.execution import ExecutionReport, Profile
+    from popc_runtime.session import Session
 
 __all__ = ["Executable", "RunStats"]
 
@@ -79,17 +79,13 @@ class Executable:
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self._streams = {stream.name: stream for stream in manifest.streams}
-        self._synthetic = {
-            stream.name: SyntheticInput(stream, seed)
-            for stream in manifest.streams
-            if stream.synthetic
-        }
+        self._synthetic = synthetic_inputs(manifest, seed)
         given = (spec.name for spec in self.inputs if spec.name not in self._synthetic)
         self._feeds = {name: SwitchedInput() for name in given}
         self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
         ports = Ports({**self._feeds, **self._synthetic}, self._results)
-        checks = _chosen_checks(manifest, given=floating_point_checks)
-        self._engine = _make_engine(
+        checks = chosen_checks(manifest, given=floating_point_checks)
+        self._engine = make_engine(
             manifest,
             image,
             constants,
@@ -100,7 +96,7 @@ class Executable:
             counted="" if profile is None else _MAIN,
             engine=engine,
         )
-        self._counters = CycleCounters.of(profile, self._engine.replicas)
+        self._counters = cycle_counters(profile, self._engine)
         self._lock = threading.RLock()
         self.state = DeviceState(self._engine, manifest, self._lock)
         self._worker: ThreadPoolExecutor | None = None
@@ -162,6 +158,8 @@ class Executable:
 
     def session(self) -> Session:
         """A session: streams stay connected while the program steps through them."""
+        from popc_runtime.session import Session  # with all kinds of sources and sinks
+
         self._check_open()
         return Session(self)
 
@@ -238,7 +236,7 @@ class Executable:
             UsageError: nothing has run yet, the archive was compiled without
                 ``instrument_with_hardware_cycle_counter``, or it does not count this.
         """
-        return required_counters(self._counters).cycle_count(name)
+        return self._required_counters().cycle_count(name)
 
     def execution_report(self, *, total: bool = False) -> ExecutionReport:
         """What the last run would have taken, step by step; with ``total``, all runs so far.
@@ -246,7 +244,15 @@ class Executable:
         Raises:
             UsageError: see `get_cycle_count`.
         """
-        return required_counters(self._counters).report(total=total)
+        return self._required_counters().report(total=total)
+
+    def _required_counters(self) -> CycleCounters:
+        if self._counters is None:
+            raise UsageError(
+                "the archive does not know what its program costs",
+                hint="compile it with instrument_with_hardware_cycle_counter",
+            )
+        return self._counters
 
     def stream(self, name: str) -> StreamSpec:
         """What moves through a stream."""
@@ -338,59 +344,3 @@ class Executable:
                 raise UsageError(f"out: there is no output {name!r}")
             check_sample(array, specs[name], specs[name].shape)
         return out
-
-
-def _make_engine(
-    manifest: Manifest,
-    image: ProgramImage,
-    constants: Array,
-    ports: Ports,
-    *,
-    seed: int,
-    threads: int,
-    checks: Collection[FloatCheck],
-    counted: str,
-    engine: str,
-) -> Engine | ReplicatedEngine:
-    """What runs the program: one engine, or one for all replicas."""
-    variables, make = manifest.variables, engine_type(engine, checks)
-    if manifest.replicas == 1:
-        return make(
-            image,
-            constants,
-            ports,
-            variables=variables,
-            seed=seed,
-            threads=threads,
-            checks=checks,
-            counted=counted,
-        )
-    return ReplicatedEngine(
-        image,
-        constants,
-        ports,
-        replicas=manifest.replicas,
-        variables=variables,
-        seed=seed,
-        threads=threads,
-        checks=checks,
-        identical_seeds=manifest.identical_seeds,
-        counted=counted,
-        make=make,
-    )
-
-
-def _chosen_checks(
-    manifest: Manifest, *, given: bool | Iterable[str] | None
-) -> tuple[FloatCheck, ...]:
-    """``None`` chooses what the archive says, ``True`` the same but at least one."""
-    if given is None:
-        return manifest.floating_point_checks
-    if isinstance(given, bool):
-        return (manifest.floating_point_checks or tuple(FloatCheck)) if given else ()
-    try:
-        return tuple(FloatCheck(name) for name in given)
-    except ValueError as error:
-        raise UsageError(
-            f"floating_point_checks: {error}", hint=f"there are {', '.join(FloatCheck)}"
-        ) from None

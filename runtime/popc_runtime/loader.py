@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
-from popc_runtime.execution import Profile
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Array, Codec, Limits, ProgramImage, decode_program
 from popc_runtime.threads import thread_count
+
+if TYPE_CHECKING:
+    from popc_runtime.execution import Profile
 
 __all__ = ["load"]
 
@@ -57,7 +60,6 @@ def load(
                 hint="compile the model again",
             )
         _check_memory(archive.manifest.replicas, image, limits)
-        counted = archive.read("cycles") if "cycles" in archive.blobs else None
         return Executable(
             archive.manifest,
             image,
@@ -66,8 +68,17 @@ def load(
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,
-            profile=None if counted is None else Profile(counted),
+            profile=_profile(archive),
         )
+
+
+def _profile(archive: ArchiveFile) -> Profile | None:
+    """What the program's steps cost, if the archive was compiled to tell that."""
+    if "cycles" not in archive.blobs:
+        return None
+    from popc_runtime.execution import Profile
+
+    return Profile(archive.read("cycles"))
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:

@@ -16,8 +16,8 @@ from popc_runtime.streams import (
     is_at_hand,
     make_sink,
     make_source,
-    prefetch,
 )
+from popc_runtime.streams.prefetch import prefetch
 
 __all__ = ["Session", "Steppable"]
 

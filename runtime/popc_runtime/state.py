@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from popc_runtime.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from popc_runtime.device import LOAD_PROGRAM, Engine, ReplicatedEngine
+from popc_runtime.device import LOAD_PROGRAM, Engine
 from popc_runtime.errors import CheckpointError, DeviceError, UsageError
 from popc_runtime.format import Array, Manifest, VariableRole, VariableSpec
-from popc_runtime.variables import check_checkpoint, check_variables, find_hyper_parameters
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from popc_runtime.device import ReplicatedEngine
 
 __all__ = ["DeviceState"]
 
@@ -98,6 +98,8 @@ class DeviceState:
         Raises:
             InputMismatchError: names are unknown, dtypes or shapes differ; lists every problem.
         """
+        from popc_runtime.variables import check_variables
+
         checked = check_variables(self.specs, values)
         with self._lock:
             for spec in self.specs:
@@ -129,6 +131,8 @@ class DeviceState:
         Raises:
             UsageError: there is no such number, or it is a constant; lists every problem.
         """
+        from popc_runtime.variables import find_hyper_parameters
+
         chosen = find_hyper_parameters(self._manifest.training, {**(values or {}), **named}, group)
         with self._lock:
             for variable, value in chosen.items():
@@ -151,6 +155,8 @@ class DeviceState:
         Raises:
             ResourceError: the file cannot be written.
         """
+        from popc_runtime.checkpoint import Checkpoint, write_checkpoint
+
         with self._lock:
             checkpoint = Checkpoint(
                 tensors=self.read(),
@@ -169,6 +175,9 @@ class DeviceState:
                 variable that does not fit.  Nothing has changed then.
             ResourceError: the file cannot be read.
         """
+        from popc_runtime.checkpoint import read_checkpoint
+        from popc_runtime.variables import check_checkpoint
+
         checkpoint = read_checkpoint(path)
         check_checkpoint(checkpoint, self._manifest, str(path))
         with self._lock:

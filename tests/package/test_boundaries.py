@@ -7,11 +7,13 @@ import json
 import pkgutil
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import popc
 import popc_runtime
+from popc_runtime import device, format, streams  # noqa: A004
 
 # What numpy, msgpack and zstandard need counts as theirs.
 RUNTIME_MAY_IMPORT = {"popc_runtime", "numpy", "msgpack", "zstandard"}
@@ -43,6 +45,42 @@ def test_runtime_imports_its_three_dependencies_only(
         [sys.executable, "-c", _TRACE, str(path)], capture_output=True, text=True, check=True
     )
     assert set(json.loads(done.stdout)) <= RUNTIME_MAY_IMPORT
+
+
+_LATER = """
+import json, sys
+import popc_runtime
+before = "numpy" in sys.modules
+popc_runtime.load(sys.argv[1]).warmup()
+found = [name for name in sys.modules if name.startswith("popc_runtime.")]
+print(json.dumps([before, found]))
+"""
+
+
+def test_what_a_program_does_not_use_is_not_imported(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    from tests.models import affine
+
+    path = tmp_path_factory.mktemp("light") / "m.popx"
+    popc.compile(affine()).save(path)
+    done = subprocess.run(
+        [sys.executable, "-c", _LATER, str(path)], capture_output=True, text=True, check=True
+    )
+    numpy_is_there, found = json.loads(done.stdout)
+    assert not numpy_is_there
+    later = (
+        *("checkpoint", "counters", "device.replicas", "execution", "format.writer"),
+        *("kernels.printing", "session", "streams.sinks", "streams.sources", "synthetic"),
+    )
+    assert not {f"popc_runtime.{name}" for name in later} & set(found)
+
+
+@pytest.mark.parametrize("package", [popc, popc_runtime, format, streams, device])
+def test_lazy_names_are_those_that_are_public(package: ModuleType) -> None:
+    assert all(hasattr(package, name) for name in package.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
 
 
 def test_command_line_help_does_not_import_onnx() -> None:
@@ -80,5 +118,5 @@ def test_public_names_are_all_listed(package: object) -> None:
         for name, value in vars(package).items()
         if not name.startswith("_") and not isinstance(value, type(sys)) and name != "annotations"
     }
-    public -= {"import_module", "Any", "Final", "TYPE_CHECKING"}
+    public -= {"lazy_names", "TYPE_CHECKING"}
     assert public <= listed

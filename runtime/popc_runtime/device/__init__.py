@@ -1,10 +1,17 @@
 """The emulated device: memory regions and the engine that runs programs on them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from popc_runtime.device.choose import ENGINES, engine_type
 from popc_runtime.device.engine import LOAD_PROGRAM, Engine, InstructionTime, missing_opcodes
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
-from popc_runtime.device.replicas import ReplicatedEngine
+from popc_runtime.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from popc_runtime.device.replicas import ReplicatedEngine
 
 __all__ = [
     "ENGINES",
@@ -19,3 +26,6 @@ __all__ = [
     "engine_type",
     "missing_opcodes",
 ]
+
+# Most archives are for one replica.
+__getattr__ = lazy_names(__name__, {"ReplicatedEngine": "popc_runtime.device.replicas"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.buffers import aligned_empty
@@ -48,6 +47,7 @@ from popc_runtime.format.variables import (
     VariableRole,
     VariableSpec,
 )
+from popc_runtime.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.format.encode import encode_program, oldest_reader
@@ -110,20 +110,15 @@ __all__ = [
 ]
 
 # Only the compiler writes archives: what loads them need not wait for this.
-_LAZY: Final = {
-    "Blob": "popc_runtime.format.writer",
-    "KnownSizes": "popc_runtime.format.writer",
-    "Piece": "popc_runtime.format.writer",
-    "encode_program": "popc_runtime.format.encode",
-    "measure_archive": "popc_runtime.format.writer",
-    "oldest_reader": "popc_runtime.format.encode",
-    "write_archive": "popc_runtime.format.writer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Blob": "popc_runtime.format.writer",
+        "KnownSizes": "popc_runtime.format.writer",
+        "Piece": "popc_runtime.format.writer",
+        "encode_program": "popc_runtime.format.encode",
+        "measure_archive": "popc_runtime.format.writer",
+        "oldest_reader": "popc_runtime.format.encode",
+        "write_archive": "popc_runtime.format.writer",
+    },
+)

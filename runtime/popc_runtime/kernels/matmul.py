@@ -19,11 +19,12 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, pure
 from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
+from popc_runtime.kernels.merging import merged_view
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.partials import adds_up_in_half, half_product
 from popc_runtime.kernels.sharing import even_slices, share_count
 
-__all__ = ["KERNELS", "blas_ready", "merged_view"]
+__all__ = ["KERNELS", "blas_ready"]
 
 # With an epilogue, rows are multiplied in blocks whose results stay in the cache until it has run.
 _BLOCK_BYTES: Final = 1 << 20
@@ -45,12 +46,6 @@ def blas_ready(matrix: Array) -> bool:
     along_rows = across == 1 and (down >= columns or rows == 1)
     along_columns = down == 1 and (across >= rows or columns == 1)
     return matrix.dtype.kind == "f" and (along_rows or along_columns)
-
-
-def merged_view(array: Array, shape: tuple[int, ...]) -> Array | None:
-    """``array`` reshaped to ``shape`` if that needs no copy."""
-    view = array.reshape(shape)
-    return view if np.may_share_memory(view, array) else None
 
 
 def _matmul(binding: Binding) -> Calls:

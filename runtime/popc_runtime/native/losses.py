@@ -12,7 +12,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.labels import check_labels
-from popc_runtime.kernels.matmul import merged_view
+from popc_runtime.kernels.merging import merged_view
 from popc_runtime.native.record import Encoder, Record, tensor_words
 
 __all__ = ["ENCODERS"]

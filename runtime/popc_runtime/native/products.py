@@ -9,7 +9,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.matmul import merged_view
+from popc_runtime.kernels.merging import merged_view
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record
 from popc_runtime.native.record import MAX_RANK, Record, is_float32

@@ -1,9 +1,15 @@
 """What a host can connect to the streams of a program."""
 
-from popc_runtime.streams.prefetch import prefetch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from popc_runtime.lazy import lazy_names
 from popc_runtime.streams.samples import StreamType, check_sample, joined_mismatches
-from popc_runtime.streams.sinks import Sink, SinkLike, make_sink
-from popc_runtime.streams.sources import Source, SourceLike, is_at_hand, make_source
+
+if TYPE_CHECKING:
+    from popc_runtime.streams.sinks import Sink, SinkLike, make_sink
+    from popc_runtime.streams.sources import Source, SourceLike, is_at_hand, make_source
 
 __all__ = [
     "Sink",
@@ -16,5 +22,18 @@ __all__ = [
     "joined_mismatches",
     "make_sink",
     "make_source",
-    "prefetch",
 ]
+
+# A run on arrays only checks samples.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Sink": "popc_runtime.streams.sinks",
+        "SinkLike": "popc_runtime.streams.sinks",
+        "Source": "popc_runtime.streams.sources",
+        "SourceLike": "popc_runtime.streams.sources",
+        "is_at_hand": "popc_runtime.streams.sources",
+        "make_sink": "popc_runtime.streams.sinks",
+        "make_source": "popc_runtime.streams.sources",
+    },
+)
