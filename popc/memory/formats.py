@@ -9,8 +9,8 @@ A result is channels-last if all of this holds:
 * it is an image of at least `_FEWEST_CHANNELS` channels that a single-result op of the top graph
   computes, whose kernel writes any format (`OpSpec.strided_output`), and no output of the graph;
 * every reader is an op without nested graphs that reads strided operands;
-* it is the result of a convolution, or at least half of its operands of its size are channels-last
-  (so that maps and pooling stay in the format that they find);
+* it is the result of a convolution of one group or of single channels, or at least half of its
+  operands of its size are channels-last (so that maps and pooling stay in the format they find);
 * at least half of its readers gain: they write any format themselves, or turn the image to
   [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes together.
 
@@ -61,7 +61,7 @@ def _writes_any(op: Op) -> bool:
 def _finds(op: Op, found: Container[Tensor]) -> bool:
     """Whether what ``op`` reads lets it write channels-last."""
     if op.op_type == "Conv":
-        return True
+        return not _has_short_rows(op)
     images = [one for one in op.present_inputs if not one.is_constant and _is_as_large(one, op)]
     return bool(images) and 2 * sum(image in found for image in images) >= len(images)
 
@@ -85,4 +85,13 @@ def _reads_strided(op: Op) -> bool:
 
 def _gains(op: Op) -> bool:
     turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
-    return turns or _writes_any(op)
+    return turns or (_writes_any(op) and not _has_short_rows(op))
+
+
+def _has_short_rows(op: Op) -> bool:
+    """Whether ``op`` is a convolution of several groups, other than of single channels.
+
+    It reads and writes a part of each row of channels at a time.
+    """
+    group = op.attributes.get("group", 1)
+    return op.op_type == "Conv" and group not in (1, op.operand(0).type.shape[1])
