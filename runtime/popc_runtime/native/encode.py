@@ -7,6 +7,7 @@ from typing import Final
 
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.native.families import FAMILIES
+from popc_runtime.native.halves import through_float32
 from popc_runtime.native.record import Encoder, Record
 from popc_runtime.tables import LazyTable
 
@@ -23,7 +24,11 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
         binding: Its operands.
         numbers: Of the library's kernels, by name.
     """
-    return _ENCODERS[opcode](binding, numbers) if opcode in _ENCODERS else None
+    if opcode not in _ENCODERS:
+        return None
+    encoder = _ENCODERS[opcode]
+    record = encoder(binding, numbers)
+    return through_float32(opcode, encoder, binding, numbers) if record is None else record
 
 
 def native_opcodes() -> frozenset[str]:

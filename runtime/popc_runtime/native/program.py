@@ -63,7 +63,7 @@ class _Writer:
     def items(self, items: Sequence[Item]) -> list[int]:
         words: list[int] = []
         for item in items:
-            for part in (*item.before, item) if isinstance(item, Record) else (item,):
+            for part in (*item.before, item, *item.after) if isinstance(item, Record) else (item,):
                 self.written.append(item)
                 kind, body = self.item(part)
                 words += (kind, len(body), *body)

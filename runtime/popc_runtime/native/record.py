@@ -58,6 +58,7 @@ class Record:
         kept: Arrays made for it, which must live as long as the program.
         explain: Tells more, once the kernel has failed; an empty text if there is no more.
         before: Records that run before it, as part of the same instruction.
+        after: Records that run after it, likewise.
         owner: Whatever a failure of the kernel is to tell.
     """
 
@@ -66,6 +67,7 @@ class Record:
     kept: tuple[Array, ...] = field(default=(), compare=False)
     owner: Any = None
     before: tuple[Record, ...] = ()
+    after: tuple[Record, ...] = ()
     explain: Callable[[], str] | None = None
 
     def owned(self, owner: object) -> Record:

@@ -1,0 +1,110 @@
+"""float16 and bfloat16 as storage: kernels of float32 between conversions.
+
+That is how numpy computes them: see `prepare` and `blocking` of its kernels.  Conversions are
+records of the same instruction; constants are converted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.prepare import floats_of
+from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.native.forms import map_record
+from popc_runtime.native.record import MAX_RANK, Encoder, Record
+
+__all__ = ["through_float32"]
+
+# What numpy computes in float32 and rounds once, also where operands are float16.
+_FLOAT16: Final = frozenset(
+    {
+        "AveragePool",
+        "Conv",
+        "Gemm",
+        "LayerNormalization",
+        "LogSoftmax",
+        "MatMul",
+        "MaxPool",
+        "RMSNormalization",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Softmax",
+    }
+)
+
+
+def through_float32(
+    opcode: str, encoder: Encoder, binding: Binding, numbers: Mapping[str, int]
+) -> Record | None:
+    """The record of an instruction whose halves are float32 while it runs.
+
+    ``None`` if there are none, if numpy rounds otherwise, or if there is no kernel for float32.
+    """
+    dtypes = {*binding.input_dtypes, *binding.output_dtypes}
+    known = {DType.BFLOAT16, DType.FLOAT16} if opcode in _FLOAT16 else {DType.BFLOAT16}
+    halves = dtypes & {DType.BFLOAT16, DType.FLOAT16}
+    if not halves or not halves <= known or Rounding.of(binding.attributes):
+        return None
+    operands = (*binding.inputs, *binding.outputs)
+    if any(one is not None and (one.size == 0 or one.ndim > MAX_RANK) for one in operands):
+        return None
+    return _between_conversions(encoder, binding, numbers)
+
+
+def _between_conversions(
+    encoder: Encoder, binding: Binding, numbers: Mapping[str, int]
+) -> Record | None:
+    inputs, outputs = list(binding.inputs), list(binding.outputs)
+    before: list[Record] = []
+    after: list[Record] = []
+    for index, (array, dtype) in enumerate(zip(inputs, binding.input_dtypes, strict=True)):
+        if array is None or dtype is None or not _is_half(dtype):
+            continue
+        if binding.is_constant(index):
+            inputs[index] = floats_of(array, dtype).astype(np.float32)
+            continue
+        inputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+        before.append(_converted(wide, DType.FLOAT32, array, dtype))
+    for index, (array, dtype) in enumerate(zip(outputs, binding.output_dtypes, strict=True)):
+        if array is None or dtype is None or not _is_half(dtype):
+            continue
+        outputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+        after.append(_converted(array, dtype, wide, DType.FLOAT32))
+    inner = replace(
+        binding,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        input_dtypes=tuple(_wide(dtype) for dtype in binding.input_dtypes),
+        output_dtypes=tuple(_wide(dtype) for dtype in binding.output_dtypes),
+    )
+    record = encoder(inner, numbers)
+    if record is None:
+        return None
+    arrays = tuple(one for one in (*inputs, *outputs) if one is not None)
+    return replace(
+        record,
+        before=(*before, *record.before),
+        after=(*record.after, *after),
+        kept=(*record.kept, *arrays),
+    )
+
+
+def _converted(to: Array, to_dtype: DType, source: Array, dtype: DType) -> Record:
+    return map_record("Copy_f32", to, [source], (), (to_dtype, dtype))
+
+
+def _is_half(dtype: DType) -> bool:
+    return dtype in (DType.FLOAT16, DType.BFLOAT16)
+
+
+def _wide(dtype: DType | None) -> DType | None:
+    return DType.FLOAT32 if dtype is not None and _is_half(dtype) else dtype

@@ -1,0 +1,79 @@
+"""Kernels of float32 between conversions of float16 and bfloat16.
+
+Results are rounded once, from sums that agree to about a millionth: they agree to one unit in the
+last place of the half type, taken at the largest result, for a sum may be near a boundary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
+from popc_runtime.native import Library
+from tests.native.bindings import native_results, numpy_results
+
+_CASES: Final[tuple[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str, Any]], ...]] = (
+    ("MatMul", [(1, 300), (300, 40)], (1, 40), {}),
+    ("MatMul", [(2, 3, 20, 30), (2, 3, 30, 40)], (2, 3, 20, 40), {}),
+    ("MatMul", [(17, 30), (30, 40), (40,), (17, 40)], (17, 40), {"activation": "Relu"}),
+    ("Gemm", [(17, 30), (40, 30), (40,)], (17, 40), {"transB": 1}),
+    ("Conv", [(1, 6, 12, 12), (8, 6, 3, 3), (8,)], (1, 8, 10, 10), {}),
+    ("MaxPool", [(1, 4, 8, 8)], (1, 4, 4, 4), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ("AveragePool", [(1, 4, 8, 8)], (1, 4, 4, 4), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    ("Softmax", [(5, 70)], (5, 70), {"axis": 1}),
+    ("LogSoftmax", [(5, 70)], (5, 70), {"axis": 1}),
+    ("LayerNormalization", [(5, 70), (70,), (70,)], (5, 70), {"axis": 1, "epsilon": 1e-5}),
+    ("RMSNormalization", [(5, 70), (70,)], (5, 70), {"axis": 1, "epsilon": 1e-5}),
+    ("ReduceSum", [(5, 70)], (5, 1), {"axes": (1,)}),
+    ("ReduceMean", [(5, 70)], (5, 1), {"axes": (1,)}),
+    ("ReduceMax", [(5, 70)], (5, 1), {"axes": (1,)}),
+    ("ReduceMin", [(5, 70)], (5, 1), {"axes": (1,)}),
+    ("ReduceSumSquare", [(5, 70)], (5, 1), {"axes": (1,)}),
+)
+_DIGITS: Final = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
+
+
+def _stored(values: Array, dtype: DType) -> Array:
+    wide = values.astype(np.float32)
+    return to_bfloat16(wide) if dtype is DType.BFLOAT16 else wide.astype(np.float16)
+
+
+def _numbers(values: Array, dtype: DType) -> Array:
+    wide = from_bfloat16(values) if dtype is DType.BFLOAT16 else values
+    return wide.astype(np.float64)
+
+
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize(("opcode", "shapes", "result", "attributes"), _CASES)
+def test_kernels_of_halves(
+    library: Library,
+    opcode: str,
+    shapes: list[tuple[int, ...]],
+    result: tuple[int, ...],
+    attributes: dict[str, Any],
+    dtype: DType,
+    constant: tuple[int, ...],
+) -> None:
+    random = np.random.default_rng(0)
+    inputs = [_stored(random.standard_normal(shape), dtype) for shape in shapes]
+    outputs = [np.empty(result, dtype.storage)]
+    types = [dtype] * (len(inputs) + 1)
+    arguments = (opcode, inputs, outputs, attributes, constant)
+    expected = _numbers(numpy_results(*arguments, dtypes=types)[0], dtype)
+    found = [native_results(library, *arguments, n, dtypes=types) for n in (1, 2)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0][0].tobytes() == found[1][0].tobytes()
+    got = _numbers(found[0][0], dtype)
+    assert np.abs(got - expected).max() <= _DIGITS[dtype] * np.abs(expected).max()
+
+
+def test_operands_of_both_kinds_are_numpys_if_it_rounds_otherwise(library: Library) -> None:
+    x = np.ones((4, 4), np.float16)
+    arguments: dict[str, Any] = {"overflow": "nan"}
+    assert native_results(library, "MatMul", [x, x], [x], arguments) is None
