@@ -177,3 +177,12 @@ def test_pools(opcode: str, stride: int, channels: int, form: str) -> None:
         x = np.nan_to_num(x, nan=3, posinf=9, neginf=-9)
     used = _check(opcode, [x], (form, form, form), shape, attributes)
     assert used == {"PoolLast_f32"}
+
+
+@pytest.mark.parametrize("opcode", ["ReduceMean", "ReduceMax", "ReduceSum"])
+@pytest.mark.parametrize("channels", [2, 17, 64, 100])
+def test_reductions_over_pixels(opcode: str, channels: int) -> None:
+    attributes = {"axes": (2, 3), "keepdims": 1}
+    inputs = [_numbers(3, channels, 7, 9)]
+    used = _check(opcode, inputs, ("last",) * 3, (3, channels, 1, 1), attributes)
+    assert used == {f"{opcode}_f32"}

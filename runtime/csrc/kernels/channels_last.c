@@ -9,7 +9,11 @@ enum { MOST_VECTORS = 2 };
 #else
 enum { MOST_VECTORS = 4 };
 #endif
-enum { PIXELS = 4, CHUNK_WORK = 1 << 16 };  // multiplications of a chunk
+enum {
+    PIXELS = 4,  // of a tile
+    BATCH = 8,  // tiles that some channels are computed of, one after the other
+    CHUNK_WORK = 1 << 16,  // multiplications
+};
 
 typedef enum { WEIGHTED, LARGEST, SUM } Mode;
 
@@ -21,7 +25,7 @@ typedef struct {
     float *outside;
     const float *factors;  // of a mean: one over the number of elements of each window
     int64_t channels;
-    int64_t unit;  // tiles of a chunk
+    int64_t unit;  // batches of a chunk
 } State;
 
 typedef struct {
@@ -54,11 +58,11 @@ static bool plan(State *state, Params *params, Needs *needs) {
                        (!residual || conv->residual_channel == 1);
     if (!aside && state->channels > 1) return false;
     state->source = source_of(conv);
-    state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS);
+    state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS * BATCH);
     state->outside = malloc((size_t)(state->channels * unit));
     if (!state->outside) return false;
     state->source.outside = state->outside;
-    needs->own = conv->window * PIXELS * (int64_t)sizeof(float *);
+    needs->own = conv->window * PIXELS * BATCH * (int64_t)sizeof(float *);
     return true;
 }
 
@@ -155,7 +159,7 @@ static inline __attribute__((always_inline)) void make_channels(
             float *y = tile->y + tile->pixels[p].y + at;
             if (from <= at) {
                 store(y, total);
-            } else {
+            } else if (from < at + LANES) {
                 float line[LANES];
                 store(line, total);
                 copy_floats(y + (from - at), line + (from - at), LANES - (from - at));
@@ -183,18 +187,37 @@ static void make_few(const Tile *tile, const Mode mode) {
         }
 }
 
-static inline __attribute__((always_inline)) void make_tile(const Tile *tile, const Mode mode) {
-    const int64_t channels = tile->state->channels;
+// The same channels of all tiles, before the next ones: their inputs and weights stay near.
+static inline __attribute__((always_inline)) void make_batch(
+    const Tile *tiles, int count, int64_t c, const int V, const Mode mode, int64_t from) {
+    for (int i = 0; i < count; i++) make_channels(tiles + i, c, V, mode, from);
+}
+
+static inline __attribute__((always_inline)) void make_tiles(
+    const State *state, const Tile *tiles, int count, const Mode mode) {
+    const int64_t channels = state->channels;
     if (channels < LANES) {
-        make_few(tile, mode);
+        for (int i = 0; i < count; i++) make_few(tiles + i, mode);
         return;
     }
     int64_t c = 0;
     for (; c + MOST_VECTORS * LANES <= channels; c += MOST_VECTORS * LANES)
-        make_channels(tile, c, MOST_VECTORS, mode, c);
-    for (; c + LANES <= channels; c += LANES) make_channels(tile, c, 1, mode, c);
-    // The last vector reaches back, but writes nothing twice: the residual may be the result.
-    if (c < channels) make_channels(tile, channels - LANES, 1, mode, c);
+        make_batch(tiles, count, c, MOST_VECTORS, mode, c);
+    if (c == channels) return;
+    // The last vectors reach back, but write nothing twice: the residual may be the result.
+    const int64_t vectors = ceil_div(channels - c, LANES);
+    if (vectors * LANES > channels) {
+        for (; c + LANES <= channels; c += LANES) make_batch(tiles, count, c, 1, mode, c);
+        make_batch(tiles, count, channels - LANES, 1, mode, c);
+        return;
+    }
+    const int64_t back = channels - vectors * LANES;
+    if (vectors == 1) make_batch(tiles, count, back, 1, mode, c);
+    if (vectors == 2) make_batch(tiles, count, back, 2, mode, c);
+#if VECTOR_BYTES != 32
+    if (vectors == 3) make_batch(tiles, count, back, 3, mode, c);
+    if (vectors == 4) make_batch(tiles, count, back, 4, mode, c);
+#endif
 }
 
 static void activate(const Tile *tile) {
@@ -206,38 +229,49 @@ static void activate(const Tile *tile) {
     }
 }
 
+// Tile number `number` of all, and what its windows read.
+static void begin_tile(const Job *job, int64_t number, Tile *tile, const float **runs) {
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t tiles = ceil_div(conv->pixels, PIXELS);
+    const int64_t image = number / tiles, first = number % tiles * PIXELS;
+    const int64_t rest = conv->pixels - first;
+    const float *residual = conv->epilogue.residual;
+    tile->state = state;
+    tile->weights = job->weights;
+    tile->runs = runs;
+    tile->y = conv->y + image * conv->y_batch;
+    tile->count = rest < PIXELS ? (int)rest : PIXELS;
+    tile->residual = residual ? residual + image * conv->residual_batch : NULL;
+    tile->factors = state->factors ? state->factors + first : NULL;
+    const bool inside = find_pixels(conv, &state->source, first, tile->count, tile->pixels);
+    for (int p = tile->count; p < PIXELS; p++) tile->pixels[p] = tile->pixels[0];
+    const float *from = conv->x + image * conv->x_batch;
+    int64_t tap[AXES] = {0};
+    do {
+        find_runs(conv, &state->source, from, tap, tile->pixels, PIXELS, inside, runs);
+        runs += PIXELS;
+    } while (next_tap(&state->source, tap));
+}
+
 static void some_tiles(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t tiles = ceil_div(conv->pixels, PIXELS), all = tiles * conv->batch;
-    const int64_t end = (chunk + 1) * state->unit;
-    for (int64_t number = chunk * state->unit; number < end && number < all; number++) {
-        const int64_t image = number / tiles, first = number % tiles * PIXELS;
-        const int64_t rest = conv->pixels - first;
-        Tile tile = {
-            .state = state,
-            .weights = job->weights,
-            .runs = (const float **)job->run->own[thread],
-            .y = conv->y + image * conv->y_batch,
-            .count = rest < PIXELS ? (int)rest : PIXELS,
-        };
-        if (conv->epilogue.residual)
-            tile.residual = conv->epilogue.residual + image * conv->residual_batch;
-        if (state->factors) tile.factors = state->factors + first;
-        find_pixels(conv, &state->source, first, tile.count, tile.pixels);
-        for (int p = tile.count; p < PIXELS; p++) tile.pixels[p] = tile.pixels[0];
-        const float **runs = tile.runs;
-        int64_t tap[AXES] = {0};
-        do {
-            find_runs(
-                conv, &state->source, conv->x + image * conv->x_batch, tap, tile.pixels, PIXELS, runs);
-            runs += PIXELS;
-        } while (next_tap(&state->source, tap));
-        if (state->mode == WEIGHTED) make_tile(&tile, WEIGHTED);
-        if (state->mode == LARGEST) make_tile(&tile, LARGEST);
-        if (state->mode == SUM) make_tile(&tile, SUM);
-        if (conv->epilogue.activation) activate(&tile);
+    const int64_t all = ceil_div(conv->pixels, PIXELS) * conv->batch;
+    const float **runs = (const float **)job->run->own[thread];
+    int64_t end = (chunk + 1) * state->unit * BATCH;
+    if (end > all) end = all;
+    for (int64_t first = chunk * state->unit * BATCH; first < end; first += BATCH) {
+        Tile tiles[BATCH];
+        const int count = end - first < BATCH ? (int)(end - first) : BATCH;
+        for (int i = 0; i < count; i++)
+            begin_tile(job, first + i, tiles + i, runs + i * conv->window * PIXELS);
+        if (state->mode == WEIGHTED) make_tiles(state, tiles, count, WEIGHTED);
+        if (state->mode == LARGEST) make_tiles(state, tiles, count, LARGEST);
+        if (state->mode == SUM) make_tiles(state, tiles, count, SUM);
+        if (conv->epilogue.activation)
+            for (int i = 0; i < count; i++) activate(tiles + i);
     }
 }
 
@@ -249,7 +283,7 @@ static Failure run_windows(const void *argument, const Run *run) {
         job.weights = (const float *)run->shared;
     }
     const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
-    share_chunks(run, ceil_div(tiles, state->unit), some_tiles, &job);
+    share_chunks(run, ceil_div(tiles, state->unit * BATCH), some_tiles, &job);
     return OK;
 }
 

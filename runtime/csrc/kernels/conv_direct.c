@@ -131,6 +131,17 @@ static void pack(void *context, int64_t chunk, int thread) {
     pack_panel(job->state, chunk, job->unpacked + chunk * job->state->k * WIDTH);
 }
 
+// Three channels of an image, pixel by pixel.
+static void weave(
+    float *restrict to, const float *restrict a, const float *restrict b, const float *restrict c,
+    int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        to[3 * i] = a[i];
+        to[3 * i + 1] = b[i];
+        to[3 * i + 2] = c[i];
+    }
+}
+
 // One line of the copy: its pixels, those of the padding included.
 static void copy_line(void *context, int64_t chunk, int thread) {
     (void)thread;
@@ -147,9 +158,15 @@ static void copy_line(void *context, int64_t chunk, int thread) {
     const float *from = conv->x + image * conv->x_batch + slice * conv->x_axis[0] + row * conv->x_axis[1];
     const int64_t shift = conv->before[2], first = shift > 0 ? shift : 0;
     const int64_t end = conv->size[2] + shift < width ? conv->size[2] + shift : width;
+    to += first * channels;
+    from += (first - shift) * conv->x_axis[2];
+    if (channels == 3 && conv->x_axis[2] == 1) {
+        weave(to, from, from + conv->x_channel, from + 2 * conv->x_channel, end - first);
+        return;
+    }
     for (int64_t c = 0; c < channels; c++)
-        for (int64_t i = first; i < end; i++)
-            to[i * channels + c] = from[c * conv->x_channel + (i - shift) * conv->x_axis[2]];
+        for (int64_t i = 0; i < end - first; i++)
+            to[i * channels + c] = from[c * conv->x_channel + i * conv->x_axis[2]];
 }
 
 // -- a tile ---------------------------------------------------------------------------------------
@@ -162,7 +179,9 @@ typedef struct {
     const float *image;  // of the source, from the first channel of the group on
     const float *weights;  // the panel
     Pixel pixels[MOST_PIXELS];
-    const float *bias, *residual;  // of the first channel; NULL if there is none
+    bool inside;  // all their windows
+    float bias[WIDTH];
+    const float *residual;  // of the first channel; NULL if there is none
     float *y;
     int channels;  // that there are
 } Tile;
@@ -172,53 +191,53 @@ static inline Floats relu(Floats value) {
     return (Floats)((__typeof__(below))value & ~below);
 }
 
-// Any strides, any number of channels, any activation.
-static void finish_pixel(const Tile *tile, const Pixel *pixel, float *sums) {
+// Some of the channels of a residual, one after the other.
+static inline Floats residual_part(const Tile *tile, int p, int channel, int count) {
+    const float *from = tile->residual + tile->pixels[p].residual;
+    const int64_t step = tile->conv->residual_channel;
+    if (step == 1 && count == LANES) return load(from + channel);
+    float part[LANES] = {0};
+    for (int c = 0; c < count; c++) part[c] = from[(channel + c) * step];
+    return load(part);
+}
+
+// Sums that are not stored as they are: an activation, a result with other strides, few channels.
+static __attribute__((noinline)) void keep_sums(
+    const Tile *tile, int pixels, int width, float *sums) {
     const Conv *conv = tile->conv;
     const Epilogue *epilogue = &conv->epilogue;
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    const int count = tile->channels;
-    if (tile->bias)
-        for (int c = 0; c < count; c++) sums[c] += tile->bias[c];
-    if (tile->residual)
-        for (int c = 0; c < count; c++)
-            sums[c] += tile->residual[pixel->residual + c * conv->residual_channel];
-    if (epilogue->relu)
-        for (int c = 0; c < count; c++) sums[c] = sums[c] < 0 ? 0 : sums[c];
     if (epilogue->activation) {
         char *in[] = {(char *)sums};
-        epilogue->activation((char *)sums, in, steps, count, epilogue->parameters);
+        epilogue->activation((char *)sums, in, steps, pixels * width, epilogue->parameters);
     }
-    float *y = tile->y + pixel->y;
     if (conv->y_channel == 1) {
-        copy_floats(y, sums, count);
-    } else {
-        for (int c = 0; c < count; c++) y[c * conv->y_channel] = sums[c];
+        for (int p = 0; p < pixels; p++)
+            copy_floats(tile->y + tile->pixels[p].y, sums + p * width, tile->channels);
+        return;
     }
+    for (int c = 0; c < tile->channels; c++)
+        for (int p = 0; p < pixels; p++)
+            tile->y[tile->pixels[p].y + c * conv->y_channel] = sums[p * width + c];
 }
 
 static inline __attribute__((always_inline)) void finish_tile(
     const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
     const Conv *conv = tile->conv;
-    const bool aside = conv->y_channel == 1 && (!tile->residual || conv->residual_channel == 1);
-    if (!aside || tile->channels != V * LANES || conv->epilogue.activation) {
-        for (int p = 0; p < P; p++) {
-            float line[MOST_VECTORS * LANES];
-            for (int v = 0; v < V; v++) store(line + v * LANES, sums[p][v]);
-            finish_pixel(tile, tile->pixels + p, line);
-        }
-        return;
-    }
+    const bool plain =
+        conv->y_channel == 1 && tile->channels == V * LANES && !conv->epilogue.activation;
+    float kept[MOST_PIXELS * MOST_VECTORS * LANES];
     for (int v = 0; v < V; v++) {
-        const Floats bias = tile->bias ? load(tile->bias + v * LANES) : (Floats){0};
+        const Floats bias = load(tile->bias + v * LANES);
+        const int rest = tile->channels - v * LANES, count = rest < LANES ? rest : LANES;
         for (int p = 0; p < P; p++) {
             Floats sum = sums[p][v] + bias;
-            if (tile->residual)
-                sum += load(tile->residual + tile->pixels[p].residual + v * LANES);
+            if (tile->residual) sum += residual_part(tile, p, v * LANES, count);
             if (conv->epilogue.relu) sum = relu(sum);
-            store(tile->y + tile->pixels[p].y + v * LANES, sum);
+            store(plain ? tile->y + tile->pixels[p].y + v * LANES : kept + (p * V + v) * LANES, sum);
         }
     }
+    if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
 
 static inline __attribute__((always_inline)) void make_tile(const Tile *tile, const int P, const int V) {
@@ -229,7 +248,8 @@ static inline __attribute__((always_inline)) void make_tile(const Tile *tile, co
         for (int v = 0; v < V; v++) sums[p][v] = (Floats){0};
     do {
         const float *runs[MOST_PIXELS];
-        find_runs(tile->conv, tile->source, tile->image, tap, tile->pixels, P, runs);
+        find_runs(
+            tile->conv, tile->source, tile->image, tap, tile->pixels, P, tile->inside, runs);
         for (int64_t c = 0; c < tile->run; c++, weights += WIDTH) {
             Floats right[MOST_VECTORS];
             for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
@@ -271,7 +291,8 @@ static void make_panel(const State *state, Tile *tile, int64_t first, int64_t en
     const int64_t tiles = ceil_div(end - first, most), count = end - first;
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = first + count * i / tiles, to = first + count * (i + 1) / tiles;
-        find_pixels(&state->conv, tile->source, from, (int)(to - from), tile->pixels);
+        tile->inside = find_pixels(
+            &state->conv, tile->source, from, (int)(to - from), tile->pixels);
         MAKE[vectors - 1][to - from - 1](tile);
     }
 }
@@ -297,13 +318,14 @@ static void convolve(void *context, int64_t chunk, int thread) {
             .run = state->run,
             .image = job->source.data + image * job->source.batch + group * conv->in,
             .weights = job->weights + (group * state->panels + panel) * state->k * WIDTH,
-            .bias = epilogue->row_bias ? epilogue->row_bias + channel : NULL,
             .residual = epilogue->residual ? epilogue->residual + image * conv->residual_batch +
                                                  channel * conv->residual_channel
                                            : NULL,
             .y = conv->y + image * conv->y_batch + channel * conv->y_channel,
             .channels = (int)(rest < WIDTH ? rest : WIDTH),
         };
+        if (epilogue->row_bias)
+            copy_floats(tile.bias, epilogue->row_bias + channel, tile.channels);
         make_panel(state, &tile, first, end < conv->pixels ? end : conv->pixels);
     }
 }

@@ -17,45 +17,72 @@ typedef struct {
 // An output: where its window begins, and where it lies.
 typedef struct {
     int64_t at[AXES];  // in the source; may lie outside
+    int64_t from;  // the same as a distance in floats
     int64_t y, residual;  // floats from the start of the image
 } Pixel;
 
-static inline void find_pixels(
+static inline Pixel pixel_at(const Conv *conv, const Source *source, const int64_t *index) {
+    Pixel pixel = {{0}, 0, 0, 0};
+    for (int axis = 0; axis < AXES; axis++) {
+        pixel.at[axis] = index[axis] * conv->stride[axis] - source->before[axis];
+        pixel.from += pixel.at[axis] * source->axis[axis];
+        pixel.y += index[axis] * conv->y_axis[axis];
+        pixel.residual += index[axis] * conv->residual_axis[axis];
+    }
+    return pixel;
+}
+
+// Pixels number first .. first + count - 1 of an image.  Whether all their windows lie inside.
+static inline bool find_pixels(
     const Conv *conv, const Source *source, int64_t first, int count, Pixel *pixels) {
-    int64_t index[AXES], rest = first;
+    int64_t index[AXES], last[AXES], rest = first;
     for (int axis = AXES - 1; axis >= 0; axis--) {
         index[axis] = rest % conv->result[axis];
         rest /= conv->result[axis];
+        last[axis] = source->size[axis] - 1 - (source->taps[axis] - 1) * conv->dilation[axis];
     }
+    const int64_t step = conv->stride[2] * source->axis[2];
+    Pixel pixel = pixel_at(conv, source, index);
+    bool inside = true;
     for (int p = 0; p < count; p++) {
-        Pixel pixel = {{0}, 0, 0};
-        for (int axis = 0; axis < AXES; axis++) {
-            pixel.at[axis] = index[axis] * conv->stride[axis] - source->before[axis];
-            pixel.y += index[axis] * conv->y_axis[axis];
-            pixel.residual += index[axis] * conv->residual_axis[axis];
-        }
         pixels[p] = pixel;
-        for (int axis = AXES - 1; axis >= 0; axis--) {
-            if (++index[axis] < conv->result[axis]) break;
-            index[axis] = 0;
+        for (int axis = 0; axis < AXES; axis++)
+            inside &= (pixel.at[axis] >= 0) & (pixel.at[axis] <= last[axis]);
+        if (++index[2] < conv->result[2]) {
+            pixel.at[2] += conv->stride[2];
+            pixel.from += step;
+            pixel.y += conv->y_axis[2];
+            pixel.residual += conv->residual_axis[2];
+        } else {
+            index[2] = 0;
+            if (++index[1] == conv->result[1]) {
+                index[1] = 0;
+                index[0]++;
+            }
+            pixel = pixel_at(conv, source, index);
         }
     }
+    return inside;
 }
 
 // What a tap reads for each of `count` pixels of an image that begins at `image`.
 static inline void find_runs(
     const Conv *conv, const Source *source, const float *image, const int64_t *tap,
-    const Pixel *pixels, int count, const float **runs) {
-    int64_t shift[AXES];
-    for (int axis = 0; axis < AXES; axis++) shift[axis] = tap[axis] * conv->dilation[axis];
+    const Pixel *pixels, int count, bool inside, const float **runs) {
+    int64_t shift[AXES], distance = 0;
+    for (int axis = 0; axis < AXES; axis++) {
+        shift[axis] = tap[axis] * conv->dilation[axis];
+        distance += shift[axis] * source->axis[axis];
+    }
+    if (inside) {
+        for (int p = 0; p < count; p++) runs[p] = image + (pixels[p].from + distance);
+        return;
+    }
     for (int p = 0; p < count; p++) {
-        const int64_t d = pixels[p].at[0] + shift[0], h = pixels[p].at[1] + shift[1];
-        const int64_t w = pixels[p].at[2] + shift[2];
-        const bool inside = (uint64_t)d < (uint64_t)source->size[0] &&
-                            (uint64_t)h < (uint64_t)source->size[1] &&
-                            (uint64_t)w < (uint64_t)source->size[2];
-        runs[p] = inside ? image + d * source->axis[0] + h * source->axis[1] + w * source->axis[2]
-                         : source->outside;
+        bool there = true;
+        for (int axis = 0; axis < AXES; axis++)
+            there &= (uint64_t)(pixels[p].at[axis] + shift[axis]) < (uint64_t)source->size[axis];
+        runs[p] = there ? image + (pixels[p].from + distance) : source->outside;
     }
 }
 

@@ -67,6 +67,9 @@ def _reduction(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Rec
 
 def _row_reduction(kernel: str, binding: Binding) -> Record | None:
     x, axes = binding.input(0), binding.integers("axes")
+    over_pixels = _over_pixels(kernel, binding)
+    if over_pixels is not None:
+        return over_pixels
     kinds = [(size, axis in axes) for axis, size in enumerate(x.shape) if size != 1]
     runs = groupby(kinds, key=lambda kind: kind[1])
     sizes = [(prod(size for size, _ in run), reduced) for reduced, run in runs]
@@ -82,6 +85,22 @@ def _row_reduction(kernel: str, binding: Binding) -> Record | None:
         return None
     words = _rows(binding, outer, sizes[place][0], inner)
     return None if words is None else Record(kernel, words)
+
+
+def _over_pixels(kernel: str, binding: Binding) -> Record | None:
+    """Over all axes of the pixels of a channels-last tensor, which lie before its channels."""
+    x, out, axes = binding.input(0), binding.output(), binding.integers("axes")
+    spatial = tuple(range(2, x.ndim))
+    if not spatial or tuple(sorted(axis % x.ndim for axis in axes)) != spatial:
+        return None
+    if not is_float32(binding) or x.size == 0 or x.flags.c_contiguous:
+        return None
+    pixels = x.transpose(0, *spatial, 1)
+    plain = pixels.flags.c_contiguous and out.flags.c_contiguous
+    if not plain or (kernel == "ReduceSumSquare_f32" and x.shape[1] != 1):
+        return None
+    sizes = (x.shape[0], prod(x.shape[2:]), x.shape[1])
+    return Record(kernel, (*tensor_words(pixels), *tensor_words(out), *sizes))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
