@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
 
-.PHONY: help setup demo train-demo test test-all conformance gradients docs bench lint format wheels clean
+.PHONY: help setup demo train-demo test test-all conformance gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have 
 docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the code
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
+
+native: $(VENV)/.test  ## make docs/native-instructions.md anew: which instructions run natively
+	$(BIN)/python -m tools.native_page > docs/native-instructions.md
 
 bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
 	$(BIN)/python -m benchmarks

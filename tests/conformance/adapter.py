@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,33 +14,60 @@ from popc_runtime.errors import DataDependentShapeError
 from tests.conformance.cases import Case
 
 
-def run_case(case: Case, folder: Any) -> bool:
-    """Check every data set of ``case``; whether inputs had to be bound at compile time.
+@dataclass(frozen=True, slots=True)
+class CompiledCase:
+    """A case with one of its sets of inputs, as a program.
+
+    Attributes:
+        archive: The program.
+        inputs: What it takes.
+        outputs: What it is to give.
+        tries: How many sets of inputs were bound in turn, until a program could be made.
+    """
+
+    archive: popc.Archive
+    inputs: dict[str, Any]
+    outputs: list[Any]
+    tries: int
+
+
+def compile_case(case: Case) -> Iterator[CompiledCase]:
+    """Programs of ``case``, one for each of its sets of inputs.
 
     Inputs of sequence or optional type are always bound, since their structure decides the
     program.  If a shape depends on the value of a tensor input, all integer and bool inputs are
     bound as well, and if that is not enough, everything.
 
     Raises:
-        Exception: whatever popc raises, or AssertionError on a wrong result.
+        Exception: whatever popc raises.
     """
-    tries = 1
     for inputs, outputs in case.data_sets:
         named = dict(zip((info.name for info in case.inputs()), inputs, strict=False))
-        for tries, bound in enumerate(_bindings(case, named), start=1):  # noqa: B007 - used below
+        for tries, bound in enumerate(_bindings(case, named), start=1):
             try:
                 archive = _compile(case, named, bound)
             except DataDependentShapeError:
                 if len(bound) == len(named):
                     raise
                 continue
+            rest = {name: np.asarray(named[name]) for name in named if name not in bound}
+            yield CompiledCase(archive, rest, flatten(outputs), tries)
             break
+
+
+def run_case(case: Case, folder: Any) -> bool:
+    """Check every data set of ``case``; whether inputs had to be bound at compile time.
+
+    Raises:
+        Exception: whatever popc raises, or AssertionError on a wrong result.
+    """
+    tries = 1
+    for compiled in compile_case(case):
         path = folder / "case.popx"
-        archive.save(path, force=True)
-        results = popc_runtime.load(path).run(
-            {name: np.asarray(value) for name, value in named.items() if name not in bound}
-        )
-        _check(list(results.values()), flatten(outputs), case)
+        compiled.archive.save(path, force=True)
+        results = popc_runtime.load(path).run(compiled.inputs)
+        _check(list(results.values()), compiled.outputs, case)
+        tries = compiled.tries
     return tries > 1
 
 
