@@ -17,14 +17,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.processes import measure_compilation, measure_curve, measure_startup
-from benchmarks.speed import measure_overhead, measure_speed
+from benchmarks.processes import (
+    measure_compilation,
+    measure_curve,
+    measure_loading,
+    measure_startup,
+)
+from benchmarks.speed import measure_overhead, measure_speed, measure_threads
 from benchmarks.training import measure_training
 from popc.cli.report import format_table
+from popc_runtime import native
 
 _SECTIONS: Final[Mapping[str, tuple[str, Callable[..., list[dict[str, Any]]]]]] = {
     "speed": ("time of one run, medians; onnxruntime with 2 threads", measure_speed),
     "training": ("time of one training step; PyTorch eager with 2 threads", measure_training),
+    "threads": ("what a second thread gains, medians", measure_threads),
+    "loading": ("from a file to the first result, in fresh processes", measure_loading),
     "startup": ("a process: import, load, first result", measure_startup),
     "overhead": ("many additions of eight numbers, beside numpy calls in a loop", measure_overhead),
     "compile": ("compile time, peak memory, archive size", measure_compilation),
@@ -58,7 +66,10 @@ def main() -> None:
 
 def _machine() -> dict[str, Any]:
     packages = {name: version(name) for name in ("numpy", "onnxruntime")}
-    return {"cores": os.cpu_count(), "python": platform.python_version(), **packages}
+    kernels = Path(native.__file__).with_name("_native.abi3.so")
+    size = f"{kernels.stat().st_size / 1e6:.2f} MB" if kernels.exists() else "none"
+    facts = {"cores": os.cpu_count(), "python": platform.python_version(), **packages}
+    return {**facts, "native kernels": size}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

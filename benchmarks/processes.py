@@ -13,13 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import zstandard
 
 import popc
 from benchmarks.subjects import branching, trained
 from samples.fetch_models import FetchError, catalogue, fetch
 
-__all__ = ["measure_compilation", "measure_curve", "measure_startup"]
+__all__ = ["measure_compilation", "measure_curve", "measure_loading", "measure_startup"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PREFIX = "import sys, numpy; x = {'bytes': numpy.zeros((1, 2048), numpy.int32)}\n"
@@ -29,7 +30,16 @@ _ONNXRUNTIME = (
 )
 # Peak memory is read from /proc where there is one: after a fork, ru_maxrss begins with the size
 # of the parent.
-_COMPILE = """
+_PEAK = """
+try:
+    lines = open("/proc/self/status").read().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+except OSError:
+    import resource
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+"""
+_COMPILE = (
+    """
 import json, sys, time
 start = time.perf_counter()
 import popc
@@ -38,14 +48,34 @@ archive = popc.compile(sys.argv[1], **json.loads(sys.argv[3]))
 compiled = time.perf_counter()
 archive.save(sys.argv[2], force=True)
 saved = time.perf_counter()
-try:
-    lines = open("/proc/self/status").read().splitlines()
-    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-except OSError:
-    import resource
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+%s
 print(json.dumps([imported - start, compiled - imported, saved - compiled, 1024 * peak]))
 """
+    % _PEAK
+)
+_LOAD = """
+import json, sys, time, numpy
+feeds = dict(numpy.load(sys.argv[2]))
+import {}
+start = time.perf_counter()
+{}
+loaded = time.perf_counter()
+{}
+print(json.dumps([loaded - start, 1024 * peak]))
+"""
+_LOAD_POPC = _LOAD.format(
+    "popc_runtime",
+    "model = popc_runtime.load(sys.argv[1], threads=2); model.run(feeds)",
+    _PEAK,
+)
+_LOAD_ONNXRUNTIME = _LOAD.format(
+    "onnxruntime",
+    """options = onnxruntime.SessionOptions()
+options.intra_op_num_threads, options.log_severity_level = 2, 3
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+session.run(None, feeds)""",
+    _PEAK,
+)
 
 
 def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
@@ -67,6 +97,40 @@ def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
                 times[name].append(time.perf_counter() - start)
     # The first of each finds the files not yet in memory.
     return [{"process": name, "ms": 1e3 * median(each[1:])} for name, each in times.items()]
+
+
+def measure_loading(*, quick: bool) -> list[dict[str, Any]]:
+    """Milliseconds from the file to the first result, and peak memory, of both in turns."""
+    rows: list[dict[str, Any]] = []
+    for subject in trained():
+        with tempfile.TemporaryDirectory() as folder:
+            path = subject.compile().save(Path(folder) / "model.popx")
+            feeds, all_feeds = Path(folder) / "feeds.npz", Path(folder) / "all.npz"
+            bound = {name: np.asarray(value) for name, value in subject.bind.items()}
+            np.savez(feeds, allow_pickle=False, **subject.feeds)
+            np.savez(all_feeds, allow_pickle=False, **subject.feeds, **bound)
+            turns = (
+                (_LOAD_POPC, str(path), str(feeds)),
+                (_LOAD_ONNXRUNTIME, str(subject.model), str(all_feeds)),
+            )
+            found: list[list[list[float]]] = [[], []]
+            for _ in range(2 if quick else 6):
+                for turn, figures in zip(turns, found, strict=True):
+                    figures.append(json.loads(_python(*turn)))
+        # The first of each finds the files not yet in memory.
+        (ours, our_peak), (theirs, their_peak) = (np.median(one[1:], axis=0) for one in found)
+        rows.append(
+            {
+                "model": subject.name,
+                "popc ms": 1e3 * ours,
+                "onnxruntime ms": 1e3 * theirs,
+                "ratio": ours / theirs,
+                "popc peak MB": our_peak / 1e6,
+                "onnxruntime peak MB": their_peak / 1e6,
+                "memory ratio": our_peak / their_peak,
+            }
+        )
+    return rows
 
 
 def measure_compilation(*, quick: bool) -> list[dict[str, Any]]:

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-import popc
 import popc_runtime
 from benchmarks.subjects import Subject, synthetic, tiny_additions, trained
 from benchmarks.timing import compare_times, geometric_mean
 from popc_runtime.format import Array
 
-__all__ = ["measure_overhead", "measure_speed"]
+__all__ = ["measure_overhead", "measure_speed", "measure_threads"]
 
 _THREADS = 2
 _ADDITIONS = 1000
@@ -60,20 +59,42 @@ def _popc(subject: Subject) -> Callable[[], object]:
     return partial(_executable(subject).run, subject.feeds)
 
 
-def _executable(subject: Subject) -> popc_runtime.Executable:
+def _executable(subject: Subject, threads: int | None = None) -> popc_runtime.Executable:
     with tempfile.TemporaryDirectory() as folder:
-        archive = popc.compile(subject.model, shapes=subject.shapes, bind=subject.bind)
-        return popc_runtime.load(archive.save(Path(folder) / "model.popx"))
+        path = subject.compile().save(Path(folder) / "model.popx")
+        return popc_runtime.load(path, threads=threads)
 
 
-def _onnxruntime(subject: Subject) -> Callable[[], object]:
+def _onnxruntime(subject: Subject, threads: int = _THREADS) -> Callable[[], object]:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _THREADS
+    options.intra_op_num_threads = threads
     options.log_severity_level = 3
     model = subject.model if isinstance(subject.model, bytes) else str(subject.model)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     bound = {name: np.asarray(value) for name, value in subject.bind.items()}
     return partial(session.run, None, {**subject.feeds, **bound})
+
+
+def measure_threads(*, quick: bool) -> list[dict[str, Any]]:
+    """How many times as fast each model is on two threads as on one, in both engines."""
+    rows: list[dict[str, Any]] = []
+    for subject in (*trained(), *synthetic(quick=quick)):
+        turns: list[Callable[[], object]] = [
+            *(partial(_executable(subject, count).run, subject.feeds) for count in (1, _THREADS)),
+            *(_onnxruntime(subject, count) for count in (1, _THREADS)),
+        ]
+        one, two, *theirs = compare_times(turns, rounds=3 if quick else 7, seconds=0.1)
+        rows.append(
+            {
+                "model": subject.name,
+                "1 thread ms": 1e3 * one.median,
+                "2 threads ms": 1e3 * two.median,
+                "gain": one.median / two.median,
+                "gain of onnxruntime": theirs[0].median / theirs[1].median,
+                "ratio on 1 thread": one.median / theirs[0].median,
+            }
+        )
+    return rows
 
 
 def measure_overhead(*, quick: bool) -> list[dict[str, Any]]:

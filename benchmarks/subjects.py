@@ -12,8 +12,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+import popc
 from popc_runtime.format import Array
 from samples.fetch_models import FetchError, catalogue, fetch
+from samples.published import bert_base, mobilenet_v2
 from tests.zoo.inputs import INPUTS
 from tests.zoo.light import light_model, picture
 
@@ -31,6 +33,12 @@ class Subject:
     feeds: dict[str, Array]
     shapes: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     bind: dict[str, Any] = field(default_factory=dict[str, Any])
+    batch: int | None = None  # the size of a dimension of that name, if the model has one
+
+    def compile(self) -> popc.Archive:
+        """The archive of the model."""
+        dims = {} if self.batch is None else {"batch": self.batch}
+        return popc.compile(self.model, shapes=self.shapes, bind=self.bind, dims=dims)
 
 
 def trained() -> Iterator[Subject]:
@@ -49,6 +57,13 @@ def synthetic(*, quick: bool) -> Iterator[Subject]:
     for rows in (1, 4):
         x = np.random.default_rng(0).normal(size=(rows, 768)).astype(np.float32)
         yield Subject(f"mlp batch {rows}", _perceptron(rows), {"x": x})
+    tokens = np.arange(128, dtype=np.int64)[None]
+    ones = np.ones_like(tokens)
+    words = {"tokens": tokens, "types_of_tokens": 0 * tokens, "mask": ones}
+    bert = bert_base(layers=3 if quick else 12).SerializeToString()
+    yield Subject("bert base, 3 layers" if quick else "bert base", bert, words, batch=1)
+    mobilenet = mobilenet_v2().SerializeToString()
+    yield Subject("mobilenet v2", mobilenet, {"image": picture()}, batch=1)
     for name in _LIGHT[: 1 if quick else None]:
         model = light_model(name)
         weights = {one.name for one in model.graph.initializer}

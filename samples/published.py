@@ -2,8 +2,9 @@
 
     python samples/published.py resnet50 resnet50.onnx --type float16
 
-ResNet-50 (v1.5: strides in the 3 by 3 convolutions), BERT, and vision transformers.  The batch is a
-symbolic dimension; weights are repeated noise, for what depends on shapes and not on values.
+ResNet-50 (v1.5: strides in the 3 by 3 convolutions), MobileNetV2, BERT, and vision transformers.
+The batch is a symbolic dimension; weights are repeated noise, for what depends on shapes and not on
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["NETWORKS", "bert_base", "bert_large", "resnet50", "vit_base", "vit_so400m"]
+__all__ = [
+    "NETWORKS",
+    "bert_base",
+    "bert_large",
+    "mobilenet_v2",
+    "resnet50",
+    "vit_base",
+    "vit_so400m",
+]
 
 _OPSET = 20
 _IR_VERSION = 10
@@ -115,14 +124,69 @@ def _bottleneck(b: _Builder, x: str, name: str, inputs: int, width: int, stride:
     return b("Relu", b("Add", y, shortcut), name=f"{name}.out")
 
 
+def mobilenet_v2(dtype: str = "float32") -> onnx.ModelProto:
+    """image [batch, 3, 224, 224] -> logits [batch, 1000] (Sandler et al. 2018, table 2)."""
+    b = _Builder("mobilenet_v2", dtype)
+    six = b.full("zero"), b.full("six", value=6.0)
+    x = b("Clip", _conv(b, "image", "stem", 3, 32, 3, 2), *six)
+    inputs = 32
+    for expansion, outputs, blocks, first_stride in _INVERTED_RESIDUALS:
+        for block in range(blocks):
+            stride = 1 if block else first_stride
+            name = f"features{outputs}.{block}"
+            x = _inverted_residual(b, x, name, (inputs, expansion, outputs), stride, six)
+            inputs = outputs
+    x = b("Clip", _conv(b, x, "last", 320, 1280, 1), *six)
+    x = b("Flatten", b("GlobalAveragePool", x))
+    b("Identity", b.linear(x, "classifier", 1280, 1000), name="logits")
+    return b.model([b.floats("image", "batch", 3, 224, 224)], [b.floats("logits", "batch", 1000)])
+
+
+# Expansion, channels, blocks, stride of the first block.
+_INVERTED_RESIDUALS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def _inverted_residual(
+    b: _Builder,
+    x: str,
+    name: str,
+    channels: tuple[int, int, int],
+    stride: int,
+    six: tuple[str, str],
+) -> str:
+    """Expand, convolve each channel, and project; ``channels``: in, expansion, out."""
+    inputs, expansion, outputs = channels
+    width, y = inputs * expansion, x
+    if expansion > 1:
+        y = b("Clip", _conv(b, y, f"{name}.expand", inputs, width, 1), *six)
+    y = b("Clip", _conv(b, y, f"{name}.depthwise", width, width, 3, stride, groups=width), *six)
+    y = _conv(b, y, f"{name}.project", width, outputs, 1)
+    return b("Add", x, y) if stride == 1 and inputs == outputs else y
+
+
 def _conv(
-    b: _Builder, x: str, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1
+    b: _Builder,
+    x: str,
+    name: str,
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    stride: int = 1,
+    groups: int = 1,
 ) -> str:
     """A convolution and its batch normalisation."""
-    scale = (2 / (kernel * kernel * inputs)) ** 0.5
-    weight = b.weight(f"{name}.weight", outputs, inputs, kernel, kernel, scale=scale)
+    scale = (2 * groups / (kernel * kernel * inputs)) ** 0.5
+    weight = b.weight(f"{name}.weight", outputs, inputs // groups, kernel, kernel, scale=scale)
     pads, strides = [kernel // 2] * 4, [stride, stride]
-    y = b("Conv", x, weight, pads=pads, strides=strides, name=f"{name}.conv")
+    y = b("Conv", x, weight, pads=pads, strides=strides, group=groups, name=f"{name}.conv")
     norm = [b.full(f"{name}.{part}", outputs, value=one) for part, one in _NORM.items()]
     return b("BatchNormalization", y, *norm, name=f"{name}.norm")
 
@@ -252,6 +316,7 @@ NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "bert_base": bert_base,
     "bert_base_384": partial(bert_base, length=384),
     "bert_large": bert_large,
+    "mobilenet_v2": mobilenet_v2,
     "vit_base": vit_base,
     "vit_so400m": vit_so400m,
 }
