@@ -38,8 +38,7 @@ except OSError:
     import resource
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 """
-_COMPILE = (
-    """
+_COMPILE = """
 import json, sys, time
 start = time.perf_counter()
 import popc
@@ -48,11 +47,9 @@ archive = popc.compile(sys.argv[1], **json.loads(sys.argv[3]))
 compiled = time.perf_counter()
 archive.save(sys.argv[2], force=True)
 saved = time.perf_counter()
-%s
+{peak}
 print(json.dumps([imported - start, compiled - imported, saved - compiled, 1024 * peak]))
 """
-    % _PEAK
-)
 _LOAD = """
 import json, sys, time, numpy
 feeds = dict(numpy.load(sys.argv[2]))
@@ -182,7 +179,9 @@ def _compile(model: Path, keywords: dict[str, Any]) -> tuple[list[float], int, i
     """Seconds to import, compile and save; peak bytes in memory; bytes of the archive."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.popx"
-        *seconds, peak = json.loads(_python(_COMPILE, str(model), str(path), json.dumps(keywords)))
+        *seconds, peak = json.loads(
+            _python(_COMPILE.format(peak=_PEAK), str(model), str(path), json.dumps(keywords))
+        )
         return seconds, int(peak), path.stat().st_size
 
 
