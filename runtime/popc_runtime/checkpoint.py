@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -22,6 +22,7 @@ import numpy as np
 from popc_runtime.errors import CheckpointError, ResourceError
 from popc_runtime.files import new_file
 from popc_runtime.format import Array, DType
+from popc_runtime.frozen import frozen
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -47,7 +48,7 @@ _NAMES: Final = {
 _DTYPES: Final = {name: dtype for dtype, name in _NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """What a checkpoint holds.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -21,6 +21,7 @@ from popc_runtime.format import (
     StreamSpec,
     TensorSpec,
 )
+from popc_runtime.frozen import frozen
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.state import DeviceState
 from popc_runtime.streams import check_sample, joined_mismatches
@@ -39,7 +40,7 @@ __all__ = ["Executable", "RunStats"]
 _MAIN: Final = "main"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunStats:
     """What an executable has done so far; times in seconds."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.frozen import frozen
 
 __all__ = ["KINDS", "ExecutionReport", "OpExecution", "Profile"]
 
@@ -26,7 +26,7 @@ _TITLES: Final = {
 _MOST_ROWS: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpExecution:
     """One op of the program.
 
@@ -56,7 +56,7 @@ class OpExecution:
         return sum(self.cycles)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionReport:
     """What one run, or all runs so far, would have taken on the target.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +16,7 @@ from popc_runtime.batches import Batches
 from popc_runtime.errors import CheckpointError, DeviceError, ResourceError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.files import remove_remains, require_room_for
+from popc_runtime.frozen import frozen
 from popc_runtime.interrupts import uninterrupted
 from popc_runtime.kernels.prepare import floats_of
 
@@ -30,7 +31,7 @@ _SUFFIX: Final = ".safetensors"
 Evaluate: TypeAlias = Callable[[Executable], Mapping[str, float]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One epoch: its number (from 1), the mean loss, seconds, and what the evaluation gave."""
 
@@ -40,7 +41,7 @@ class Record:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """How far a training has come; checkpoints hold it.
 

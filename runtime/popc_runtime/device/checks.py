@@ -13,13 +13,13 @@ result.  Instructions that only move or fill in elements are not checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from popc_runtime.errors import DeviceError
 from popc_runtime.format import Array, DType, FloatCheck, Instruction
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, MoveKernel
 from popc_runtime.kernels.prepare import floats_of
 
@@ -84,7 +84,7 @@ def with_checks(
     return (*calls, check)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tensor:
     array: Array
     dtype: DType

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
 from time import perf_counter
@@ -37,6 +36,7 @@ from popc_runtime.format import (
     VariableSpec,
     instructions_of,
 )
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
 
 __all__ = [
@@ -57,7 +57,7 @@ LOAD_PROGRAM: Final = "weights_from_host"
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstructionTime:
     """Time spent in one instruction during one run, in seconds.
 
@@ -70,7 +70,7 @@ class InstructionTime:
     native: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One ready call and the instruction it belongs to."""
 

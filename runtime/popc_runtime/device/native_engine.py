@@ -7,7 +7,6 @@ the calls that the numpy engine would make.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from popc_runtime.device.engine import (
 )
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Block, IfBlock, Instruction, RepeatBlock
+from popc_runtime.frozen import frozen
 from popc_runtime.native import (
     Branch,
     Item,
@@ -40,7 +40,7 @@ __all__ = ["NativeEngine"]
 _Loops = tuple[tuple[RepeatBlock, Array], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NativeStep(Step):
     """A step and its place in a native program: a record, or the call itself."""
 

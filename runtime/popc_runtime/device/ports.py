@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.frozen import frozen
 
 __all__ = ["InputPort", "OutputPort", "Ports"]
 
@@ -25,7 +25,7 @@ class OutputPort(Protocol):
         """Take a sample; ``value`` is device memory and must be copied before returning."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ports:
     """The ports of a program by stream name."""
 

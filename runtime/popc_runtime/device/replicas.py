@@ -9,7 +9,7 @@ all replicas together; then all must agree about the condition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -46,6 +46,7 @@ from popc_runtime.format import (
     RepeatBlock,
     VariableSpec,
 )
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.parallel import together
 
@@ -58,7 +59,7 @@ _LONG_SEGMENT: Final = 1 << 18  # bytes of all operands
 _LONG_INSTRUCTION: Final = 1 << 15  # bytes of the operands of one, on average
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Segment:
     """What each replica does by itself.
 

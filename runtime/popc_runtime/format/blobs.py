@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -11,6 +10,7 @@ from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
 from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
 from popc_runtime.format.limits import Limits
 from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
+from popc_runtime.frozen import frozen
 
 __all__ = ["BLOB_NAME", "RAW_ALIGNMENT", "BlobInfo", "BlobKind", "Chunk", "check_layout"]
 
@@ -28,7 +28,7 @@ class BlobKind(StrEnum):
     REPORT = "report"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """A part of a blob: its size, and the sizes of the frames it is compressed to."""
 
@@ -36,7 +36,7 @@ class Chunk:
     frames: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobInfo:
     """One row of the blob table.
 

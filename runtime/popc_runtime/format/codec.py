@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,6 +23,7 @@ from zstandard import ZstdCompressionParameters, ZstdCompressor, ZstdDecompresso
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.packing import corrupt
+from popc_runtime.frozen import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -75,7 +75,7 @@ _FREQUENCIES: Final = ZstdCompressionParameters(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extent:
     """Where in a blob an array lies and how wide its elements are."""
 
@@ -84,7 +84,7 @@ class Extent:
     itemsize: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkPlan:
     """A range of a blob that is coded as elements of ``itemsize`` bytes."""
 

@@ -22,10 +22,10 @@ line ends, and SUB ends the output of `type` on Windows.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
+from popc_runtime.frozen import frozen
 
 __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header"]
 
@@ -50,7 +50,7 @@ _FOREIGN: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """The fields of the header, except the magic."""
 

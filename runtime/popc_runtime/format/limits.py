@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from popc_runtime.frozen import frozen
 
 __all__ = ["DEFAULT_LIMITS", "MAX_DIMENSION", "MAX_RANK", "MAX_REPLICAS", "Limits"]
 
@@ -15,7 +16,7 @@ _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Upper bounds for sizes that an archive declares.
 

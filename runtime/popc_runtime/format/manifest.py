@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from math import prod
 from typing import Final, TypeAlias
@@ -40,6 +40,7 @@ from popc_runtime.format.variables import (
     read_training,
     read_variable,
 )
+from popc_runtime.frozen import frozen
 
 __all__ = [
     "SCHEMA_HASH",
@@ -104,7 +105,7 @@ class StreamDirection(StrEnum):
     OUTPUT = "output"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorSpec:
     """A named input or output of the model; prints as ``x: float32[1,3,224,224]``."""
 
@@ -116,7 +117,7 @@ class TensorSpec:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamSpec:
     """A connection between host and device.
 
@@ -137,7 +138,7 @@ class StreamSpec:
     synthetic: SyntheticData | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SequenceSpec:
     """An output that is a list: ``tensors`` are the names of its elements among the outputs."""
 
@@ -145,7 +146,7 @@ class SequenceSpec:
     tensors: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionSetting:
     """The value that an option had, and where it came from."""
 
@@ -154,7 +155,7 @@ class OptionSetting:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """Everything that can be known about an archive without loading its program.
 

@@ -7,11 +7,12 @@ regions) and the named programs.  It is plain data; `popc_runtime.device` turns 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TypeAlias
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.frozen import frozen
 
 __all__ = [
     "Attribute",
@@ -42,7 +43,7 @@ class Region(IntEnum):
     REMOTE = 4  # streaming memory: lives from load to unload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """A typed, possibly strided view into a region.
 
@@ -59,7 +60,7 @@ class Slot:
     parameter: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instruction:
     """One operation on slots.  An absent optional operand has slot number -1."""
 
@@ -70,7 +71,7 @@ class Instruction:
     name: str = ""  # the ONNX node (or pass) it comes from, for profiles and errors
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepeatBlock:
     """Run ``body`` until ``count`` iterations are done or the condition is false.
 
@@ -88,7 +89,7 @@ class RepeatBlock:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IfBlock:
     """Run ``then_body`` if the bool scalar in ``condition_slot`` is true, else ``else_body``."""
 
@@ -98,7 +99,7 @@ class IfBlock:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallBlock:
     """Run another program of the image.
 
@@ -116,7 +117,7 @@ class CallBlock:
 Item: TypeAlias = "Instruction | RepeatBlock | IfBlock | CallBlock"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramImage:
     """Everything that runs: slots, programs by name, and the bytes that each region needs."""
 

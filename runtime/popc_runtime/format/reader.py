@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
+from popc_runtime.frozen import frozen
 
 __all__ = ["ArchiveFile", "probe"]
 
@@ -186,7 +186,7 @@ def probe(path: str | os.PathLike[str]) -> Manifest:
         return archive.manifest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A range of a blob, where it lies in the file, and the sizes of its pieces there."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_REPLICAS
 from popc_runtime.format.packing import Fields, read_shape
+from popc_runtime.frozen import frozen
 
 __all__ = [
     "HyperParameter",
@@ -28,7 +28,7 @@ class VariableRole(StrEnum):
     HYPER_PARAMETER = "hyper_parameter"  # a scalar that the host may change between runs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariableSpec:
     """A tensor that lives on the device from run to run, contiguous in the state region.
 
@@ -65,7 +65,7 @@ class VariableSpec:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.host_shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HyperParameter:
     """A number that the optimizer uses.
 
@@ -82,7 +82,7 @@ class HyperParameter:
     variable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingSpec:
     """How the program trains.
 

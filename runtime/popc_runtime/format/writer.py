@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -36,6 +36,7 @@ from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Packable, pack, unpack
+from popc_runtime.frozen import frozen
 
 __all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 
@@ -44,7 +45,7 @@ _Encoded: TypeAlias = "tuple[ChunkPlan, Sequence[bytes | memoryview]]"
 KnownSizes: TypeAlias = "MutableMapping[tuple[bytes, int, Compression], tuple[int, ...]]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """An array at an offset of a blob; stored little-endian and C-contiguous."""
 
@@ -52,7 +53,7 @@ class Piece:
     array: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blob:
     """What to write: ``size`` bytes, zero except for the pieces.
 

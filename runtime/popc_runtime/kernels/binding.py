@@ -8,7 +8,6 @@ the call or calls that do the work on every run.  A run is then a plain walk ove
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.program import Attributes
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels.random_state import RandomState
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Scratch:
         return self._buffer[start : start + nbytes].view(dtype).reshape(shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binding:
     """The operands of one instruction.
 
@@ -191,7 +191,7 @@ class Binding:
 Kernel: TypeAlias = Callable[[Binding], Calls]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MoveKernel:
     """A kernel that moves elements without looking at them: bfloat16 needs no widening for it.
 
@@ -205,7 +205,7 @@ class MoveKernel:
         return self.function(binding)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollectiveKernel:
     """A kernel that all replicas run together: it is given the operands of each, in their order.
 

@@ -16,7 +16,6 @@ them, but for numbers below the least normal float16, which are first rounded to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.program import Attributes
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels.binding import Call, Scratch
 from popc_runtime.kernels.random_state import RandomState
 
@@ -37,7 +37,7 @@ _INFINITY: Final = 0x7F800000
 _NAN: Final = np.asarray(np.nan, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Narrow:
     """A narrow format, by the bit patterns that float32 has for its numbers.
 
@@ -60,7 +60,7 @@ _NARROW: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rounding:
     """How the results of an instruction are rounded.
 

@@ -8,19 +8,19 @@ axes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels.binding import Binding
 
 __all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """The outputs whose tap lies inside the input, and where those taps lie."""
 
@@ -46,7 +46,7 @@ class Span:
         return self.stop - self.first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """One spatial axis.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.windows import Axis, window_axes
 from popc_runtime.native.epilogues import epilogue_activation
@@ -51,7 +51,7 @@ def _is_plain(binding: Binding, x: Array) -> bool:
     return floats and 1 <= x.ndim - 2 <= _MOST_AXES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Phase:
     """Every ``stride``-th element of an axis of the result, which has taps of its own.
 

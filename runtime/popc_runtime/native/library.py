@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from popc_runtime.frozen import frozen
+
 __all__ = ["Library", "find_library", "variants", "why_missing"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Library:
     """Kernels for one kind of processor.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from popc_runtime.frozen import frozen
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
 
@@ -18,7 +19,7 @@ _IF: Final = -3
 _REASONS: Final = {1: "there is not enough memory", 2: "an index lies outside of the data"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loop:
     """A loop; scalars are given by their addresses, 0 where there is none."""
 
@@ -30,7 +31,7 @@ class Loop:
     kept: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """A choice; the condition is given by its address."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, TypeAlias
 
 from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.frozen import frozen
 from popc_runtime.kernels.binding import Binding
 
 __all__ = [
@@ -48,7 +49,7 @@ _BY_STORAGE: Final = {
 _ABSENT: Final = (0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One instruction for the native library.
 
