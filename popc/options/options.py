@@ -297,6 +297,16 @@ class Options(ReportOptions):
             choices=("compressed", "mmap"),
         ),
     )
+    winograd: bool = field(
+        default=True,
+        metadata=described(
+            "bool",
+            "Let native kernels compute 3 x 3 convolutions by Winograd's algorithm. They do where "
+            "that is faster. Results then differ from sums of products by up to about a "
+            "hundred-thousandth of the largest one, and an infinite or undefined element makes all "
+            "results of its tiles of 4 x 4 undefined.",
+        ),
+    )
     origins: FrozenTable[Origin] = _NO_ORIGINS
 
     def anchor(self, output: str) -> Anchor:

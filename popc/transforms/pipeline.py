@@ -59,6 +59,7 @@ from popc.transforms.simplify import Simplify
 from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc.transforms.update_priorities import UpdatePriorities
+from popc.transforms.winograd import Winograd
 
 __all__ = [
     "Phase",
@@ -258,6 +259,8 @@ def build_pipeline(
             "in place",
             (InplaceOrder(options.enable_inplace, options.enable_inplace_ambiguity_checking),),
         ),
+        # When all ops are there: gradients are convolutions too.
+        Phase("algorithms", (Winograd(options.winograd),)),
         # At the very end: what is called from several places is not edited any more.
         Phase("outlining", (_outlining(options, orders),)),
     )

@@ -135,6 +135,7 @@ def test_dense(channels: int, stride: int, group: int) -> None:
         "dilations": (1, 1),
         "pads": (1, 1, 1, 1),
         "group": group,
+        "winograd": 0,
         "activation": "Relu",
     }
     used = _check("Conv", inputs, ("last",) * 3, (1, outs, out, out), attributes)

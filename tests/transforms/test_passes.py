@@ -111,7 +111,7 @@ def test_every_pass_has_a_fixture() -> None:
     elsewhere = {"fuse_loss_gradients", "host_io", "main_loops", "partials_type", "round_results"}
     elsewhere |= {"distribute_batch_norm", "merge_collectives", "recomputation"}
     elsewhere |= {"combine_convolutions", "combine_lookups", "combine_products", "inplace_order"}
-    elsewhere |= {"serialize_products", "update_priorities", "outlining"}
+    elsewhere |= {"serialize_products", "update_priorities", "outlining", "winograd"}
     elsewhere |= {"automatic_placement", "final_placement", "late_placement", "pipelining"}
     elsewhere |= {"outer_fragment", "placement"}
     elsewhere |= {"group_host_sync", "io_tile_copies", "merge_exchange", "overlap_io"}

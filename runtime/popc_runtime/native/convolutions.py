@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -14,6 +15,7 @@ from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
 from popc_runtime.native.record import Record, is_float32, tensor_words
+from popc_runtime.native.winograd import winograd_record
 
 __all__ = ["ENCODERS"]
 
@@ -40,6 +42,12 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if (bias is not None and not bias.flags.c_contiguous) or w.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
+    if group == 1 and x.ndim == 4 and binding.integer("winograd", 1):
+        record = winograd_record(
+            (x, w, bias, residual), out, axes, activation, constant=binding.is_constant(1)
+        )
+        if record is not None:
+            return replace(record, kept=tuple(kept))
     words = [
         *tensor_words(x),
         *tensor_words(w, constant=binding.is_constant(1)),

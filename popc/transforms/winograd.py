@@ -1,0 +1,39 @@
+"""Keep convolutions from being computed by Winograd's algorithm, if the options say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op
+from popc.transforms.base import RewritePass
+
+__all__ = ["Winograd"]
+
+_ATTRIBUTE: Final = "winograd"
+
+
+@dataclass(frozen=True)
+class Winograd(RewritePass):
+    """Unless it is allowed, convolutions say that native kernels are to add products up.
+
+    Before::
+
+        %y: float32[1,64,56,56] = Conv(%x, %w) pads=[1,1,1,1]
+
+    After::
+
+        %y: float32[1,64,56,56] = Conv(%x, %w) pads=[1,1,1,1], winograd=0
+    """
+
+    name: ClassVar[str] = "winograd"
+    optional: ClassVar[bool] = False
+    allowed: bool = True
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Set the attribute of one op."""
+        del graph
+        if self.allowed or op.op_type != "Conv" or _ATTRIBUTE in op.attributes:
+            return False
+        op.attributes[_ATTRIBUTE] = 0
+        return True
