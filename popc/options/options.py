@@ -226,7 +226,7 @@ class Options(ReportOptions):
         default="channels_first",
         metadata=described(
             "choice",
-            "How images between convolutions lie in memory: plane by plane, or pixel by pixel "
+            "How images between convolutions lie in memory. Plane by plane, or pixel by pixel "
             "where all ops that make or read them work with that. Shapes stay the same, and so do "
             "results but for the order in which a convolution adds up. Which is faster depends on "
             "the network; numpy prefers planes.",
