@@ -39,6 +39,7 @@ class RandomState:
         self._own: list[RandomState | LegacySequence] = []
         self._numbered: dict[int, NumberedState] = {}
         self._replica = replica
+        self._source: Array | None = None
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -46,6 +47,7 @@ class RandomState:
         self._seed = seed
         self._generator: np.random.Generator | None = None
         self._rounding: np.random.SFC64 | None = None
+        self._point_source()
         for sequence in self._own:
             sequence.restart()
         for numbered in self._numbered.values():
@@ -86,6 +88,21 @@ class RandomState:
             self._generator = np.random.Generator(np.random.Philox(entropy))
         return self._generator
 
+    @property
+    def source(self) -> Array:
+        """What native kernels draw from: see `_point`.  Seeding and restoring keep it current.
+
+        Nothing else may draw from the sequence while a native program runs.
+        """
+        if self._source is None:
+            self._source = np.zeros(3, np.uint64)
+            self._point_source()
+        return self._source
+
+    def _point_source(self) -> None:
+        if self._source is not None:
+            _point(self._source, self.generator.bit_generator)
+
     def rounding_bits(self, count: int) -> Array:
         """``count`` numbers of 16 random bits, uint16.
 
@@ -122,6 +139,7 @@ class RandomState:
         self._seed, self._generator, self._rounding = int(state["seed"]), None, None
         if state["drawn"] is not None:
             self.generator.bit_generator.state = state["drawn"]
+        self._point_source()
         if state.get("rounding") is not None:
             self._rounding = np.random.SFC64()
             self._rounding.state = state["rounding"]
@@ -171,11 +189,25 @@ class LegacySequence:
 
     def __init__(self, seed: int, replica: int = 0) -> None:
         self._seed = _entropy(seed % 2**32, replica)
+        self._source: Array | None = None
         self.restart()
 
     def restart(self) -> None:
         """Restart the sequence."""
-        self._generator = np.random.RandomState(self._seed)
+        # A generator made from a seed does not give its bits away.
+        self._bits = np.random.MT19937(0)
+        self._generator = np.random.RandomState(self._bits)
+        self._generator.set_state(np.random.RandomState(self._seed).get_state(legacy=False))
+        if self._source is not None:
+            _point(self._source, self._bits)
+
+    @property
+    def source(self) -> Array:
+        """What native kernels draw from: see `_point`."""
+        if self._source is None:
+            self._source = np.zeros(3, np.uint64)
+            _point(self._source, self._bits)
+        return self._source
 
     def uniform(self, shape: tuple[int, ...]) -> Any:
         """Numbers in [0, 1), float64."""
@@ -195,6 +227,20 @@ def _entropy(seed: Any, replica: int) -> Any:
     if not replica:
         return seed
     return [*(seed if isinstance(seed, list) else [seed]), replica]
+
+
+def _point(source: Array, bits: np.random.BitGenerator) -> None:
+    """Write the addresses of a generator's state, and of numpy's functions that draw from it.
+
+    They are next_uint32 and next_double of numpy's interface in C; they live as long as ``bits``.
+    """
+    from ctypes import c_void_p, cast  # slow to load, and few programs draw
+
+    interface = bits.ctypes
+    functions = (
+        cast(one, c_void_p).value for one in (interface.next_uint32, interface.next_double)
+    )
+    source[:] = (interface.state_address, *(one or 0 for one in functions))
 
 
 def _plain(value: object) -> Plain:

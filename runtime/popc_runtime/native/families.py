@@ -143,6 +143,11 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "MatMulInteger",
         "QuantizeLinear",
     ),
+    "randoms": (
+        "Dropout",
+        "DropoutGrad",
+        "RandomUniform",
+    ),
     "recurrent": (
         "GRU",
         "LSTM",

@@ -1,0 +1,102 @@
+"""Random numbers, drawn from numpy's generators in numpy's order, and what drops elements by them.
+
+A sequence is asked for once an instruction is known to have a record: those that have their own
+are told apart by the order in which they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.random import state_of
+from popc_runtime.native.forms import map_record
+from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
+
+__all__ = ["ENCODERS"]
+
+_SUFFIXES: Final = {DType.FLOAT16: "f32", DType.FLOAT32: "f32", DType.FLOAT64: "f64"}
+
+
+def _is_plain(array: Array | None, dtype: type[np.generic]) -> bool:
+    if array is None:
+        return True
+    fits = array.size > 0 and array.ndim <= MAX_RANK
+    return fits and array.dtype == dtype and array.flags.c_contiguous
+
+
+def _has_scalars(ratio: Array, training: Array) -> bool:
+    if ratio.size != 1 or training.size != 1 or training.dtype != np.bool_:
+        return False
+    return ratio.dtype in (np.float32, np.float64) and max(ratio.ndim, training.ndim) <= MAX_RANK
+
+
+def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    x, ratio, training = (binding.input(index) for index in range(3))
+    out, mask = binding.output(), binding.optional_output(1)
+    plain = _is_plain(x, np.float32) and _is_plain(out, np.float32) and _is_plain(mask, np.bool_)
+    if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
+        return None
+    legacy = "seed" in binding.attributes
+    if legacy:
+        seed = abs(binding.integer("seed"))
+        source = binding.random.legacy_sequence(seed).source
+    else:
+        source = binding.random.source
+    words = [word for one in (x, ratio, training, out, mask) for word in tensor_words(one)]
+    kept = tuple(one for one in (x, ratio, training, out, mask, source) if one is not None)
+    return Record("Dropout_f32", (_address(source), int(legacy), *words), kept)
+
+
+def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    g, mask, ratio, training = (binding.input(index) for index in range(4))
+    out = binding.output()
+    plain = _is_plain(g, np.float32) and _is_plain(out, np.float32) and _is_plain(mask, np.bool_)
+    if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
+        return None
+    arrays = (g, ratio, training, out, mask)
+    words = tuple(word for one in arrays for word in tensor_words(one))
+    return Record("DropoutGrad_f32", words, arrays)
+
+
+def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Standard numbers times a scale plus an offset, each rounded; float16 by way of float32."""
+    out, dtype = binding.output(), binding.output_dtypes[0]
+    suffix = None if dtype is None else _SUFFIXES.get(dtype)
+    maps = [f"Mul_{suffix}", f"Add_{suffix}"]
+    if suffix is None or out.size == 0 or out.ndim > MAX_RANK or not out.flags.c_contiguous:
+        return None
+    if any(name not in numbers for name in maps):
+        return None
+    low, high = binding.number("low"), binding.number("high")
+    narrow = dtype is DType.FLOAT16
+    target = binding.scratch.take(out.shape, np.float32) if narrow else out
+    after = [
+        map_record(name, target, [target, np.asarray(value, target.dtype)])
+        for name, value, neutral in zip(maps, (high - low, low), (1, 0), strict=True)
+        if value != neutral
+    ]
+    if narrow:
+        types = (DType.FLOAT16, DType.FLOAT32)
+        after.append(map_record("Copy_f32", out, [target], (), types))
+    source = state_of(binding).source
+    words = (_address(source), *tensor_words(target))
+    return Record("RandomUniform", words, (source, target), after=tuple(after))
+
+
+def _address(source: Array) -> int:
+    address: int = source.__array_interface__["data"][0]
+    return address
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "Dropout": _dropout,
+    "DropoutGrad": _dropout_grad,
+    "RandomUniform": _uniform,
+}
