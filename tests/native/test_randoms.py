@@ -113,6 +113,17 @@ def test_a_state_without_draws_is_restored(library: Library) -> None:
     assert _bytes(binding) == _bytes(expected)
 
 
+def test_a_state_that_cannot_be_restored_leaves_numbers_to_draw(library: Library) -> None:
+    binding, expected = _dropout(RandomState(1), {}), _dropout(RandomState(1), {})
+    run = _natively(library, binding)
+    state = binding.random.save()
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        binding.random.restore({**state, "drawn": {"bit_generator": "Other"}})
+    run()
+    _by_numpy(expected)()
+    assert _bytes(binding) == _bytes(expected)
+
+
 def test_numbers_in_loops(library: Library) -> None:
     first, second = _dropout(RandomState(0), {}), _dropout(RandomState(0).numbered(3), {})
     first = replace(first, random=RandomState(0).numbered(3))

@@ -137,9 +137,9 @@ class RandomState:
         if numbered.keys() != self._numbered.keys():
             raise ValueError(f"{len(numbered)} numbered sequences, not {len(self._numbered)}")
         self._seed, self._generator, self._rounding = int(state["seed"]), None, None
+        self._point_source()  # before anything can fail: the old generator is gone
         if state["drawn"] is not None:
             self.generator.bit_generator.state = state["drawn"]
-        self._point_source()
         if state.get("rounding") is not None:
             self._rounding = np.random.SFC64()
             self._rounding.state = state["rounding"]

@@ -14,6 +14,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.random import state_of
+from popc_runtime.kernels.random_state import LegacySequence, RandomState
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 
@@ -45,12 +46,12 @@ def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     legacy = "seed" in binding.attributes
     if legacy:
         seed = abs(binding.integer("seed"))
-        source = binding.random.legacy_sequence(seed).source
+        sequence: RandomState | LegacySequence = binding.random.legacy_sequence(seed)
     else:
-        source = binding.random.source
+        sequence = binding.random
     words = [word for one in (x, ratio, training, out, mask) for word in tensor_words(one)]
-    kept = tuple(one for one in (x, ratio, training, out, mask, source) if one is not None)
-    return Record("Dropout_f32", (_address(source), int(legacy), *words), kept)
+    kept = tuple(one for one in (x, ratio, training, out, mask, sequence) if one is not None)
+    return Record("Dropout_f32", (_address(sequence.source), int(legacy), *words), kept)
 
 
 def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -85,9 +86,9 @@ def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if narrow:
         types = (DType.FLOAT16, DType.FLOAT32)
         after.append(map_record("Copy_f32", out, [target], (), types))
-    source = state_of(binding).source
-    words = (_address(source), *tensor_words(target))
-    return Record("RandomUniform", words, (source, target), after=tuple(after))
+    sequence = state_of(binding)
+    words = (_address(sequence.source), *tensor_words(target))
+    return Record("RandomUniform", words, (sequence, target), after=tuple(after))
 
 
 def _address(source: Array) -> int:

@@ -56,7 +56,7 @@ class Record:
     Attributes:
         kernel: Its name.
         words: Its parameters.
-        kept: Arrays made for it, which must live as long as the program.
+        kept: Arrays made for it, and whatever else must live as long as the program.
         explain: Tells more, once the kernel has failed; an empty text if there is no more.
         before: Records that run before it, as part of the same instruction.
         after: Records that run after it, likewise.
@@ -65,7 +65,7 @@ class Record:
 
     kernel: str
     words: tuple[int, ...]
-    kept: tuple[Array, ...] = field(default=(), compare=False)
+    kept: tuple[object, ...] = field(default=(), compare=False)
     owner: Any = None
     before: tuple[Record, ...] = ()
     after: tuple[Record, ...] = ()
