@@ -41,18 +41,18 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     kernel_name = "PoolLast_f32" if last else "Pool_f32"
     if maximum and of_squares(axes) and x.flags.c_contiguous and out.flags.c_contiguous:
         return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))
-    window = np.broadcast_to(np.zeros((), np.float32), (x.shape[1], 1, *kernel))
-    words = [*tensor_words(x), *tensor_words(np.ascontiguousarray(window)), *tensor_words(out)]
+    window = np.zeros((x.shape[1], 1, *kernel), np.float32)  # only its shape is read
+    words = [*tensor_words(x), *tensor_words(window), *tensor_words(out)]
     words += [*tensor_words(None), *tensor_words(None), x.shape[1]]
     for axis in axes:
         words += (axis.stride, axis.dilation, axis.begin)
     words += (*activation_words(0, ()), int(maximum))
     if maximum:
-        return Record(kernel_name, (*words, *tensor_words(None)))
+        return Record(kernel_name, (*words, *tensor_words(None)), (window,))
     factors = np.ascontiguousarray(
         np.broadcast_to(shares(binding, axes, out.dtype), out.shape[2:]), np.float32
     )
-    return Record(kernel_name, (*words, *tensor_words(factors)), (factors,))
+    return Record(kernel_name, (*words, *tensor_words(factors)), (window, factors))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}
