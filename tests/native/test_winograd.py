@@ -150,11 +150,11 @@ def test_what_it_is_not_for(library: Library, change: dict[str, Any], size: int)
 
 
 def test_where_it_pays() -> None:
-    assert winograd_wins(64, (1, 64, 56, 56), constant=True)
-    assert winograd_wins(32, (32, 32, 32, 32), constant=False)
-    assert not winograd_wins(3, (1, 64, 224, 224), constant=True)
-    assert not winograd_wins(512, (1, 512, 7, 7), constant=True)
-    assert not winograd_wins(64, (1, 64, 14, 14), constant=False)
+    assert winograd_wins(64, (1, 64, 56, 56))
+    assert winograd_wins(32, (32, 32, 32, 32))
+    assert not winograd_wins(3, (1, 64, 224, 224))
+    assert not winograd_wins(512, (1, 512, 7, 7))
+    assert not winograd_wins(64, (1, 64, 14, 14))
 
 
 @pytest.mark.parametrize("allowed", [True, False])

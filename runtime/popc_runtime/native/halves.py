@@ -21,8 +21,8 @@ from popc_runtime.native.record import MAX_RANK, Encoder, Record
 
 __all__ = ["through_float32"]
 
-# What numpy computes in float32 and rounds once, also where operands are float16.
-_FLOAT16: Final = frozenset(
+# What numpy computes in float32 and rounds once, whichever half operands are.
+_ROUNDED_ONCE: Final = frozenset(
     {
         "AveragePool",
         "Conv",
@@ -40,6 +40,8 @@ _FLOAT16: Final = frozenset(
         "Softmax",
     }
 )
+# Where only bfloat16 is.
+_BFLOAT16: Final = frozenset({"Dropout", "DropoutGrad", "RandomUniform"})
 
 
 def through_float32(
@@ -50,9 +52,9 @@ def through_float32(
     ``None`` if there are none, if numpy rounds otherwise, or if there is no kernel for float32.
     """
     dtypes = {*binding.input_dtypes, *binding.output_dtypes}
-    known = {DType.BFLOAT16, DType.FLOAT16} if opcode in _FLOAT16 else {DType.BFLOAT16}
     halves = dtypes & {DType.BFLOAT16, DType.FLOAT16}
-    if not halves or not halves <= known or Rounding.of(binding.attributes):
+    known = opcode in _ROUNDED_ONCE or (opcode in _BFLOAT16 and halves == {DType.BFLOAT16})
+    if not halves or not known or Rounding.of(binding.attributes):
         return None
     operands = (*binding.inputs, *binding.outputs)
     if any(one is not None and (one.size == 0 or one.ndim > MAX_RANK) for one in operands):

@@ -40,7 +40,7 @@ def winograd_record(
         return None
     if residual is not None and _has_channels_last(residual) != _has_channels_last(out):
         return None
-    if not winograd_wins(x.shape[1], out.shape, constant=constant):
+    if not winograd_wins(x.shape[1], out.shape):
         return None
     words = [*tensor_words(x), *tensor_words(w, constant=constant), *tensor_words(out)]
     words += [*tensor_words(bias), *tensor_words(residual), *(axis.begin for axis in axes)]
