@@ -119,7 +119,9 @@ def _step(problem: Problem, done: frozenset[int], node: int) -> int:
         if problem.stays[leader] or not readers[leader] <= done:
             live += problem.weights[buffer]
     for nbytes, buffers in problem.takes[node]:
-        if any(readers[b] <= done | {node} and not problem.stays[b] for b in buffers):
+        # What disappears with another buffer does not die by itself.
+        alone = [b for b in buffers if problem.freed_with[b] == b and not problem.stays[b]]
+        if any(readers[b] <= done | {node} for b in alone):
             live -= nbytes
     return live + problem.rise[node]
 
