@@ -16,6 +16,7 @@ from tests.native.bindings import native_results, numpy_results, translated_resu
 from tests.native.gradients import GRADIENTS
 from tests.native.placed import PLACED
 from tests.native.test_quantized import QUANTIZED
+from tests.native.test_randoms import DRAWN
 from tests.native.test_types import TYPED
 
 _UNARY: dict[str, dict[str, Any]] = {
@@ -369,7 +370,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU", "Attention"),
     }
-    assert native_opcodes() <= here | GRADIENTS | PLACED | QUANTIZED | TYPED
+    assert native_opcodes() <= here | GRADIENTS | PLACED | QUANTIZED | TYPED | DRAWN
 
 
 @pytest.mark.parametrize("opcode", ["And", "Or", "Xor", "Not"])

@@ -17,6 +17,8 @@ from popc_runtime.kernels.prepare import to_bfloat16
 from popc_runtime.native import Library, Loop, NativeProgram, encode
 from tests.native.bindings import bound, native_results, numpy_results
 
+DRAWN = frozenset({"Dropout", "DropoutGrad", "RandomUniform"})
+
 _TRAINING: Final = np.ones((), np.bool_)
 _EXAMPLES: Final = settings(
     max_examples=40,

@@ -17,12 +17,12 @@ _LEAST_TILES: Final = 48
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:
     """Whether a 3 x 3 convolution takes less time by Winograd's algorithm.
 
-    Whether the weights are known before the first run does not matter: results must not depend on
-    where they are kept.
+    Whether the weights are known before the first run does not matter, nor how many images there
+    are: results must not depend on where weights are kept, or on how a batch is divided.
 
     Args:
         channels: Of the input.
         result: [N, M, H, W].
     """
-    tiles = result[0] * prod(-(-size // _RESULT) for size in result[2:])
+    tiles = prod(-(-size // _RESULT) for size in result[2:])
     return min(channels, result[1]) >= _LEAST_CHANNELS and tiles >= _LEAST_TILES
