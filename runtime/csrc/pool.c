@@ -32,19 +32,37 @@ static struct {
     atomic_int wanted;  // helpers with a number below this take part
     ChunkFn work;
     void *context;
-    int64_t count;
-    atomic_int_fast64_t next;
+    int threads;
+    struct {
+        _Alignas(64) atomic_int_fast64_t next;
+        int64_t end;
+    } shares[MAX_THREADS];
 } pool = {
     .owner = PTHREAD_MUTEX_INITIALIZER,
     .sleep = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
 };
 
+// Each thread has a share of neighbouring chunks, the same from job to job if their number is, so that
+// it finds in its own cache what it wrote before.  It helps the others when it is through.
 static void take_chunks(int thread) {
-    for (;;) {
-        int64_t chunk = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
-        if (chunk >= pool.count) return;
-        pool.work(pool.context, chunk, thread);
+    for (int offset = 0; offset < pool.threads; offset++) {
+        int share = (thread + offset) % pool.threads;
+        for (;;) {
+            int64_t chunk =
+                atomic_fetch_add_explicit(&pool.shares[share].next, 1, memory_order_relaxed);
+            if (chunk >= pool.shares[share].end) break;
+            pool.work(pool.context, chunk, thread);
+        }
+    }
+}
+
+static void share_out(int threads, int64_t count) {
+    pool.threads = threads;
+    for (int64_t share = 0; share < threads; share++) {
+        atomic_store_explicit(
+            &pool.shares[share].next, share * count / threads, memory_order_relaxed);
+        pool.shares[share].end = (share + 1) * count / threads;
     }
 }
 
@@ -142,8 +160,7 @@ void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     }
     pool.work = work;
     pool.context = context;
-    pool.count = count;
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    share_out(threads, count);
     uint64_t job = (atomic_load(&pool.state) / JOB + 1) * JOB;
     atomic_store(&pool.state, job | OPEN);
     if (atomic_load(&pool.sleeping)) {
