@@ -13,18 +13,12 @@
 
 #include "few_queries.h"
 #include "gemm.h"
+#include "heads.h"
 #include "math.h"
 
 enum { KEYS = 256, MANY_PANELS = 8, FEW_PANELS = 2, MANY_HEADS = 8 };
 
 typedef enum { NOT_STORED = -1, PRODUCT, CAPPED, MASKED, WEIGHTS } Stage;
-
-// [batch][head][row][column]; strides in elements.
-typedef struct {
-    char *data;
-    DType dtype;
-    int64_t strides[4];
-} Heads;
 
 typedef struct {
     int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
@@ -57,15 +51,6 @@ typedef struct {
 } Panel;
 
 // -- preparing ------------------------------------------------------------------------------------
-
-static Heads next_heads(Params *params, Tensor *tensor) {
-    *tensor = next_tensor(params);
-    Heads heads = {tensor->data, tensor->dtype, {0}};
-    params->bad |= tensor->data && tensor->rank != 4;
-    for (int axis = 0; tensor->rank == 4 && axis < 4; axis++)
-        heads.strides[axis] = tensor->strides[axis] / item_size(tensor->dtype);
-    return heads;
-}
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

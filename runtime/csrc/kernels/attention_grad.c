@@ -9,15 +9,10 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "heads.h"
 #include "math.h"
 
 enum { SCORES = 1 << 16, FEWEST_ROWS = 32 };
-
-// [batch][head][row][column], in floats.
-typedef struct {
-    float *data;
-    int64_t strides[4];
-} Heads;
 
 typedef struct {
     int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
@@ -42,22 +37,10 @@ static Matrix turned(Matrix matrix) { return (Matrix){matrix.data, matrix.column
 
 static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t row) {
     const int64_t *s = heads->strides;
-    return (Matrix){heads->data + image * s[0] + head * s[1] + row * s[2], s[2], s[3]};
+    return (Matrix){(float *)heads->data + image * s[0] + head * s[1] + row * s[2], s[2], s[3]};
 }
 
 // -- preparing ------------------------------------------------------------------------------------
-
-static Heads next_heads(Params *params, Tensor *tensor) {
-    *tensor = next_tensor(params);
-    Heads heads = {(float *)tensor->data, {0}};
-    if (tensor->rank != 4) {
-        params->bad |= tensor->data != NULL;
-        return heads;
-    }
-    for (int axis = 0; axis < 4; axis++)
-        heads.strides[axis] = tensor->strides[axis] / (int64_t)sizeof(float);
-    return heads;
-}
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 

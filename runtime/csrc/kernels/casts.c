@@ -75,23 +75,6 @@ INLINE Half double_to_half(double x) {
 TO_INTEGERS(float)
 TO_INTEGERS(double)
 
-#define CONVERSION(NAME, FROM, TO, EXPRESSION)                                                    \
-    INLINE void NAME##_steps(char *out, const char *in, int64_t so, int64_t si, int64_t n) {      \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
-            const FROM x = *(const FROM *)(in + i * si);                                          \
-            *(TO *)(out + i * so) = EXPRESSION;                                                   \
-        }                                                                                         \
-    }                                                                                             \
-    static void NAME(                                                                             \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
-        (void)p;                                                                                  \
-        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
-        if (steps[0] == to && steps[1] == from)                                                   \
-            NAME##_steps(out, in[0], to, from, n);                                                \
-        else                                                                                      \
-            NAME##_steps(out, in[0], steps[0], steps[1], n);                                      \
-    }
-
 // The expressions for each type of results, from a float and from an integer.
 #define FROM_FLOAT(_, FLOAT, W)                                                                   \
     _(FLOAT, W, i8, int8_t, (int8_t)FLOAT##_to_i32(x))                                            \
@@ -113,25 +96,25 @@ TO_INTEGERS(double)
     _(TYPE, W, i16, uint16_t, (uint16_t)x)                                                        \
     _(TYPE, W, i32, uint32_t, (uint32_t)x)                                                        \
     _(TYPE, W, b8, uint8_t, x != 0)
-#define MAKE(FROM, W, NAME, TO, E) CONVERSION(W##_##NAME, FROM, TO, E)
+#define MAKE(FROM, W, NAME, TO, E) UNARY_LOOP(W##_##NAME, FROM, TO, E)
 
 FROM_FLOAT(MAKE, float, f32)
 FROM_FLOAT(MAKE, double, f64)
 FROM_INTEGER(MAKE, int64_t, i64)
 FROM_INTEGER(MAKE, uint64_t, u64)
-CONVERSION(f32_f64, float, double, x)
-CONVERSION(f64_f32, double, float, (float)x)
-CONVERSION(f64_f16, double, Half, double_to_half(x))
-CONVERSION(bf16_f32, Brain, float, from_brain(x))
-CONVERSION(i8_i64, int8_t, int64_t, x)
-CONVERSION(u8_i64, uint8_t, int64_t, x)
-CONVERSION(i16_i64, int16_t, int64_t, x)
-CONVERSION(u16_i64, uint16_t, int64_t, x)
-CONVERSION(i32_i64, int32_t, int64_t, x)
-CONVERSION(u32_i64, uint32_t, int64_t, x)
-CONVERSION(b8_i64, uint8_t, int64_t, x != 0)
-CONVERSION(f16_f32_rest, Half, float, from_half(x))
-CONVERSION(f32_f16_rest, float, Half, to_half(x))
+UNARY_LOOP(f32_f64, float, double, x)
+UNARY_LOOP(f64_f32, double, float, (float)x)
+UNARY_LOOP(f64_f16, double, Half, double_to_half(x))
+UNARY_LOOP(bf16_f32, Brain, float, from_brain(x))
+UNARY_LOOP(i8_i64, int8_t, int64_t, x)
+UNARY_LOOP(u8_i64, uint8_t, int64_t, x)
+UNARY_LOOP(i16_i64, int16_t, int64_t, x)
+UNARY_LOOP(u16_i64, uint16_t, int64_t, x)
+UNARY_LOOP(i32_i64, int32_t, int64_t, x)
+UNARY_LOOP(u32_i64, uint32_t, int64_t, x)
+UNARY_LOOP(b8_i64, uint8_t, int64_t, x != 0)
+UNARY_LOOP(f16_f32_rest, Half, float, from_half(x))
+UNARY_LOOP(f32_f16_rest, float, Half, to_half(x))
 
 // gcc does not turn conversions of single halves into vector code.
 #if defined(__F16C__)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "squares.h"
 #include "winograd.h"
 
 enum { CACHED = 1 << 18 };  // floats of a block, before and after the products
@@ -156,22 +157,6 @@ static void *prepare(Params *params, Needs *needs) {
 
 // -- turning --------------------------------------------------------------------------------------
 
-typedef float Four __attribute__((vector_size(16)));
-typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
-
-ALWAYS void turn_square(const float *from, int64_t row, float *to, int64_t to_row) {
-    const Four a = *(const LooseFour *)from, b = *(const LooseFour *)(from + row);
-    const Four c = *(const LooseFour *)(from + 2 * row), d = *(const LooseFour *)(from + 3 * row);
-    const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const Four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *(LooseFour *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(LooseFour *)(to + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    *(LooseFour *)(to + 2 * to_row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-    *(LooseFour *)(to + 3 * to_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
-}
-
 // to[j][i] = from[i][j]
 static void turn(
     const float *from, int64_t row, float *to, int64_t to_row, int64_t rows, int64_t columns) {
@@ -180,7 +165,10 @@ static void turn(
             const float *square = from + i * row + j;
             float *turned = to + j * to_row + i;
             if (i + 4 <= rows && j + 4 <= columns) {
-                turn_square(square, row, turned, to_row);
+                Four lines[4];
+                for (int a = 0; a < 4; a++) lines[a] = load_four(square + a * row);
+                turn_square(lines);
+                for (int a = 0; a < 4; a++) store_four(turned + a * to_row, lines[a]);
                 continue;
             }
             for (int64_t a = 0; a < 4 && i + a < rows; a++)

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-typedef float Four __attribute__((vector_size(16)));
-typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
+#include "squares.h"
+
 typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
 
 // Neighbours in a line of a panel that are neighbours in the matrix.
@@ -16,22 +16,15 @@ static inline __attribute__((always_inline)) void copy_lines(
 // Four lines of a panel from four rows, or, if `two`, from two.
 static inline __attribute__((always_inline)) void turn_four(
     float *to, const float *from, int64_t row, int width, const bool two) {
-    const Four a = *(const LooseFour *)from, b = *(const LooseFour *)(from + row);
-    const Four c = *(const LooseFour *)(from + (two ? 0 : 2 * row));
-    const Four d = *(const LooseFour *)(from + (two ? row : 3 * row));
-    const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const Four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    const Four lines[] = {
-        __builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
-        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+    Four lines[] = {
+        load_four(from), load_four(from + row), load_four(from + (two ? 0 : 2 * row)),
+        load_four(from + (two ? row : 3 * row))};
+    turn_square(lines);
     for (int p = 0; p < 4; p++) {
         if (two)
             *(LooseTwo *)(to + p * width) = (LooseTwo)__builtin_shufflevector(lines[p], lines[p], 0, 1);
         else
-            *(LooseFour *)(to + p * width) = lines[p];
+            store_four(to + p * width, lines[p]);
     }
 }
 

@@ -16,7 +16,7 @@
         (void)p0, (void)p1, (void)p2;                                                             \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
             const FROM x = *(const FROM *)(in + i * si);                                          \
-            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \
+            *(TO *)(out + i * so) = EXPRESSION;                                                   \
         }                                                                                         \
     }                                                                                             \
     static void NAME(                                                                             \

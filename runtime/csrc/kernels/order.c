@@ -15,6 +15,9 @@ typedef struct {
 
 typedef struct Order Order;
 
+// Does one line; `entries` are `wanted` entries of the thread.
+typedef void (*LineFn)(const Order *order, int64_t line, Entry *entries);
+
 struct Order {
     const char *x;
     char *values, *indices;  // results; NULL: not wanted
@@ -22,9 +25,63 @@ struct Order {
     int64_t size, outer, length, inner;
     int64_t wanted;  // how many come first
     bool largest, backwards, exclusive, product;
-    void (*along)(const Order *order, int64_t line);  // does one line
-    int64_t unit;
+    LineFn along;
+    int64_t unit;  // lines of a chunk
 };
+
+// -- line by line ---------------------------------------------------------------------------------
+
+typedef struct {
+    const Order *order;
+    const Run *run;
+} Work;
+
+static int64_t count_lines(const Order *order) { return order->outer * order->inner; }
+
+static void some_lines(void *context, int64_t chunk, int thread) {
+    const Work *work = context;
+    const Order *order = work->order;
+    const int64_t lines = count_lines(order), end = (chunk + 1) * order->unit;
+    for (int64_t line = chunk * order->unit; line < end && line < lines; line++)
+        order->along(order, line, (Entry *)(void *)work->run->own[thread]);
+}
+
+static Failure run_lines(const void *state, const Run *run) {
+    Work work = {state, run};
+    const Order *order = state;
+    share_chunks(run, (count_lines(order) + order->unit - 1) / order->unit, some_lines, &work);
+    return OK;
+}
+
+// What all of these kernels are given: the operand, then `count` results, then {outer, length, inner}.
+static Order *read_order(Params *params, Tensor *x, Tensor *results, int count) {
+    *x = next_tensor(params);
+    bool plain = is_contiguous(x);
+    for (int i = 0; i < count; i++) {
+        results[i] = next_tensor(params);
+        plain = plain && is_contiguous(&results[i]);
+    }
+    Order *order = calloc(1, sizeof(Order));
+    if (!order) return NULL;
+    order->x = x->data;
+    order->dtype = x->dtype;
+    order->size = item_size(x->dtype);
+    order->outer = next_int(params);
+    order->length = next_int(params);
+    order->inner = next_int(params);
+    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
+    if (params->bad || !plain || x->dtype == F16 || x->dtype == BF16) {
+        free(order);
+        return NULL;
+    }
+    return order;
+}
+
+static void *unless(bool bad, Order *order) {
+    if (!bad) return order;
+    free(order);
+    return NULL;
+}
 
 // -- the order of elements, as that of unsigned numbers -------------------------------------------
 
@@ -103,11 +160,6 @@ static void choose(const Order *order, const char *x, int64_t step, Entry *heap)
     }
 }
 
-typedef struct {
-    const Order *order;
-    const Run *run;
-} Work;
-
 static void top_line(const Order *order, int64_t line, Entry *heap) {
     const int64_t i = line / order->inner, j = line % order->inner, step = order->inner;
     const char *x = order->x + (i * order->length * step + j) * order->size;
@@ -122,52 +174,26 @@ static void top_line(const Order *order, int64_t line, Entry *heap) {
     }
 }
 
-static void some_tops(void *context, int64_t chunk, int thread) {
-    const Work *work = context;
-    const Order *order = work->order;
-    const int64_t lines = order->outer * order->inner, end = (chunk + 1) * order->unit;
-    for (int64_t line = chunk * order->unit; line < end && line < lines; line++)
-        top_line(order, line, (Entry *)(void *)work->run->own[thread]);
-}
-
-static Failure run_top(const void *state, const Run *run) {
-    Work work = {state, run};
-    const int64_t lines = work.order->outer * work.order->inner;
-    share_chunks(run, (lines + work.order->unit - 1) / work.order->unit, some_tops, &work);
-    return OK;
-}
-
 // x, values, indices {outer, length, inner, wanted, largest}
 static void *prepare_top(Params *params, Needs *needs) {
-    const Tensor x = next_tensor(params), values = next_tensor(params);
-    const Tensor indices = next_tensor(params);
-    Order *order = calloc(1, sizeof(Order));
+    Tensor x, results[2];
+    Order *order = read_order(params, &x, results, 2);
     if (!order) return NULL;
-    order->x = x.data;
-    order->values = values.data;
-    order->indices = indices.data;
-    order->dtype = x.dtype;
-    order->size = item_size(x.dtype);
-    order->outer = next_int(params);
-    order->length = next_int(params);
-    order->inner = next_int(params);
+    order->along = top_line;
+    order->values = results[0].data;
+    order->indices = results[1].data;
     order->wanted = next_int(params);
     order->largest = next_int(params) != 0;
     needs->own = order->wanted * (int64_t)sizeof(Entry);
-    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
-    const bool known = x.dtype != F16 && x.dtype != BF16;
-    if (!params->bad && known && order->wanted > 0 && order->wanted <= order->length &&
-        is_contiguous(&x) && is_contiguous(&values) && is_contiguous(&indices))
-        return order;
-    free(order);
-    return NULL;
+    return unless(params->bad || order->wanted <= 0 || order->wanted > order->length, order);
 }
 
 // -- running sums and products --------------------------------------------------------------------
 
 // Sums and products of integers wrap around: they are computed without signs.
 #define ACCUMULATE(TYPE, WORK)                                                                   \
-    static void accumulate_##TYPE(const Order *order, int64_t line) {                            \
+    static void accumulate_##TYPE(const Order *order, int64_t line, Entry *entries) {            \
+        (void)entries;                                                                           \
         const int64_t i = line / order->inner, j = line % order->inner;                          \
         const int64_t n = order->length, first = order->backwards ? n - 1 : 0;                   \
         const int64_t step = order->backwards ? -order->inner : order->inner;                    \
@@ -188,45 +214,28 @@ ACCUMULATE(double, double)
 ACCUMULATE(int32_t, uint32_t)
 ACCUMULATE(int64_t, uint64_t)
 
-static void some_lines(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Order *order = context;
-    const int64_t lines = order->outer * order->inner, end = (chunk + 1) * order->unit;
-    for (int64_t line = chunk * order->unit; line < end && line < lines; line++)
-        order->along(order, line);
-}
-
-static Failure run_lines(const void *state, const Run *run) {
-    const Order *order = state;
-    const int64_t lines = order->outer * order->inner;
-    share_chunks(run, (lines + order->unit - 1) / order->unit, some_lines, (void *)order);
-    return OK;
+static LineFn accumulation(DType dtype) {
+    switch (dtype) {
+        case F32: return accumulate_float;
+        case F64: return accumulate_double;
+        case I32: return accumulate_int32_t;
+        case I64: return accumulate_int64_t;
+        default: return NULL;
+    }
 }
 
 // x, out {outer, length, inner, backwards, exclusive, product}
 static void *prepare_accumulate(Params *params, Needs *needs) {
     (void)needs;
-    const Tensor x = next_tensor(params), out = next_tensor(params);
-    Order *order = calloc(1, sizeof(Order));
+    Tensor x, out;
+    Order *order = read_order(params, &x, &out, 1);
     if (!order) return NULL;
-    order->x = x.data;
+    order->along = accumulation(x.dtype);
     order->values = out.data;
-    order->outer = next_int(params);
-    order->length = next_int(params);
-    order->inner = next_int(params);
     order->backwards = next_int(params) != 0;
     order->exclusive = next_int(params) != 0;
     order->product = next_int(params) != 0;
-    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
-    if (x.dtype == F32) order->along = accumulate_float;
-    if (x.dtype == F64) order->along = accumulate_double;
-    if (x.dtype == I32) order->along = accumulate_int32_t;
-    if (x.dtype == I64) order->along = accumulate_int64_t;
-    if (!params->bad && order->along && x.dtype == out.dtype && is_contiguous(&x) &&
-        is_contiguous(&out))
-        return order;
-    free(order);
-    return NULL;
+    return unless(params->bad || !order->along || x.dtype != out.dtype, order);
 }
 
 // -- places of extremes ---------------------------------------------------------------------------
@@ -246,7 +255,8 @@ static bool wins(const Order *order, const char *a, const char *b) {
     return key_of(a, order->dtype, order->largest) < key_of(b, order->dtype, order->largest);
 }
 
-static void find_extreme(const Order *order, int64_t line) {
+static void find_extreme(const Order *order, int64_t line, Entry *entries) {
+    (void)entries;
     const int64_t i = line / order->inner, j = line % order->inner, n = order->length;
     const int64_t step = order->inner * order->size;
     const char *x = order->x + (i * n * order->inner + j) * order->size;
@@ -261,29 +271,18 @@ static void find_extreme(const Order *order, int64_t line) {
 // x, indices {outer, length, inner, largest, backwards}
 static void *prepare_extreme(Params *params, Needs *needs) {
     (void)needs;
-    const Tensor x = next_tensor(params), indices = next_tensor(params);
-    Order *order = calloc(1, sizeof(Order));
+    Tensor x, indices;
+    Order *order = read_order(params, &x, &indices, 1);
     if (!order) return NULL;
-    order->x = x.data;
+    order->along = find_extreme;
     order->indices = indices.data;
-    order->dtype = x.dtype;
-    order->size = item_size(x.dtype);
-    order->outer = next_int(params);
-    order->length = next_int(params);
-    order->inner = next_int(params);
     order->largest = next_int(params) != 0;
     order->backwards = next_int(params) != 0;
-    order->unit = order->length > 0 ? (ORDER_WORK + order->length - 1) / order->length : 1;
-    order->along = find_extreme;
-    const bool known = x.dtype != F16 && x.dtype != BF16 && indices.dtype == I64;
-    if (!params->bad && known && order->length > 0 && is_contiguous(&x) && is_contiguous(&indices))
-        return order;
-    free(order);
-    return NULL;
+    return unless(params->bad || indices.dtype != I64 || order->length <= 0, order);
 }
 
 const Kernel ISA(ORDERS)[] = {
-    {"TopK", prepare_top, run_top, NULL},
+    {"TopK", prepare_top, run_lines, NULL},
     {"Accumulate", prepare_accumulate, run_lines, NULL},
     {"ArgExtreme", prepare_extreme, run_lines, NULL},
     {NULL, NULL, NULL, NULL},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../kernel.h"
+#include "extremes.h"
 #include "simd.h"
 
 typedef enum { REPLACE, ADD, MULTIPLY, LEAST, GREATEST } Combination;
@@ -25,9 +26,6 @@ typedef struct {
     CombineFn combine;  // NULL: replace
 } Places;
 
-// NaN wins, as it does in numpy.
-#define LESSER(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
-#define LARGER(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
 #define SUM(a, b) ((a) + (b))
 #define PRODUCT(a, b) ((a) * (b))
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../kernel.h"
+#include "extremes.h"
 #include "simd.h"
 
 // The order is that of _REDUCTIONS in popc_runtime/native/reductions.py.
@@ -34,7 +35,23 @@ struct Reduce {
     int64_t unit;
 };
 
-#define IS_NAN(a) ((a) != (a))
+static bool is_real(DType dtype) { return dtype == F32 || dtype == F64; }
+
+// What changes nothing when it is combined with others.
+static Value first_value(DType dtype, Step step) {
+    Value start = {.whole = 0};
+    if (is_real(dtype)) {
+        start.real = step == MULTIPLY ? 1 : 0;
+        if (step == LEAST) start.real = INFINITY;
+        if (step == GREATEST) start.real = -INFINITY;
+    } else {
+        start.whole = step == MULTIPLY;
+        if (step == LEAST) start.whole = INT64_MAX;
+        if (step == GREATEST) start.whole = INT64_MIN;
+    }
+    return start;
+}
+
 #define APPLY(ACC, V, OPERATION, FIELD)                                                          \
     for (int64_t b = 0; b < width; b++) {                                                        \
         const char *at = from + b * across;                                                      \
@@ -56,8 +73,6 @@ struct Reduce {
     }
 #define PLUS(a, b) ((a) + (b))
 #define TIMES(a, b) ((a) * (b))
-#define LESSER(a, b) ((a) <= (b) || IS_NAN(a) ? (a) : (b))
-#define LARGER(a, b) ((a) >= (b) || IS_NAN(a) ? (a) : (b))
 
 #define REAL_STEP(TYPE)                                                                          \
     static void step_##TYPE(                                                                     \
@@ -66,9 +81,7 @@ struct Reduce {
         const int64_t n = reduce->dims[reduce->reduced - 1];                                     \
         const int64_t along = reduce->strides[reduce->reduced - 1];                              \
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
-        double start = step == MULTIPLY ? 1 : 0;                                                 \
-        if (step == LEAST) start = INFINITY;                                                     \
-        if (step == GREATEST) start = -INFINITY;                                                 \
+        const double start = first_value(F64, step).real;                                        \
         switch (step) {                                                                          \
             case ADD: APPLY(double, REAL_##TYPE, PLUS, real) break;                              \
             case ADD_ABS: APPLY(double, ABS_##TYPE, PLUS, real) break;                           \
@@ -110,9 +123,7 @@ REAL_STEP(double)
         const int64_t n = reduce->dims[reduce->reduced - 1];                                     \
         const int64_t along = reduce->strides[reduce->reduced - 1];                              \
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
-        int64_t start = step == MULTIPLY;                                                        \
-        if (step == LEAST) start = INT64_MAX;                                                    \
-        if (step == GREATEST) start = INT64_MIN;                                                 \
+        const int64_t start = first_value(I64, step).whole;                                      \
         switch (step) {                                                                          \
             case ADD: APPLY(int64_t, whole_##TYPE, WHOLE_PLUS, whole) break;                     \
             case ADD_ABS: APPLY(int64_t, abs_##TYPE, WHOLE_PLUS, whole) break;                   \
@@ -148,8 +159,6 @@ static StepFn step_of(DType dtype) {
         default: return NULL;
     }
 }
-
-static bool is_real(DType dtype) { return dtype == F32 || dtype == F64; }
 
 // Whether the results of integers are integers on the way, and those of truth values are such.
 static bool is_known(DType dtype, Operation operation) {
@@ -211,24 +220,11 @@ static int64_t offset_of(int64_t number, int rank, const int64_t *dims, const in
     return offset;
 }
 
-static void start_values(const Reduce *reduce, Step step, Value *sums, int64_t width) {
-    Value start = {.whole = 0};
-    if (is_real(reduce->dtype)) {
-        start.real = step == MULTIPLY ? 1 : 0;
-        if (step == LEAST) start.real = INFINITY;
-        if (step == GREATEST) start.real = -INFINITY;
-    } else {
-        start.whole = step == MULTIPLY;
-        if (step == LEAST) start.whole = INT64_MAX;
-        if (step == GREATEST) start.whole = INT64_MIN;
-    }
-    for (int64_t b = 0; b < width; b++) sums[b] = start;
-}
-
 static void sum_block(
     const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,
     Value *sums) {
-    start_values(reduce, step, sums, width);
+    const Value start = first_value(reduce->dtype, step);
+    for (int64_t b = 0; b < width; b++) sums[b] = start;
     for (int64_t turn = 0; turn < reduce->turns; turn++) {
         const int64_t offset = offset_of(turn, reduce->reduced - 1, reduce->dims, reduce->strides);
         reduce->step(reduce, from + offset, width, step, shifts, sums);

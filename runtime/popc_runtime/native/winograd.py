@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.windows import Axis
 from popc_runtime.native.algorithms import winograd_wins
+from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.record import Record, tensor_words
 
 __all__ = ["winograd_record"]
@@ -36,19 +37,15 @@ def winograd_record(
     if w.shape[2:] != (3, 3) or any(axis.stride != 1 or axis.dilation != 1 for axis in axes):
         return None
     images = [one for one in (x, out, residual) if one is not None]
-    if not all(_has_channels_last(one) or _is_plain(one) for one in images):
+    if not all(is_channels_last(one) or _is_plain(one) for one in images):
         return None
-    if residual is not None and _has_channels_last(residual) != _has_channels_last(out):
+    if residual is not None and is_channels_last(residual) != is_channels_last(out):
         return None
     if not winograd_wins(x.shape[1], out.shape):
         return None
     words = [*tensor_words(x), *tensor_words(w, constant=constant), *tensor_words(out)]
     words += [*tensor_words(bias), *tensor_words(residual), *(axis.begin for axis in axes)]
     return Record("WinogradConv_f32", (*words, *activation))
-
-
-def _has_channels_last(image: Array) -> bool:
-    return image.strides[1] == image.itemsize
 
 
 def _is_plain(image: Array) -> bool:
