@@ -16,7 +16,7 @@ import popc
 import popc_runtime
 from benchmarks.timing import compare_times, geometric_mean
 from popc_runtime.format import Array
-from samples.networks import digits_cnn, digits_mlp, sorting_transformer
+from samples.networks import digits_cnn, digits_mlp, photo_cnn, sorting_transformer
 from tests.torch_networks import FORWARD, parameters
 
 __all__ = ["measure_training"]
@@ -31,6 +31,8 @@ _SUBJECTS: tuple[tuple[str, Callable[[], onnx.ModelProto], str, int], ...] = (
     ("digits_mlp", digits_mlp, "sgd", 64),
     ("digits_cnn", digits_cnn, "adam", 32),
     ("digits_cnn", digits_cnn, "sgd", 128),
+    ("photo_cnn", photo_cnn, "sgd", 32),
+    ("photo_cnn", photo_cnn, "adam", 32),
     ("sorting_transformer", sorting_transformer, "adam", 64),
 )
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["digits_cnn", "digits_mlp", "sorting_transformer"]
+__all__ = ["digits_cnn", "digits_mlp", "photo_cnn", "sorting_transformer"]
 
 _OPSET = 20
 _IR_VERSION = 10
@@ -105,6 +105,18 @@ def digits_mlp(seed: int = 0, hidden: int = 256) -> onnx.ModelProto:
     x = b("Relu", b.linear(x, "fc2", hidden, hidden))
     b("Identity", b.linear(x, "fc3", hidden, 10), name="logits")
     return b.model([_floats("image", "batch", 64)], [_floats("logits", "batch", 10)])
+
+
+def photo_cnn(seed: int = 0) -> onnx.ModelProto:
+    """image [batch, 3, 32, 32] -> logits [batch, 10]: three convolutions, one linear layer."""
+    b = _Builder("photo_cnn", seed)
+    x, channels = "image", 3
+    for layer, wanted in enumerate((32, 64, 128), 1):
+        x = b.conv(x, f"conv{layer}", channels, wanted)
+        x = b("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+        channels = wanted
+    b("Identity", b.linear(b("Flatten", x), "fc", 2048, 10), name="logits")
+    return b.model([_floats("image", "batch", 3, 32, 32)], [_floats("logits", "batch", 10)])
 
 
 def sorting_transformer(

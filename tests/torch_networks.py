@@ -47,6 +47,16 @@ def digits_cnn(w: Weights, x: Any) -> Any:
     return _linear(w, _linear(w, x.flatten(1), "fc1").relu(), "fc2")
 
 
+def photo_cnn(w: Weights, x: Any) -> Any:
+    """image [n, 3, 32, 32] -> logits [n, 10]."""
+    from torch.nn.functional import conv2d, max_pool2d
+
+    for name in ("conv1", "conv2", "conv3"):
+        x = conv2d(x, w[f"{name}.weight"], w[f"{name}.bias"], padding=1).relu()
+        x = max_pool2d(x, 2)
+    return _linear(w, x.flatten(1), "fc")
+
+
 def sorting_transformer(w: Weights, tokens: Any, heads: int = 4) -> Any:
     """tokens [n, length] -> logits [n, 10, length]."""
     from torch.nn.functional import gelu, layer_norm
@@ -73,5 +83,6 @@ def sorting_transformer(w: Weights, tokens: Any, heads: int = 4) -> Any:
 FORWARD: dict[str, Callable[[Weights, Any], Any]] = {
     "digits_cnn": digits_cnn,
     "digits_mlp": digits_mlp,
+    "photo_cnn": photo_cnn,
     "sorting_transformer": sorting_transformer,
 }

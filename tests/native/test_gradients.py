@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library, find_library
-from tests.native.bindings import numpy_results
+from tests.native.bindings import native_results, numpy_results
 from tests.native.gradients import GRADIENTS
 from tests.native.test_kernels import _compare, _numbers
 
@@ -218,6 +218,20 @@ def test_steps_of_optimizers(
         assert mean is not None
         operands[1] = np.square(mean) + 1
     _compare(library, opcode, operands, [out], attributes, constant, rtol=1e-5, atol=1e-5)
+
+
+def test_momentum_without_gradients_becomes_zero(library: Library) -> None:
+    momentum, gradient = np.full(100, 1e-37, np.float32), np.zeros(100, np.float32)
+    operands = [momentum, gradient, *_scalars(0.9, 1.0)]
+    for _ in range(300):
+        results = native_results(library, "SGD1AcclUpdate", operands, [momentum], {})
+        assert results is not None
+        (operands[0],) = results
+    assert np.abs(operands[0]).max() <= 1e-38
+    small = np.full(100, 1e-40, np.float32)
+    kept = native_results(library, "Add", [gradient, small], [gradient], {})
+    assert kept is not None
+    np.testing.assert_array_equal(kept[0], small)
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])

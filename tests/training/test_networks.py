@@ -25,6 +25,7 @@ _OPTIMIZERS: dict[str, dict[str, Any]] = {
 _NETWORKS = {
     "digits_cnn": (networks.digits_cnn, "image"),
     "digits_mlp": (networks.digits_mlp, "image"),
+    "photo_cnn": (networks.photo_cnn, "image"),
     "sorting_transformer": (networks.sorting_transformer, "tokens"),
 }
 
