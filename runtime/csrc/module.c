@@ -82,6 +82,29 @@ static PyObject *kernel_numbers(PyObject *self, PyObject *argument) {
     return numbers;
 }
 
+// -- memory ---------------------------------------------------------------------------------------
+
+// address(buffer): where its bytes lie.
+static PyObject *address_of(PyObject *self, PyObject *object) {
+    (void)self;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE)) return NULL;
+    PyObject *address = PyLong_FromVoidPtr(buffer.buf);
+    PyBuffer_Release(&buffer);
+    return address;
+}
+
+// window(address, size): these bytes, which somebody else has to keep.
+static PyObject *window(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "On", &address, &size)) return NULL;
+    void *start = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred()) return NULL;
+    return PyMemoryView_FromMemory(start, size, PyBUF_WRITE);
+}
+
 // -- programs -------------------------------------------------------------------------------------
 
 typedef struct {
@@ -237,6 +260,8 @@ static PyType_Spec program_spec = {
 static PyMethodDef module_methods[] = {
     {"variants", variants, METH_NOARGS, "Kinds of processors whose kernels run here, best first."},
     {"kernels", kernel_numbers, METH_O, "kernels(variant): numbers by name."},
+    {"address", address_of, METH_O, "address(buffer): where its bytes lie."},
+    {"window", window, METH_VARARGS, "window(address, size): these bytes, which nobody keeps."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.native import Library, NativeProgram, encode, translate
+from popc_runtime.native import Binding as ViewBinding
+from popc_runtime.native import Library, NativeProgram, Record, Space, translate
+from popc_runtime.native import encode as encode_views
 
 _DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
 
@@ -37,6 +39,16 @@ def bound(
         scratch=Scratch(2),
         random=RandomState(0),
     )
+
+
+def viewed(binding: Binding) -> ViewBinding:
+    """What an encoder is given."""
+    return ViewBinding.of(binding, Space())
+
+
+def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """The record of an instruction on arrays."""
+    return encode_views(opcode, viewed(binding), numbers)
 
 
 def numpy_results(

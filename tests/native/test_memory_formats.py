@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library, NativeProgram, encode, find_library
+from popc_runtime.native import Library, NativeProgram, find_library
 from popc_runtime.native.library import variants
-from tests.native.bindings import bound, numpy_results
+from tests.native.bindings import bound, encode, numpy_results
 
 pytestmark = pytest.mark.skipif(not variants(), reason="there are no native kernels")
 

@@ -18,9 +18,8 @@ from popc_runtime.native import (
     NativeFailure,
     NativeProgram,
     Record,
-    encode,
 )
-from tests.native.bindings import bound
+from tests.native.bindings import bound, encode
 
 
 def _address(one: Array) -> int:

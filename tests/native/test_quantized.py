@@ -13,7 +13,7 @@ from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeProgram, find_library
 from popc_runtime.native.library import variants
 from popc_runtime.native.quantized import ByteForm, byte_product_record
-from tests.native.bindings import bound, native_results, numpy_results
+from tests.native.bindings import bound, native_results, numpy_results, viewed
 
 QUANTIZED = frozenset({"DequantizeLinear", "MatMulInteger", "QuantizeLinear"})
 """The instructions that are tested here."""
@@ -39,7 +39,7 @@ def _product(
     """The product in a given form; ``None`` if this processor does not have it."""
     result = np.full_like(out, 77)
     binding = bound(inputs, [result], {"dtype": str(out.dtype)}, constant)
-    record = byte_product_record(binding, form)
+    record = byte_product_record(viewed(binding), form)
     assert record is not None
     try:
         program = NativeProgram(library, [record], binding, threads)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, prepare
 from popc_runtime.kernels.prepare import to_bfloat16
-from popc_runtime.native import Library, Loop, NativeProgram, encode
-from tests.native.bindings import bound, native_results, numpy_results
+from popc_runtime.native import Library, Loop, NativeProgram
+from tests.native.bindings import bound, encode, native_results, numpy_results
 
 DRAWN = frozenset({"Dropout", "DropoutGrad", "RandomUniform"})
 

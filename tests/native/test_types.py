@@ -15,8 +15,8 @@ import pytest
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
-from popc_runtime.native import Library, NativeProgram, encode
-from tests.native.bindings import bound, native_results, numpy_results
+from popc_runtime.native import Library, NativeProgram
+from tests.native.bindings import bound, encode, native_results, numpy_results
 
 _TYPES: Final = tuple(DType)
 _INTEGERS: Final = tuple(dtype for dtype in DType if dtype.value.lstrip("u").startswith("int"))

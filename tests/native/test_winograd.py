@@ -13,10 +13,10 @@ from onnx import parser
 
 import popc
 from popc_runtime.format import ArchiveFile, Array, decode_program, instructions_of
-from popc_runtime.native import Library, NativeProgram, encode, find_library
+from popc_runtime.native import Library, NativeProgram, find_library
 from popc_runtime.native import winograd as encoder
 from popc_runtime.native.algorithms import winograd_wins
-from tests.native.bindings import bound, native_results, numpy_results
+from tests.native.bindings import bound, encode, native_results, numpy_results
 
 # Transforms multiply by up to 8, and take differences of large numbers.
 _TOLERANCE = 3e-5  # of the largest result

@@ -24,12 +24,14 @@ from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Block, IfBlock, Instruction, RepeatBlock
 from popc_runtime.frozen import frozen
 from popc_runtime.native import (
+    Binding,
     Branch,
     Item,
     Library,
     Loop,
     NativeFailure,
     NativeProgram,
+    Space,
     encode,
     translate,
 )
@@ -52,6 +54,7 @@ class NativeEngine(Engine):
 
     def __init__(self, library: Library, *args: Any, **keywords: Any) -> None:
         self._library = library
+        self._space = Space()
         self._loops: _Loops = ()
         super().__init__(*args, **keywords)
 
@@ -112,7 +115,9 @@ class NativeEngine(Engine):
         record = None
         if item.opcode not in IO_OPCODES:
             with naming(item):
-                record = encode(item.opcode, self.binding(item), self._library.numbers)
+                self._space.reset()
+                binding = Binding.of(self.binding(item), self._space)
+                record = encode(item.opcode, binding, self._library.numbers)
         if record is not None:
             step = Step(_nothing, item.name, item.opcode)
             return [_NativeStep(*_of(step), record.owned((step, self._loops)))]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.program import Attributes
+from popc_runtime.format.dtypes import Array
 from popc_runtime.frozen import frozen
+from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.random_state import RandomState
 
 if TYPE_CHECKING:
@@ -88,104 +88,21 @@ class Scratch:
 
 
 @frozen
-class Binding:
-    """The operands of one instruction.
+class Binding(Operands[Array]):
+    """What a kernel is given.
+
+    bfloat16 operands never reach a kernel: the binder converts them to float32 before and from
+    float32 after (except for a `MoveKernel`).
 
     Attributes:
-        inputs: One array per operand, ``None`` where an optional operand is absent.  They may be
-            strided or broadcast views.  Kernels must not write to them.
-        outputs: Arrays that the calls fill.  They are C-contiguous unless the op's spec allows
-            strided outputs.  An output may share memory with an input only where the op's spec
-            lists that input under ``inplace``.  ``None`` where the result is not wanted.
-        input_dtypes, output_dtypes: DTypes of the operands.  bfloat16 operands never reach a
-            kernel: the binder converts them to float32 before and from float32 after
-            (except for a `MoveKernel`).
-        attributes: Static parameters.
-        constant: For each input, whether its contents are final when the program is bound, so
-            that packing it once is allowed.
         scratch: Temporary memory for the duration of one call.
         random: The device's random numbers.
         replica: The number of the replica that the instruction runs on.
     """
 
-    inputs: tuple[Array | None, ...]
-    outputs: tuple[Array | None, ...]
-    input_dtypes: tuple[DType | None, ...]
-    output_dtypes: tuple[DType | None, ...]
-    attributes: Attributes
-    constant: tuple[bool, ...]
     scratch: Scratch
     random: RandomState
     replica: int = 0
-
-    def input(self, index: int) -> Array:
-        """A required input.
-
-        Raises:
-            ValueError: the operand is absent (a malformed archive).
-        """
-        array = self.inputs[index] if index < len(self.inputs) else None
-        if array is None:
-            raise ValueError(f"operand {index} is required")
-        return array
-
-    def optional(self, index: int) -> Array | None:
-        """An optional input, ``None`` where absent."""
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    def output(self, index: int = 0) -> Array:
-        """A required output.
-
-        Raises:
-            ValueError: the output is absent (a malformed archive).
-        """
-        array = self.outputs[index] if index < len(self.outputs) else None
-        if array is None:
-            raise ValueError(f"output {index} is required")
-        return array
-
-    def optional_output(self, index: int) -> Array | None:
-        """An output that may not be wanted."""
-        return self.outputs[index] if index < len(self.outputs) else None
-
-    def is_constant(self, index: int) -> bool:
-        """Whether input ``index`` is present and final at bind time."""
-        return index < len(self.constant) and self.constant[index]
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        """An integer attribute."""
-        value = self.attributes[name] if default is None else self.attributes.get(name, default)
-        if not isinstance(value, int):
-            raise ValueError(f"attribute {name!r} must be an integer, not {value!r}")
-        return value
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """A float attribute."""
-        value = self.attributes[name] if default is None else self.attributes.get(name, default)
-        if not isinstance(value, (int, float)):
-            raise ValueError(f"attribute {name!r} must be a number, not {value!r}")
-        return float(value)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A string attribute."""
-        value = self.attributes[name] if default is None else self.attributes.get(name, default)
-        if not isinstance(value, str):
-            raise ValueError(f"attribute {name!r} must be a string, not {value!r}")
-        return value
-
-    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """A list-of-integers attribute."""
-        value = self.attributes[name] if default is None else self.attributes.get(name, default)
-        if not isinstance(value, tuple):
-            raise ValueError(f"attribute {name!r} must be a list of integers, not {value!r}")
-        return tuple(int(item) for item in value)
-
-    def numbers(self, name: str, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
-        """A list-of-floats attribute."""
-        value = self.attributes[name] if default is None else self.attributes.get(name, default)
-        if not isinstance(value, tuple):
-            raise ValueError(f"attribute {name!r} must be a list of numbers, not {value!r}")
-        return tuple(float(item) for item in value)
 
 
 Kernel: TypeAlias = Callable[[Binding], Calls]

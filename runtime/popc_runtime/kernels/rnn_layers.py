@@ -19,6 +19,17 @@ from popc_runtime.kernels.binding import Binding, Call
 from popc_runtime.kernels.blocking import conversion
 from popc_runtime.kernels.copying import as_contiguous
 from popc_runtime.kernels.rnn_functions import Function
+from popc_runtime.kernels.rnn_operands import (
+    ATTENTION,
+    BIAS,
+    INITIAL_C,
+    INITIAL_H,
+    LENGTHS,
+    PEEPHOLES,
+    R,
+    W,
+    X,
+)
 
 __all__ = [
     "ATTENTION",
@@ -41,9 +52,6 @@ __all__ = [
     "pick",
     "wide_contiguous",
 ]
-
-X, W, R, BIAS, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
-ATTENTION: Final = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
 from popc_runtime.frozen import frozen
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.kernels.operands import Operands
 
 __all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]
 
@@ -83,17 +80,19 @@ class Axis:
         stop = max(stop, first)
         return Span(first, stop, first * self.stride + offset, self.stride)
 
-    def counts(self, *, include_padding: bool) -> Array:
+    def counts(self, *, include_padding: bool) -> list[int]:
         """How many elements each window averages over: inside the input, or inside the padding."""
-        starts = np.arange(self.out) * self.stride - self.begin
         low, high = (-self.begin, self.size + self.end) if include_padding else (0, self.size)
-        taps = starts[:, None] + np.arange(self.kernel) * self.dilation
-        counts: Array = ((taps >= low) & (taps < high)).sum(axis=1)
+        counts: list[int] = []
+        for window in range(self.out):
+            start = window * self.stride - self.begin
+            first, stop = (-((start - end) // self.dilation) for end in (low, high))
+            counts.append(max(0, min(self.kernel, stop) - max(0, first)))
         return counts
 
 
 def window_axes(
-    binding: Binding, sizes: Sequence[int], kernel: Sequence[int], outs: Sequence[int]
+    binding: Operands[Any], sizes: Sequence[int], kernel: Sequence[int], outs: Sequence[int]
 ) -> tuple[Axis, ...]:
     """The axes of a window op with attributes ``strides``, ``dilations`` and ``pads``."""
     rank = len(sizes)

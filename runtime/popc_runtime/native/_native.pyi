@@ -1,10 +1,14 @@
 from collections.abc import Callable
 from typing import Self
 
-__all__ = ["Program", "kernels", "variants"]
+from typing_extensions import Buffer
+
+__all__ = ["Program", "address", "kernels", "variants", "window"]
 
 def variants() -> list[str]: ...
 def kernels(variant: str, /) -> dict[str, int]: ...
+def address(buffer: Buffer, /) -> int: ...
+def window(address: int, size: int, /) -> memoryview: ...
 
 class Program:
     def __new__(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from popc_runtime.format.dtypes import DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, float_word, tensor_words
+from popc_runtime.native.views import broadcast_to
 
 __all__ = ["ENCODERS"]
 
@@ -24,7 +23,7 @@ def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     out, stage = binding.output(), binding.integer("scores", -1)
     heads_first = out.transpose(0, 2, 1, 3) if binding.integer("heads_last", 0) else out
     if mask is not None:
-        mask = np.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
+        mask = broadcast_to(mask, (*q.shape[:3], k.shape[2]))
     operands = (q, k, v, heads_first, mask, None if stage < 0 else binding.output(1), lengths)
     words = [word for one in operands for word in tensor_words(one)]
     words += [float_word(binding.number("scale")), float_word(binding.number("softcap", 0.0))]

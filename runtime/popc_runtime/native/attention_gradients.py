@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.attention_mask import attention_mask
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, float_word, tensor_words
+from popc_runtime.native.views import View, as_view
 
 __all__ = ["ENCODERS"]
 
@@ -21,7 +22,7 @@ def _attention_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     q, k, v, given, out = (binding.input(index) for index in (0, 1, 2, 5, 6))
     outputs = [binding.output(index) for index in range(3)]
     arrays = (q, k, v, given, out, *outputs)
-    if not all(array.dtype == np.float32 and array.size for array in arrays):
+    if not all(array.dtype is DType.FLOAT32 and array.size for array in arrays):
         return None
     if binding.number("softcap", 0.0) or binding.integer("mask_grad", 0):
         return None
@@ -38,14 +39,16 @@ def _attention_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     return Record("AttentionGrad_f32", (*words, float_word(binding.number("scale"))), kept)
 
 
-def _bias(binding: Binding, shape: tuple[int, int, int, int]) -> tuple[bool, Array | None]:
+def _bias(binding: Binding, shape: tuple[int, int, int, int]) -> tuple[bool, View | None]:
     """What is added to the scores, if that needs no work when the program runs."""
     mask, lengths = binding.optional(3), binding.optional(4)
-    found, calls = attention_mask(binding, shape, np.dtype(np.float32))
+    found, calls = attention_mask(binding.for_numpy(), shape, np.dtype(np.float32))
     if not calls or found.bias is None:
-        return True, found.bias
-    given = mask is not None and lengths is None and np.may_share_memory(found.bias, mask)
-    return given, found.bias
+        return True, as_view(found.bias)
+    given = (
+        mask is not None and lengths is None and np.may_share_memory(found.bias, np.asarray(mask))
+    )
+    return given, as_view(found.bias)
 
 
 ENCODERS: Final[dict[str, Encoder]] = {"AttentionGrad": _attention_grad}

@@ -7,12 +7,10 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
+from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import frozen
-from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.windows import Axis, window_axes
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.record import (
     MAX_RANK,
@@ -22,6 +20,7 @@ from popc_runtime.native.record import (
     is_float32,
     tensor_words,
 )
+from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS"]
 
@@ -34,7 +33,7 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     dy, x, out = binding.input(0), binding.input(1), binding.output()
     if not _is_plain(binding, x) or 0 in (dy.size, x.size, out.size):
         return None
-    if not dy.flags.c_contiguous:
+    if not dy.is_contiguous:
         return None
     axes = window_axes(binding, x.shape[2:], out.shape[2:], dy.shape[2:])
     group = binding.integer("group", 1)
@@ -46,7 +45,7 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     return Record(kernel, (*words, *activation_words(0, ())))
 
 
-def _is_plain(binding: Binding, x: Array) -> bool:
+def _is_plain(binding: Binding, x: View) -> bool:
     floats = is_float32(binding) and binding.text("partials_type", "float") == "float"
     return floats and 1 <= x.ndim - 2 <= _MOST_AXES
 
@@ -98,10 +97,10 @@ def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | No
         return None
     if binding.optional(3) is not None or w.ndim + 1 > MAX_RANK:
         return None
-    if bias is not None and not bias.flags.c_contiguous:
+    if bias is not None and not bias.is_contiguous:
         return None
     axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
-    grouped = w.reshape(group, -1, *w.shape[1:]).swapaxes(1, 2)
+    grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
     records: list[Record] = []
     rest = (bias, group, activation)
     for phases in product(*(tuple(_Phase.of(axis)) for axis in axes)):
@@ -113,10 +112,10 @@ def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | No
 
 def _phase_records(
     binding: Binding,
-    w: Array,
+    w: View,
     axes: Sequence[Axis],
     phases: Sequence[_Phase],
-    rest: tuple[Array | None, int, tuple[int, ...]],
+    rest: tuple[View | None, int, tuple[int, ...]],
 ) -> Iterator[Record]:
     """The records of one phase of each axis; ``w``: [groups, outputs, channels, *kernel]."""
     x, out = binding.input(0), binding.output()
@@ -129,13 +128,13 @@ def _phase_records(
     taps: tuple[Any, ...] = (..., *(phase.taps for phase in phases))
     chosen = w[taps]
     if chosen.size == 0:  # no window reaches these elements
-        chosen = np.zeros((*w.shape[:3], *(1 for _ in axes)), np.float32)
+        chosen = filled((*w.shape[:3], *(1 for _ in axes)), DType.FLOAT32, 0.0)
         phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
-    turned = binding.scratch.take(chosen.shape, np.float32)
+    turned = binding.scratch.take(chosen.shape, DType.FLOAT32)
     yield Record("Move", (*tensor_words(chosen), *tensor_words(turned)), (chosen, turned))
     result = target
-    if not target.flags.c_contiguous:
-        result = binding.scratch.take(target.shape, np.float32)
+    if not target.is_contiguous:
+        result = binding.scratch.take(target.shape, DType.FLOAT32)
     weights = turned.reshape(-1, *turned.shape[2:])
     words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
     words += [*tensor_words(bias), *tensor_words(None), group]

@@ -7,14 +7,13 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
+from popc_runtime.native.packing import contiguous_copy
 from popc_runtime.native.record import Record, is_float32, tensor_words
+from popc_runtime.native.views import View
 from popc_runtime.native.winograd import winograd_record
 
 __all__ = ["ENCODERS"]
@@ -34,12 +33,12 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if group == 1 and _is_product(binding):
         return _product(binding, activation)
     kept = []
-    if not w.flags.c_contiguous:
+    if not w.is_contiguous:
         if not binding.is_constant(1):
             return None
-        w = np.ascontiguousarray(w)
+        w = contiguous_copy(w)
         kept.append(w)
-    if (bias is not None and not bias.flags.c_contiguous) or w.size == 0:
+    if (bias is not None and not bias.is_contiguous) or w.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
     if group == 1 and x.ndim == 4 and binding.integer("winograd", 1):
@@ -61,14 +60,14 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record(_kernel(x, w, out, residual, group), (*words, *activation), tuple(kept))
 
 
-def _kernel(x: Array, w: Array, out: Array, residual: Array | None, group: int) -> str:
+def _kernel(x: View, w: View, out: View, residual: View | None, group: int) -> str:
     """Which kernel takes operands that lie in memory as these do."""
     operands = [one for one in (x, out, residual) if one is not None]
     channelwise = x.shape[1] == group
     if channelwise and w.shape[0] == group and all(map(is_channels_last, operands)):
         return "DepthwiseLast_f32"
-    plain = all(one.flags.c_contiguous for one in operands[1:])
-    if not plain or (is_channels_last(x) and not x.flags.c_contiguous):
+    plain = all(one.is_contiguous for one in operands[1:])
+    if not plain or (is_channels_last(x) and not x.is_contiguous):
         return "ConvDirect_f32"
     return "DepthwiseConv_f32" if channelwise and w.shape[0] // group <= 2 else "Conv_f32"
 
@@ -78,7 +77,7 @@ def _is_product(binding: Binding) -> bool:
     x, w, out = binding.input(0), binding.input(1), binding.output()
     whole = x.shape[1:] == w.shape[1:] and prod(out.shape[2:]) == 1
     operands = (x, w, binding.optional(2), binding.optional(3))
-    plain = all(one is None or one.flags.c_contiguous for one in operands)
+    plain = all(one is None or one.is_contiguous for one in operands)
     return whole and plain and x.size > 0 and not any(binding.integers("pads", ()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.families import FAMILIES
 from popc_runtime.native.halves import through_float32
 from popc_runtime.native.record import Encoder, Record

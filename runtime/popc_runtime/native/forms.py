@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.format.dtypes import DType
 from popc_runtime.native.record import Record, activation_words, tensor_words
+from popc_runtime.native.views import View, broadcast_to
 
 __all__ = ["NO_ACTIVATION", "is_channels_last", "map_record", "product_record"]
 
 NO_ACTIVATION: Final = activation_words(0, ())
 
 
-def is_channels_last(array: Array) -> bool:
+def is_channels_last(array: View) -> bool:
     """Whether the channels of a pixel lie side by side in an array [N, C, *sizes]."""
     return array.shape[1] == 1 or array.strides[1] == array.itemsize
 
 
 def map_record(
     kernel: str,
-    out: Array,
-    operands: Sequence[Array],
+    out: View,
+    operands: Sequence[View],
     parameters: Iterable[float] = (),
     dtypes: Sequence[DType | None] | None = None,
 ) -> Record:
@@ -31,7 +30,7 @@ def map_record(
 
     ``dtypes`` are the types of ``out`` and of the operands, where storage does not tell.
     """
-    arrays = (out, *(np.broadcast_to(one, out.shape) for one in operands))
+    arrays = (out, *(broadcast_to(one, out.shape) for one in operands))
     types = [None] * len(arrays) if dtypes is None else dtypes
     pairs = zip(arrays, types, strict=True)
     words = [word for array, dtype in pairs for word in tensor_words(array, dtype=dtype)]
@@ -39,12 +38,12 @@ def map_record(
 
 
 def product_record(
-    left: Array,
-    right: Array,
-    out: Array,
+    left: View,
+    right: View,
+    out: View,
     *,
-    bias: Array | None = None,
-    residual: Array | None = None,
+    bias: View | None = None,
+    residual: View | None = None,
     constant: bool = False,
     activation: tuple[int, ...] = NO_ACTIVATION,
 ) -> Record:
@@ -57,9 +56,7 @@ def product_record(
         constant: Whether the contents of ``right`` are final.
         activation: Its words.
     """
-    first, second = (
-        np.broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right)
-    )
+    first, second = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right))
     operands = (
         tensor_words(first),
         tensor_words(second, constant=constant),

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.prepare import floats_of
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
+from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
+from popc_runtime.native.views import View, empty
 
 __all__ = ["through_float32"]
 
@@ -72,14 +71,15 @@ def _between_conversions(
         if array is None or dtype is None or not _is_half(dtype):
             continue
         if binding.is_constant(index):
-            inputs[index] = floats_of(array, dtype).astype(np.float32)
+            inputs[index] = wide = empty(array.shape, DType.FLOAT32)
+            run_now(_converted(wide, DType.FLOAT32, array, dtype))
             continue
-        inputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+        inputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
         before.append(_converted(wide, DType.FLOAT32, array, dtype))
     for index, (array, dtype) in enumerate(zip(outputs, binding.output_dtypes, strict=True)):
         if array is None or dtype is None or not _is_half(dtype):
             continue
-        outputs[index] = wide = binding.scratch.take(array.shape, np.float32)
+        outputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
         after.append(_converted(array, dtype, wide, DType.FLOAT32))
     inner = replace(
         binding,
@@ -100,7 +100,7 @@ def _between_conversions(
     )
 
 
-def _converted(to: Array, to_dtype: DType, source: Array, dtype: DType) -> Record:
+def _converted(to: View, to_dtype: DType, source: View, dtype: DType) -> Record:
     return map_record("Copy_f32", to, [source], (), (to_dtype, dtype))
 
 

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.labels import check_labels
-from popc_runtime.kernels.merging import merged_view
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, tensor_words
+from popc_runtime.native.views import View, merged_view
 
 __all__ = ["ENCODERS"]
 
@@ -27,16 +27,16 @@ def _is_plain(binding: Binding, indices: int) -> bool:
     number = dtypes.pop(indices)
     floats = all(one in (None, DType.FLOAT32) for one in (*dtypes, *binding.output_dtypes))
     first, *arrays = (*binding.inputs, *binding.outputs)
-    contiguous = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
+    contiguous = all(one is None or (one.is_contiguous and one.size) for one in arrays)
     return floats and number in _INDICES and contiguous and first is not None and first.size > 0
 
 
 def _words(
     binding: Binding,
-    scores: Array,
-    labels: Array,
-    weights: Array | None,
-    wanted: tuple[Array | None, ...],
+    scores: View,
+    labels: View,
+    weights: View | None,
+    wanted: tuple[View | None, ...],
 ) -> tuple[int, ...]:
     words = [scores.shape[0], scores.shape[1], prod(scores.shape[2:])]
     words += tensor_words(scores)
@@ -70,7 +70,7 @@ def _cross_entropy(binding: Binding, numbers: Mapping[str, int]) -> Record | Non
 def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the loss, the softmax or its logarithm, labels, [weights]."""
     del numbers
-    if not _is_plain(binding, 2) or not binding.input(0).flags.c_contiguous:
+    if not _is_plain(binding, 2) or not binding.input(0).is_contiguous:
         return None
     given, labels = binding.input(1), binding.input(2)
     wanted = (binding.output(), None, None, binding.input(0))
@@ -80,10 +80,11 @@ def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record 
     return Record("CrossEntropyGrad_f32", (*words, logarithms), explain=explain)
 
 
-def _wrong_label(labels: Array, classes: int, ignored: object) -> str:
+def _wrong_label(labels: View, classes: int, ignored: object) -> str:
     """Which label is none."""
     hidden = ignored if isinstance(ignored, int) else None
-    shown = labels if hidden is None else np.where(labels == hidden, 0, labels)
+    given = np.asarray(labels)
+    shown = given if hidden is None else np.where(given == hidden, 0, given)
     try:
         check_labels(shown, classes, labels.shape, ignored=hidden)
     except IndexError as error:
@@ -94,7 +95,7 @@ def _wrong_label(labels: Array, classes: int, ignored: object) -> str:
 def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient [..., *indices, ...]: each index adds its part to the element it names."""
     del numbers
-    if not _is_plain(binding, 1) or not binding.input(0).flags.c_contiguous:
+    if not _is_plain(binding, 1) or not binding.input(0).is_contiguous:
         return None
     out, axis = binding.output(), binding.integer("axis")
     words = [word for i in range(2) for word in tensor_words(binding.input(i))]

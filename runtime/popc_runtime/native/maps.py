@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
-from popc_runtime.kernels.binding import Binding
 from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import (
     MAX_RANK,

@@ -7,9 +7,9 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -17,11 +17,11 @@ __all__ = ["ENCODERS"]
 def _is_plain(binding: Binding) -> bool:
     """Whether all operands and results are float32, contiguous and not empty."""
     arrays = (*binding.inputs, *binding.outputs)
-    plain = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
+    plain = all(one is None or (one.is_contiguous and one.size) for one in arrays)
     return plain and is_float32(binding)
 
 
-def _words(arrays: Sequence[Array | None]) -> list[int]:
+def _words(arrays: Sequence[View | None]) -> list[int]:
     return [word for array in arrays for word in tensor_words(array)]
 
 
@@ -58,9 +58,7 @@ def _batch_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | N
     return _batch("BatchNormGrad_f32", binding, training, operands)
 
 
-def _batch(
-    kernel: str, binding: Binding, training: int, operands: Sequence[Array | None]
-) -> Record:
+def _batch(kernel: str, binding: Binding, training: int, operands: Sequence[View | None]) -> Record:
     shape = next(array.shape for array in operands[1:2] if array is not None)
     words = [*shape[:2], prod(shape[2:]), training, float_word(binding.number("epsilon"))]
     words += _words([*operands, *(binding.optional_output(index) for index in range(3))])

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, tensor_words
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -50,14 +51,14 @@ def _record(
 
 
 def _is_plain(
-    out: Array,
-    tensors: Sequence[Array],
-    scalars: Sequence[Array | None],
+    out: View,
+    tensors: Sequence[View],
+    scalars: Sequence[View | None],
     dtypes: Sequence[DType | None],
 ) -> bool:
     floats = all(dtype in (None, DType.FLOAT32, DType.FLOAT64) for dtype in dtypes)
     same = all(
-        array.dtype == "f4" and array.shape == out.shape and array.flags.c_contiguous
+        array.dtype is DType.FLOAT32 and array.shape == out.shape and array.is_contiguous
         for array in (out, *tensors)
     )
     single = all(scalar is None or scalar.size == 1 for scalar in scalars)
@@ -67,7 +68,7 @@ def _is_plain(
 def _is_final(binding: Binding, index: int, value: float) -> bool:
     """Whether scalar ``index`` is final and has the given value."""
     scalar = binding.optional(index)
-    return scalar is not None and binding.is_constant(index) and float(scalar) == value
+    return scalar is not None and binding.is_constant(index) and scalar.item() == value
 
 
 def _sum(

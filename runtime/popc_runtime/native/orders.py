@@ -7,7 +7,8 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record
 
@@ -16,7 +17,7 @@ __all__ = ["ENCODERS"]
 
 def _fits(binding: Binding) -> bool:
     results = [one for one in binding.outputs if one is not None]
-    plain = is_plain(binding) and all(one.flags.c_contiguous for one in results)
+    plain = is_plain(binding) and all(one.is_contiguous for one in results)
     return plain and binding.input(0).size > 0 and binding.input(0).ndim > 0
 
 
@@ -41,7 +42,7 @@ def _top_k(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 def _extreme(largest: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X to indices {axis, select_last_index}."""
     del numbers
-    if not _fits(binding) or binding.output().dtype.name != "int64":
+    if not _fits(binding) or binding.output().dtype != DType.INT64:
         return None
     x, before = packed(binding, 0)
     sizes = _sizes(x.shape, binding.integer("axis"))
@@ -54,7 +55,12 @@ def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     """X, axis? {axis, reverse, exclusive}."""
     del numbers
     axis, x = binding.optional(1), binding.input(0)
-    if not _fits(binding) or x.dtype.name not in ("float32", "float64", "int32", "int64"):
+    if not _fits(binding) or x.dtype not in (
+        DType.FLOAT32,
+        DType.FLOAT64,
+        DType.INT32,
+        DType.INT64,
+    ):
         return None
     if axis is not None and not binding.is_constant(1):
         return None

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Record, tensor_words
+from popc_runtime.native.views import View, empty
 
-__all__ = ["is_plain", "move_record", "packed", "tensors"]
+__all__ = ["contiguous_copy", "is_plain", "move_record", "packed", "tensors"]
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
 def is_plain(binding: Binding) -> bool:
     """Whether the operands are of few dimensions, and numbers that the processor computes with."""
-    arrays = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
+    views = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
     halves = any(one in _HALVES for one in (*binding.input_dtypes, *binding.output_dtypes))
-    kinds = all(one.dtype.kind in "fiub" and one.itemsize <= 8 for one in arrays)
-    return not halves and kinds and all(one.ndim < MAX_RANK for one in arrays)
+    return not halves and all(one.ndim < MAX_RANK for one in views)
 
 
-def move_record(to: Array, source: Array) -> Record:
+def move_record(to: View, source: View) -> Record:
     """A copy between arrays of one shape and element type, which has elements."""
     return Record("Move", (*tensor_words(source), *tensor_words(to)), (to, source))
 
 
-def packed(binding: Binding, index: int) -> tuple[Array, tuple[Record, ...]]:
+def contiguous_copy(view: View) -> View:
+    """The elements of a constant, copied now."""
+    copy = empty(view.shape, view.dtype)
+    if copy.size:
+        run_now(move_record(copy, view))
+    return copy
+
+
+def packed(binding: Binding, index: int) -> tuple[View, tuple[Record, ...]]:
     """A required operand, contiguous, and what runs before it is."""
     array = binding.input(index)
-    if array.flags.c_contiguous or array.size == 0:
+    if array.is_contiguous or array.size == 0:
         return array, ()
     copy = binding.scratch.take(array.shape, array.dtype)
     return copy, (move_record(copy, array),)
 
 
-def tensors(*arrays: Array | None) -> tuple[int, ...]:
+def tensors(*arrays: View | None) -> tuple[int, ...]:
     """The words of operands, one after another."""
     return tuple(word for array in arrays for word in tensor_words(array))

@@ -7,11 +7,11 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.copying import is_same_memory
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, move_record, packed, tensors
 from popc_runtime.native.record import Encoder, Record
+from popc_runtime.native.views import View, is_same_memory
 
 __all__ = ["ENCODERS"]
 
@@ -21,10 +21,10 @@ _COMBINED: Final = ("float32", "float64", "int32", "int64")
 
 
 def _indices(binding: Binding, index: int) -> bool:
-    return binding.input(index).dtype.name in ("int32", "int64")
+    return binding.input(index).dtype in (DType.INT32, DType.INT64)
 
 
-def _has_places(table: Array, indices: Array, values: Array) -> bool:
+def _has_places(table: View, indices: View, values: View) -> bool:
     dimensions = table.ndim > 0 and indices.ndim > 0
     return dimensions and all(one.size > 0 for one in (table, indices, values))
 
@@ -35,7 +35,7 @@ def _take(axis: int | None, binding: Binding, numbers: Mapping[str, int]) -> Rec
     out = binding.output()
     if not is_plain(binding) or not _indices(binding, 1):
         return None
-    if not _has_places(binding.input(0), binding.input(1), out) or not out.flags.c_contiguous:
+    if not _has_places(binding.input(0), binding.input(1), out) or not out.is_contiguous:
         return None
     (x, first), (indices, second) = packed(binding, 0), packed(binding, 1)
     along = binding.integer("axis", 0) % x.ndim if axis is None else axis
@@ -53,11 +53,11 @@ def _put(
 ) -> Record | None:
     """Updates and indices by the numbers of the ``operands``; ``start`` fills the result."""
     out = binding.output()
-    fits = is_plain(binding) and _indices(binding, operands[1]) and out.flags.c_contiguous
+    fits = is_plain(binding) and _indices(binding, operands[1]) and out.is_contiguous
     updates, named = (binding.input(operand) for operand in operands)
     if not fits or not _has_places(out, named, updates):
         return None
-    if reduction != "none" and out.dtype.name not in _COMBINED:
+    if reduction != "none" and out.dtype not in _COMBINED:
         return None
     (values, first), (indices, second) = (packed(binding, operand) for operand in operands)
     words = (*tensors(out, indices, values), axis, 0, _COMBINATIONS[reduction])
@@ -103,7 +103,7 @@ def _one_hot(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """Indices, off and on {axis, depth}."""
     del numbers
     out, values = binding.output(), binding.input(1)
-    plain = is_plain(binding) and out.flags.c_contiguous and values.flags.c_contiguous
+    plain = is_plain(binding) and out.is_contiguous and values.is_contiguous
     if not plain or not _indices(binding, 0) or out.size == 0:
         return None
     indices, before = packed(binding, 0)

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.pool import shares
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.windows import Axis, window_axes
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, is_float32, tensor_words
+from popc_runtime.native.views import View, view_of_numbers
 
-__all__ = ["ENCODERS", "of_squares", "pooling_words"]
+__all__ = ["ENCODERS", "of_squares", "pooling_words", "window_factors"]
 
 _AXES: Final = 3
 
 
 def pooling_words(
     axes: Sequence[Axis],
-    dy: Array | None,
-    x: Array | None,
-    y: Array | None,
-    dx: Array | None,
-    factors: Array | None = None,
+    dy: View | None,
+    x: View | None,
+    y: View | None,
+    dx: View | None,
+    factors: View | None = None,
 ) -> tuple[int, ...]:
     """The words of the kernels of ``pool_grad.c``; all operands are contiguous."""
     words: list[int] = []
@@ -47,11 +46,22 @@ def of_squares(axes: Sequence[Axis]) -> bool:
     )
 
 
+def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
+    """What each element of a window counts in an average, [*windows] float32.
+
+    Attribute ``count_include_pad`` says whether padding is counted.
+    """
+    include = bool(binding.integer("count_include_pad", 0))
+    counts = [[max(one, 1) for one in axis.counts(include_padding=include)] for axis in axes]
+    shares = [1 / prod(window) for window in product(*counts)]
+    return view_of_numbers(shares, DType.FLOAT32, tuple(map(len, counts)))
+
+
 def _axes(binding: Binding) -> tuple[Axis, ...] | None:
     """The axes; ``None`` if there are too many, or memory is not plain."""
     arrays = [*binding.inputs, *binding.outputs]
     kernel = binding.integers("kernel_shape")
-    plain = all(one is None or (one.flags.c_contiguous and one.size) for one in arrays)
+    plain = all(one is None or (one.is_contiguous and one.size) for one in arrays)
     if not plain or not is_float32(binding) or not 1 <= len(kernel) <= _AXES:
         return None
     return window_axes(binding, binding.output().shape[2:], kernel, binding.input(0).shape[2:])
@@ -76,8 +86,7 @@ def _average_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record |
         return None
     dy, dx, factors = binding.input(0), binding.output(), None
     if not binding.integer("sum", 0):
-        given = np.broadcast_to(shares(binding, axes, dy.dtype), dy.shape[2:])
-        factors = np.ascontiguousarray(given, np.float32)
+        factors = window_factors(binding, axes)
     words = pooling_words(axes, dy, None, None, dx, factors)
     return Record("AveragePoolGrad_f32", words, () if factors is None else (factors,))
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.pool import shares
 from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import is_channels_last
-from popc_runtime.native.pool_gradients import of_squares, pooling_words
+from popc_runtime.native.pool_gradients import of_squares, pooling_words, window_factors
 from popc_runtime.native.record import Encoder, Record, activation_words, is_float32, tensor_words
 
 __all__ = ["ENCODERS"]
@@ -36,23 +33,21 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
     last = is_channels_last(x) and is_channels_last(out)
-    if not last and not out.flags.c_contiguous:
+    if not last and not out.is_contiguous:
         return None
     kernel_name = "PoolLast_f32" if last else "Pool_f32"
-    if maximum and of_squares(axes) and x.flags.c_contiguous and out.flags.c_contiguous:
+    if maximum and of_squares(axes) and x.is_contiguous and out.is_contiguous:
         return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))
-    window = np.zeros((x.shape[1], 1, *kernel), np.float32)  # only its shape is read
+    window = x.of_memory((x.shape[1], 1, *kernel))  # only its shape is read
     words = [*tensor_words(x), *tensor_words(window), *tensor_words(out)]
     words += [*tensor_words(None), *tensor_words(None), x.shape[1]]
     for axis in axes:
         words += (axis.stride, axis.dilation, axis.begin)
     words += (*activation_words(0, ()), int(maximum))
     if maximum:
-        return Record(kernel_name, (*words, *tensor_words(None)), (window,))
-    factors = np.ascontiguousarray(
-        np.broadcast_to(shares(binding, axes, out.dtype), out.shape[2:]), np.float32
-    )
-    return Record(kernel_name, (*words, *tensor_words(factors)), (window, factors))
+        return Record(kernel_name, (*words, *tensor_words(None)))
+    factors = window_factors(binding, axes)
+    return Record(kernel_name, (*words, *tensor_words(factors)), (factors,))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}

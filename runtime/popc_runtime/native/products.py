@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.merging import merged_view
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record
 from popc_runtime.native.record import MAX_RANK, Record, is_float32
+from popc_runtime.native.views import View, filled, merged_view
 
 __all__ = ["ENCODERS"]
 
@@ -37,7 +35,7 @@ def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _product(
-    binding: Binding, numbers: Mapping[str, int], left: Array, right: Array
+    binding: Binding, numbers: Mapping[str, int], left: View, right: View
 ) -> Record | None:
     out = binding.output()
     activation = epilogue_activation(binding, numbers)
@@ -56,13 +54,13 @@ def _product(
     )
 
 
-def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] | None:
+def _addends(binding: Binding, out: View) -> tuple[View | None, View | None] | None:
     """A bias of columns and a residual of the result's shape; ``None`` if they are others."""
     bias, residual = binding.optional(2), binding.optional(3)
     if bias is None:
         return None, residual
     if bias.size == 1 and binding.is_constant(2):
-        return np.full(out.shape[-1], bias.reshape(()), np.float32), residual
+        return filled(out.shape[-1:], DType.FLOAT32, bias.item()), residual
     if bias.ndim == 0:
         return None
     if bias.size == bias.shape[-1] == out.shape[-1] and bias.strides[-1] == bias.itemsize:
@@ -73,8 +71,8 @@ def _addends(binding: Binding, out: Array) -> tuple[Array | None, Array | None] 
 
 
 def _flattened(
-    left: Array, right: Array, out: Array, residual: Array | None
-) -> tuple[Array, Array, Array, Array | None]:
+    left: View, right: View, out: View, residual: View | None
+) -> tuple[View, View, View, View | None]:
     """A batch of left matrices and one right one as a single product, if that is free."""
     if right.ndim != 2 or left.ndim == 2:
         return left, right, out, residual

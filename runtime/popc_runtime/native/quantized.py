@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
+from popc_runtime.native.views import View, broadcast_to
 
 __all__ = ["ENCODERS", "ByteForm", "byte_product_record"]
 
@@ -51,7 +50,7 @@ def byte_product_record(binding: Binding, form: ByteForm) -> Record | None:
     zeros = _zeros(binding)
     if zeros is None:
         return None
-    left, right = (np.broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (a, b))
+    left, right = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (a, b))
     words = (
         *tensor_words(left),
         *tensor_words(right, constant=binding.is_constant(1)),
@@ -63,14 +62,14 @@ def byte_product_record(binding: Binding, form: ByteForm) -> Record | None:
     return Record("Product_i8", words, kept)
 
 
-def _has_rows(out: Array) -> bool:
+def _has_rows(out: View) -> bool:
     """Whether the rows of a result are contiguous."""
     return out.shape[-1] == 1 or out.strides[-1] == out.itemsize
 
 
-def _zeros(binding: Binding) -> list[Array | None] | None:
+def _zeros(binding: Binding) -> list[View | None] | None:
     """Zero points of both operands, each one or one for each row or column; ``None`` for others."""
-    zeros: list[Array | None] = []
+    zeros: list[View | None] = []
     for index, axis in ((2, -2), (3, -1)):
         zero = binding.optional(index)
         if (
@@ -124,8 +123,8 @@ def _scaled(kernel: str, binding: Binding) -> Record | None:
         return None
     if out.ndim > MAX_RANK or out.size == 0:
         return None
-    offset = 0.0 if zero is None else float(zero.reshape(()))
-    return map_record(kernel, out, [x], (float(scale.reshape(())), offset))
+    offset = 0.0 if zero is None else float(zero.item())
+    return map_record(kernel, out, [x], (float(scale.item()), offset))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {

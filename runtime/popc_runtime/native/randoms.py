@@ -9,38 +9,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.random import state_of
 from popc_runtime.kernels.random_state import LegacySequence, RandomState
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
+from popc_runtime.native.views import View, as_view, filled
 
 __all__ = ["ENCODERS"]
 
 _SUFFIXES: Final = {DType.FLOAT16: "f32", DType.FLOAT32: "f32", DType.FLOAT64: "f64"}
 
 
-def _is_plain(array: Array | None, dtype: type[np.generic]) -> bool:
+def _is_plain(array: View | None, dtype: DType) -> bool:
     if array is None:
         return True
     fits = array.size > 0 and array.ndim <= MAX_RANK
-    return fits and array.dtype == dtype and array.flags.c_contiguous
+    return fits and array.dtype is dtype and array.is_contiguous
 
 
-def _has_scalars(ratio: Array, training: Array) -> bool:
-    if ratio.size != 1 or training.size != 1 or training.dtype != np.bool_:
+def _has_scalars(ratio: View, training: View) -> bool:
+    if ratio.size != 1 or training.size != 1 or training.dtype is not DType.BOOL:
         return False
-    return ratio.dtype in (np.float32, np.float64) and max(ratio.ndim, training.ndim) <= MAX_RANK
+    return (
+        ratio.dtype in (DType.FLOAT32, DType.FLOAT64) and max(ratio.ndim, training.ndim) <= MAX_RANK
+    )
 
 
 def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, ratio, training = (binding.input(index) for index in range(3))
     out, mask = binding.output(), binding.optional_output(1)
-    plain = _is_plain(x, np.float32) and _is_plain(out, np.float32) and _is_plain(mask, np.bool_)
+    plain = (
+        _is_plain(x, DType.FLOAT32)
+        and _is_plain(out, DType.FLOAT32)
+        and _is_plain(mask, DType.BOOL)
+    )
     if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
         return None
     legacy = "seed" in binding.attributes
@@ -51,14 +56,18 @@ def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         sequence = binding.random
     words = [word for one in (x, ratio, training, out, mask) for word in tensor_words(one)]
     kept = tuple(one for one in (x, ratio, training, out, mask, sequence) if one is not None)
-    return Record("Dropout_f32", (_address(sequence.source), int(legacy), *words), kept)
+    return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), kept)
 
 
 def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     g, mask, ratio, training = (binding.input(index) for index in range(4))
     out = binding.output()
-    plain = _is_plain(g, np.float32) and _is_plain(out, np.float32) and _is_plain(mask, np.bool_)
+    plain = (
+        _is_plain(g, DType.FLOAT32)
+        and _is_plain(out, DType.FLOAT32)
+        and _is_plain(mask, DType.BOOL)
+    )
     if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
         return None
     arrays = (g, ratio, training, out, mask)
@@ -71,15 +80,15 @@ def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     out, dtype = binding.output(), binding.output_dtypes[0]
     suffix = None if dtype is None else _SUFFIXES.get(dtype)
     maps = [f"Mul_{suffix}", f"Add_{suffix}"]
-    if suffix is None or out.size == 0 or out.ndim > MAX_RANK or not out.flags.c_contiguous:
+    if suffix is None or out.size == 0 or out.ndim > MAX_RANK or not out.is_contiguous:
         return None
     if any(name not in numbers for name in maps):
         return None
     low, high = binding.number("low"), binding.number("high")
     narrow = dtype is DType.FLOAT16
-    target = binding.scratch.take(out.shape, np.float32) if narrow else out
+    target = binding.scratch.take(out.shape, DType.FLOAT32) if narrow else out
     after = [
-        map_record(name, target, [target, np.asarray(value, target.dtype)])
+        map_record(name, target, [target, filled((), target.dtype, value)])
         for name, value, neutral in zip(maps, (high - low, low), (1, 0), strict=True)
         if value != neutral
     ]
@@ -87,13 +96,8 @@ def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         types = (DType.FLOAT16, DType.FLOAT32)
         after.append(map_record("Copy_f32", out, [target], (), types))
     sequence = state_of(binding)
-    words = (_address(sequence.source), *tensor_words(target))
+    words = (as_view(sequence.source).address, *tensor_words(target))
     return Record("RandomUniform", words, (sequence, target), after=tuple(after))
-
-
-def _address(source: Array) -> int:
-    address: int = source.__array_interface__["data"][0]
-    return address
 
 
 ENCODERS: Final[dict[str, Encoder]] = {

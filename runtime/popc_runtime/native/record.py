@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, Final, TypeAlias
 
-from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import frozen
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.views import View
 
 __all__ = [
     "MAX_RANK",
@@ -42,10 +43,6 @@ _DTYPES: Final = (
     DType.BOOL,
 )
 _NUMBERS: Final = {dtype: number for number, dtype in enumerate(_DTYPES)}
-# bfloat16 shares the storage of uint16; kernels that care are told by the instruction.
-_BY_STORAGE: Final = {
-    dtype.storage: number for dtype, number in _NUMBERS.items() if dtype is not DType.BFLOAT16
-}
 _ABSENT: Final = (0, 0, 0, 0)
 
 
@@ -88,16 +85,16 @@ def is_float32(binding: Binding) -> bool:
 
 
 def tensor_words(
-    array: Array | None, *, constant: bool = False, dtype: DType | None = None
+    array: View | None, *, constant: bool = False, dtype: DType | None = None
 ) -> tuple[int, ...]:
     """An operand; ``None`` if it is absent.
 
-    ``constant``: its contents are final.  ``dtype``: its type; by default that of its storage.
+    ``constant``: its contents are final.  ``dtype``: its type; by default that of its storage,
+    which for bfloat16 is uint16: kernels that care are told by the instruction.
     """
     if array is None:
         return _ABSENT
-    number = _BY_STORAGE[array.dtype] if dtype is None else _NUMBERS[dtype]
-    head = (array.__array_interface__["data"][0], number, int(constant))
+    head = (array.address, _NUMBERS[dtype or array.dtype], int(constant))
     return (*head, array.ndim, *array.shape, *array.strides)
 
 

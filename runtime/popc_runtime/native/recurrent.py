@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.kernels.binding import Binding
-from popc_runtime.kernels.rnn_layers import BIAS, INITIAL_C, INITIAL_H, LENGTHS, R, W, X
+from popc_runtime.kernels.rnn_operands import BIAS, INITIAL_C, INITIAL_H, LENGTHS, R, W, X
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, tensor_words
 
 __all__ = ["ENCODERS"]
@@ -27,7 +27,7 @@ def _layer(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
     operands.append(binding.optional(INITIAL_C) if opcode == "LSTM" else None)
     operands.append(binding.optional(LENGTHS))
     results = [binding.optional_output(i) for i in range(3)]
-    plain = all(one is None or one.flags.c_contiguous for one in operands)
+    plain = all(one is None or one.is_contiguous for one in operands)
     if not plain or binding.input(X).size == 0:
         return None
     words: list[int] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, tensors
 from popc_runtime.native.record import Record
 
@@ -29,11 +30,11 @@ _THROUGH_FLOATS: Final = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 def general_reduction(opcode: str, binding: Binding) -> Record | None:
     """X {axes}; integers are not taken where results are computed as floats, nor uint64."""
     x, out = binding.input(0), binding.output()
-    if not is_plain(binding) or x.size == 0 or not out.flags.c_contiguous or x.dtype != out.dtype:
+    if not is_plain(binding) or x.size == 0 or not out.is_contiguous or x.dtype != out.dtype:
         return None
-    if x.dtype.name == "uint64" or (x.dtype.kind != "f" and opcode in _THROUGH_FLOATS):
+    if x.dtype == DType.UINT64 or (not x.dtype.is_float and opcode in _THROUGH_FLOATS):
         return None
-    if x.dtype.kind == "b" and opcode not in ("ReduceMax", "ReduceMin"):
+    if x.dtype is DType.BOOL and opcode not in ("ReduceMax", "ReduceMin"):
         return None
     axes = binding.integers("axes")
     kept = out.reshape(tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)))

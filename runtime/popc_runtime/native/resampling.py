@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
 from popc_runtime.kernels.resize import axis_taps, processing_order, resized_axes
 from popc_runtime.kernels.resize_grad import gradient_taps
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record, is_float32
+from popc_runtime.native.views import View, as_view
 
 __all__ = ["ENCODERS"]
 
@@ -22,7 +23,7 @@ __all__ = ["ENCODERS"]
 def _resize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, out = binding.input(0), binding.output()
-    if not is_plain(binding) or out.size == 0 or not out.flags.c_contiguous:
+    if not is_plain(binding) or out.size == 0 or not out.is_contiguous:
         return None
     axes = resized_axes(binding, x.shape, out.shape)
     transformation = binding.text("coordinate_transformation_mode")
@@ -40,7 +41,7 @@ def _pick(binding: Binding, axes: Sequence[Axis], transformation: str) -> Record
         return None
     mode = binding.text("nearest_mode")
     offsets = [
-        nearest_indices(axis, transformation, mode).astype(np.int64) * stride
+        as_view(nearest_indices(axis, transformation, mode).astype(np.int64) * stride)
         for axis, stride in zip(axes, x.strides, strict=True)
     ]
     return Record("Pick", tensors(x, out, *offsets), (x, out, *offsets))
@@ -58,16 +59,16 @@ def _resample(
     for number, table in wanted:
         shape = (*source.shape[:number], len(table.indices), *source.shape[number + 1 :])
         is_last = number == wanted[-1][0]
-        target = binding.output() if is_last else binding.scratch.take(shape, np.float32)
+        target = binding.output() if is_last else binding.scratch.take(shape, DType.FLOAT32)
         records.append(_axis_record(source, target, number, table))
         source = target
     last = records.pop()
     return Record(last.kernel, last.words, last.kept, before=tuple(records))
 
 
-def _axis_record(source: Array, target: Array, number: int, table: Taps) -> Record:
-    indices = np.ascontiguousarray(table.indices, np.int64)
-    weights = np.ascontiguousarray(table.weights, np.float32)
+def _axis_record(source: View, target: View, number: int, table: Taps) -> Record:
+    indices = as_view(np.ascontiguousarray(table.indices, np.int64))
+    weights = as_view(np.ascontiguousarray(table.weights, np.float32))
     shape = source.shape
     sizes = (prod(shape[:number]), shape[number], prod(shape[number + 1 :]))
     operands = (source, indices, weights, target)
@@ -77,7 +78,7 @@ def _axis_record(source: Array, target: Array, number: int, table: Taps) -> Reco
 def _resize_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     grad, out = binding.input(0), binding.output()
-    if not is_float32(binding) or grad.size == 0 or not out.flags.c_contiguous:
+    if not is_float32(binding) or grad.size == 0 or not out.is_contiguous:
         return None
     tables = gradient_taps(binding)
     return _resample(binding, tables, [-1] * out.ndim) if tables else None

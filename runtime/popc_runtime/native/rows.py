@@ -8,10 +8,10 @@ from itertools import groupby
 from math import prod
 from typing import Final
 
-from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
 from popc_runtime.native.reductions import REDUCTIONS, general_reduction
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -21,7 +21,7 @@ _ROW_REDUCTIONS: Final = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "
 def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int, ...] | None:
     """The words of an operation on [rows, length, inner]; ``None`` if memory is not like that."""
     x, out = binding.input(0), binding.output()
-    if not is_float32(binding) or x.size == 0 or not x.flags.c_contiguous:
+    if not is_float32(binding) or x.size == 0 or not x.is_contiguous:
         return None
     return (*tensor_words(x), *tensor_words(out), rows, length, inner)
 
@@ -51,9 +51,9 @@ def _normalization(kernel: str, binding: Binding, numbers: Mapping[str, int]) ->
     return Record(kernel, (*words, float_word(binding.number("epsilon"))))
 
 
-def _vector(array: Array | None, shape: tuple[int, ...]) -> Array | None:
+def _vector(array: View | None, shape: tuple[int, ...]) -> View | None:
     """``array`` if it has one element for each of a row."""
-    if array is None or not array.flags.c_contiguous:
+    if array is None or not array.is_contiguous:
         return None
     return array if array.size == prod(shape) and array.shape[-len(shape) :] == shape else None
 
@@ -93,10 +93,10 @@ def _over_pixels(kernel: str, binding: Binding) -> Record | None:
     spatial = tuple(range(2, x.ndim))
     if not spatial or tuple(sorted(axis % x.ndim for axis in axes)) != spatial:
         return None
-    if not is_float32(binding) or x.size == 0 or x.flags.c_contiguous:
+    if not is_float32(binding) or x.size == 0 or x.is_contiguous:
         return None
     pixels = x.transpose(0, *spatial, 1)
-    plain = pixels.flags.c_contiguous and out.flags.c_contiguous
+    plain = pixels.is_contiguous and out.is_contiguous
     if not plain or (kernel == "ReduceSumSquare_f32" and x.shape[1] != 1):
         return None
     sizes = (x.shape[0], prod(x.shape[2:]), x.shape[1])

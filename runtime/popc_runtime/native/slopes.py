@@ -7,10 +7,8 @@ from functools import partial
 from math import nan
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from popc_runtime.format.program import Attributes
-from popc_runtime.kernels.binding import Binding
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import (
     MAX_RANK,
     Encoder,
@@ -19,6 +17,7 @@ from popc_runtime.native.record import (
     is_float32,
     tensor_words,
 )
+from popc_runtime.native.views import broadcast_to
 
 __all__ = ["ENCODERS"]
 
@@ -93,7 +92,7 @@ def _slope(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
         kernel = "GeluTanhGrad"
     words = [*tensor_words(out)]
     for index in range(2):
-        words += tensor_words(np.broadcast_to(binding.input(index), out.shape))
+        words += tensor_words(broadcast_to(binding.input(index), out.shape))
     given = activation_words(0, parameters(binding.attributes))[1:]
     return Record(f"{kernel}_f32", (*words, *given))
 

@@ -13,14 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call
 from popc_runtime.native.forms import map_record, product_record
-from popc_runtime.native.record import (
-    MAX_RANK,
-    Record,
-    tensor_words,
-)
+from popc_runtime.native.packing import move_record
+from popc_runtime.native.record import MAX_RANK, Record, tensor_words
+from popc_runtime.native.views import as_view
 
 __all__ = ["translate"]
 
@@ -78,15 +75,9 @@ def _copy(call: partial[Any]) -> Record | None:
     if to.dtype != source.dtype or to.ndim > MAX_RANK - 1 or to.size == 0:
         return None
     source = np.broadcast_to(source, to.shape)
-    if to.dtype.kind == "V":
-        return _copy_runs(to, source)
-    return Record("Move", (*tensor_words(source), *tensor_words(to)), (to, source))
-
-
-def _copy_runs(to: Array, source: Array) -> Record:
-    """Elements that are runs of bytes: one more dimension, of bytes."""
-    words = [word for one in (source, to) for word in tensor_words(one[..., None].view(np.uint8))]
-    return Record("Move", tuple(words), (to, source))
+    if to.dtype.kind == "V":  # elements that are runs of bytes: one more dimension, of bytes
+        to, source = (one[..., None].view(np.uint8) for one in (to, source))
+    return move_record(as_view(to), as_view(source))
 
 
 def _map(call: partial[Any]) -> Record | None:
@@ -104,7 +95,8 @@ def _map(call: partial[Any]) -> Record | None:
         return None
     if any(np.broadcast_shapes(one.shape, out.shape) != out.shape for one in operands):
         return None
-    return map_record(f"{_UFUNCS[call.func]}_{_SUFFIXES[kind]}", out, operands)
+    kernel = f"{_UFUNCS[call.func]}_{_SUFFIXES[kind]}"
+    return map_record(kernel, as_view(out), [as_view(one) for one in operands])
 
 
 def _product(call: partial[Any]) -> Record | None:
@@ -117,7 +109,7 @@ def _product(call: partial[Any]) -> Record | None:
         return None
     if out.shape[-1] > 1 and out.strides[-1] != out.itemsize:
         return None
-    return product_record(left, right, out)
+    return product_record(as_view(left), as_view(right), as_view(out))
 
 
 def _filled(to: Any, value: Any) -> Record | None:
@@ -127,4 +119,5 @@ def _filled(to: Any, value: Any) -> Record | None:
         return None
     bits = int.from_bytes(np.asarray(value, to.dtype).tobytes().ljust(8, b"\0"), "little")
     signed = bits - (1 << 64) if bits >> 63 else bits
-    return Record("Fill", (*tensor_words(to), signed), (to,))
+    view = as_view(to)
+    return Record("Fill", (*tensor_words(view), signed), (view,))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.windows import Axis
 from popc_runtime.native.algorithms import winograd_wins
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.record import Record, tensor_words
+from popc_runtime.native.views import View
 
 __all__ = ["winograd_record"]
 
 
 def winograd_record(
-    operands: Sequence[Array | None],
-    out: Array,
+    operands: Sequence[View | None],
+    out: View,
     axes: Sequence[Axis],
     activation: tuple[int, ...],
     *,
@@ -48,7 +48,7 @@ def winograd_record(
     return Record("WinogradConv_f32", (*words, *activation))
 
 
-def _is_plain(image: Array) -> bool:
+def _is_plain(image: View) -> bool:
     """Whether the pixels of a channel lie one behind the other."""
     unit = image.itemsize
     return image.strides[3] == unit and image.strides[2] == image.shape[3] * unit

@@ -1,0 +1,20 @@
+"""Which operand of a recurrent layer is which, by number."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ATTENTION",
+    "BIAS",
+    "INITIAL_C",
+    "INITIAL_H",
+    "LENGTHS",
+    "PEEPHOLES",
+    "R",
+    "W",
+    "X",
+]
+
+X, W, R, BIAS, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
+ATTENTION: Final = 6

@@ -1,0 +1,98 @@
+"""What an encoder is given: the operands of an instruction as views."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.frozen import frozen
+from popc_runtime.kernels.operands import Operands
+from popc_runtime.native.views import View, as_view, empty
+
+if TYPE_CHECKING:
+    from popc_runtime.kernels.binding import Binding as ArrayBinding
+    from popc_runtime.kernels.random_state import RandomState
+
+__all__ = ["Binding", "Space"]
+
+_ALIGNMENT = 64
+_LEAST = 1 << 16
+
+
+class Space:
+    """Temporary memory that all records of a program share.
+
+    Instructions run one after another, so what one keeps here never outlives it.  Each starts
+    again at the beginning; a larger request replaces the memory, and earlier records keep the
+    smaller one that they hold views of.
+    """
+
+    def __init__(self) -> None:
+        self._buffer: View | None = None
+        self._used = 0
+
+    def reset(self) -> None:
+        """Forget the views handed out so far: the next instruction may overwrite them."""
+        self._used = 0
+
+    def take(self, shape: tuple[int, ...], dtype: DType) -> View:
+        """An uninitialised contiguous view, valid during one instruction."""
+        nbytes = prod(shape) * dtype.itemsize
+        start = -(-self._used // _ALIGNMENT) * _ALIGNMENT
+        if self._buffer is None or start + nbytes > self._buffer.nbytes:
+            # Views taken earlier for this instruction stay on the old buffer: no overlap.
+            before = 0 if self._buffer is None else self._buffer.nbytes
+            self._buffer = empty((max(2 * before, nbytes, _LEAST),), DType.UINT8)
+            start = 0
+        self._used = start + nbytes
+        return self._buffer.of_memory(shape, offset=start, dtype=dtype)
+
+
+@frozen
+class Binding(Operands[View]):
+    """What an encoder is given; bfloat16 operands are views of their bit patterns.
+
+    Attributes:
+        scratch: Temporary memory for the duration of the instruction.
+        random: The device's random numbers.
+        replica: The number of the replica that the instruction runs on.
+    """
+
+    scratch: Space
+    random: RandomState
+    replica: int = 0
+
+    @classmethod
+    def of(cls, binding: ArrayBinding, scratch: Space) -> Binding:
+        """What numpy's kernels are given, for encoders."""
+        return cls(
+            tuple(map(as_view, binding.inputs)),
+            tuple(map(as_view, binding.outputs)),
+            binding.input_dtypes,
+            binding.output_dtypes,
+            binding.attributes,
+            binding.constant,
+            scratch,
+            binding.random,
+            binding.replica,
+        )
+
+    def for_numpy(self) -> ArrayBinding:
+        """The same for functions of numpy's kernels; they have scratch memory of their own."""
+        import numpy as np
+
+        from popc_runtime.kernels.binding import Binding as ArrayBinding
+        from popc_runtime.kernels.binding import Scratch
+
+        return ArrayBinding(
+            tuple(None if one is None else np.asarray(one) for one in self.inputs),
+            tuple(None if one is None else np.asarray(one) for one in self.outputs),
+            self.input_dtypes,
+            self.output_dtypes,
+            self.attributes,
+            self.constant,
+            Scratch(),
+            self.random,
+            self.replica,
+        )
