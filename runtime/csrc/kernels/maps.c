@@ -19,7 +19,7 @@
     _(Abs, 1, __builtin_fabsf(x))                                                                 \
     _(Ceil, 1, __builtin_ceilf(x))                                                                \
     _(Clip, 1, (x < p0 ? p0 : x) > p1 ? p1 : (x < p0 ? p0 : x))                                   \
-    _(Elu, 12, x > 0 ? x : p0 * (fast_exp(x > 0 ? 0 : x) - 1.0f))                                 \
+    _(Elu, 12, x > 0 ? x : p0 * (exp_below(x > 0 ? 0 : x) - 1.0f))                                 \
     _(Erf, 16, fast_erf(x))                                                                       \
     _(Exp, 8, fast_exp(x))                                                                        \
     _(FakeQuantize, 4, ({                                                                         \
@@ -28,7 +28,7 @@
           (q > p2 ? p2 : q) * p0;                                                                 \
       }))                                                                                         \
     _(Floor, 1, __builtin_floorf(x))                                                              \
-    _(Gelu, 18, x * fast_normal(x))                           \
+    _(Gelu, 18, x * fast_normal(x))                                                               \
     _(GeluTanh, 14,                                                                               \
       x * fast_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)))                        \
     _(HardSigmoid, 2, ({                                                                          \
@@ -48,10 +48,7 @@
     _(Relu, 1, x < 0 ? 0 : x)                                                                     \
     _(Round, 1, __builtin_rintf(x))                                                               \
     _(Sigmoid, 10, fast_sigmoid(x))                                                               \
-    _(Softplus, 20, ({                                                                            \
-          float size = __builtin_fabsf(x);                                                        \
-          (x > 0 ? x : 0) + fast_log(1.0f + fast_exp(-size));                                     \
-      }))                                                                                         \
+    _(Softplus, 16, fast_softplus(x))                                                             \
     _(Sqrt, 2, __builtin_sqrtf(x))                                                                \
     _(Square, 1, x * x)                                                                           \
     _(Swish, 11, x * fast_sigmoid(p0 * x))                                                        \

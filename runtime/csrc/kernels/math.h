@@ -19,54 +19,57 @@ static inline int32_t as_bits(float value) {
     return bits;
 }
 
-// e**x: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 6 in r; 2**n in two steps, so that
-// results that are subnormal are right.
-static inline float fast_exp(float x) {
-    float clipped = x < 89.0f ? x : 89.0f;  // also of NaN
-    clipped = clipped < -104.0f ? -104.0f : clipped;
-    float n = __builtin_rintf(clipped * 1.44269504088896341f);
-    float r = clipped - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    int32_t whole = (int32_t)n;
-    int32_t half = whole >> 1;
-    float result = p * as_float((half + 127) << 23) * as_float((whole - half + 127) << 23);
-    return x != x ? x : result;
+// x, or `high` > 0 where x is larger; an undefined x becomes either.  Minima of integers, which order
+// floats of one sign: comparisons of floats that follow each other become many masks.
+static inline float at_most(float high, float x) {
+    const int32_t a = as_bits(x), b = as_bits(high);
+    return as_float(a < b ? a : b);
 }
 
-// e**x for x <= 0 and NaN, for weights that are added up: 0 where it would be less than 2e-38.
-static inline float exp_below(float x) {
-    float n = __builtin_rintf((x > -87.0f ? x : -87.0f) * 1.44269504088896341f);  // also of NaN
-    float r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
+// x, or `low` < 0 where x is smaller; the same of what is undefined.
+static inline float at_least(float low, float x) {
+    const uint32_t a = (uint32_t)as_bits(x), b = (uint32_t)as_bits(low);
+    return as_float((int32_t)(a < b ? a : b));
+}
+
+// e**x = p 2**n where |ln p| <= ln 2 / 2: gives p, by a polynomial of degree 7, and n.  `bounded` is x
+// between the bounds of n.
+static inline float exp_parts(float x, float bounded, int32_t *n) {
+    const float shift = 12582912.0f;  // 1.5 * 2**23: what is added to it is rounded to an integer
+    const float shifted = bounded * 1.44269504088896341f + shift;
+    const float whole = shifted - shift;
+    float r = x - whole * 0.693359375f;
+    r = r - whole * -2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    float result = p * as_float(((int32_t)n + 127) << 23);
+    *n = as_bits(shifted) - as_bits(shift);
+    return p * r * r + r + 1.0f;
+}
+
+// e**x; 2**n in two steps, so that results that are subnormal are right.
+static inline float fast_exp(float x) {
+    int32_t n;
+    const float p = exp_parts(x, at_most(89.0f, at_least(-104.0f, x)), &n);
+    const int32_t half = n >> 1;
+    const float result = p * as_float((half + 127) << 23) * as_float((n - half + 127) << 23);
+    return x < -104.0f ? 0.0f : result;
+}
+
+// e**x for x <= 0 and NaN: 0 where it would be less than 2e-38.
+static inline float exp_below(float x) {
+    int32_t n;
+    const float p = exp_parts(x, at_least(-87.0f, x), &n);
+    const float result = p * as_float((n + 127) << 23);
     return x < -87.0f ? 0.0f : result;
 }
 
-// ln x: x = 2**n m, sqrt(1/2) <= m < sqrt(2).
-static inline float fast_log(float x) {
-    float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    float shift = x < 1.17549435e-38f ? -23.0f : 0.0f;
-    int32_t bits = as_bits(scaled);
-    int32_t exponent = (bits >> 23) - 126;
-    float m = as_float((bits & 0x007fffff) | 0x3f000000);
-    int32_t low = m < 0.707106781186547524f;
-    float n = (float)(exponent - low) + shift;
-    float r = (low ? m + m : m) - 1.0f;
-    float z = r * r;
+// ln((1 + r) 2**n) where sqrt(1/2) <= 1 + r < sqrt(2).
+static inline float log_of_parts(float r, float n) {
+    const float z = r * r;
     float p = 7.0376836292e-2f;
     p = p * r + -1.1514610310e-1f;
     p = p * r + 1.1676998740e-1f;
@@ -76,17 +79,32 @@ static inline float fast_log(float x) {
     p = p * r + 2.0000714765e-1f;
     p = p * r + -2.4999993993e-1f;
     p = p * r + 3.3333331174e-1f;
-    float y = p * r * z + n * -2.12194440e-4f - 0.5f * z;
-    float result = r + y + n * 0.693359375f;
+    const float y = p * r * z + n * -2.12194440e-4f - 0.5f * z;
+    return r + y + n * 0.693359375f;
+}
+
+static inline float fast_log(float x) {
+    const float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
+    const float shift = x < 1.17549435e-38f ? -23.0f : 0.0f;
+    const int32_t bits = as_bits(scaled);
+    const int32_t exponent = (bits >> 23) - 126;
+    const float m = as_float((bits & 0x007fffff) | 0x3f000000);
+    const int32_t low = m < 0.707106781186547524f;
+    float result = log_of_parts((low ? m + m : m) - 1.0f, (float)(exponent - low) + shift);
     result = x == INFINITY ? x : result;
     result = x == 0 ? -INFINITY : result;
     return x < 0 || x != x ? NAN : result;
 }
 
+// ln(1 + x) for 0 <= x <= 1 and NaN.
+static inline float log_above_one(float x) {
+    const int32_t high = x > 0.414213562373095049f;
+    return log_of_parts(high ? 0.5f * x - 0.5f : x, (float)high);
+}
+
 // tanh x as a rational function of degree 13 by 6 (coefficients: Eigen); beyond 7.9 it is 1.
 static inline float fast_tanh(float x) {
-    float c = x > 7.90531110763549805f ? 7.90531110763549805f : x;
-    c = c < -7.90531110763549805f ? -7.90531110763549805f : c;
+    const float c = at_least(-7.90531110763549805f, at_most(7.90531110763549805f, x));
     float z = c * c;
     float p = -2.76076847742355e-16f;
     p = p * z + 2.00018790482477e-13f;
@@ -100,17 +118,21 @@ static inline float fast_tanh(float x) {
     q = q * z + 2.26843463243900e-03f;
     q = q * z + 4.89352518554385e-03f;
     float result = c * p / q;
-    return __builtin_fabsf(x) < 4e-4f ? x : result;
+    return __builtin_fabsf(x) >= 4e-4f ? result : x;  // also of NaN
 }
 
 // Sigmoid where an absolute error of 1e-7 is good enough: for gates.
 static inline float gate_sigmoid(float x) { return 0.5f + 0.5f * fast_tanh(0.5f * x); }
 
 static inline float fast_sigmoid(float x) {
-    float e = fast_exp(-__builtin_fabsf(x));
-    float low = e / (1.0f + e);
-    float high = 1.0f / (1.0f + e);
-    return x < 0 ? low : high;
+    const float e = exp_below(-__builtin_fabsf(x));
+    const float share = 1.0f / (1.0f + e);
+    return x < 0 ? e * share : share;
+}
+
+// ln(1 + e**x)
+static inline float fast_softplus(float x) {
+    return (x > 0 ? x : 0) + log_above_one(exp_below(-__builtin_fabsf(x)));
 }
 
 // 1 - erf x for x >= 0, with a relative error below 1.2e-7 before rounding (Numerical Recipes, 6.2).
@@ -126,26 +148,28 @@ static inline float fast_erfc(float x) {
     p = p * t + 0.37409196f;
     p = p * t + 1.00002368f;
     p = p * t + -1.26551223f;
-    float power = p - x * x;
-    return t * fast_exp(power > -87.0f ? power : -87.0f);  // subnormal numbers are slow
+    return t * exp_below(p - x * x);
 }
 
-// erf x: near 0 the Taylor series (error below 1e-8 for |x| < 0.9).
+// erf x: by two polynomials, one of them in the exponent (Juffa).
 static inline float fast_erf(float x) {
-    float z = x * x;
-    float p = 1.6462114365889246e-6f;
-    p = p * z + -1.4925650358406252e-5f;
-    p = p * z + 1.2055332981789664e-4f;
-    p = p * z + -8.5483270234508528e-4f;
-    p = p * z + 5.2239776254421878e-3f;
-    p = p * z + -2.6866170645131252e-2f;
-    p = p * z + 1.1283791670955126e-1f;
-    p = p * z + -3.7612638903183753e-1f;
-    p = p * z + 1.1283791670955126f;
-    float size = __builtin_fabsf(x);
-    float large = __builtin_copysignf(1.0f - fast_erfc(size), x);
-    float result = size < 0.9f ? p * x : large;
-    return x != x ? x : result;
+    const float size = __builtin_fabsf(x), square = x * x;
+    float near = -5.96761703e-4f;
+    near = near * square + 4.99119423e-3f;
+    near = near * square + -2.67681349e-2f;
+    near = near * square + 1.12819925e-1f;
+    near = near * square + -3.76125336e-1f;
+    near = near * square + 1.28379166e-1f;
+    const float t = at_most(4.0f, size);
+    float far = -1.72853470e-5f;
+    far = far * t + 3.83197126e-4f;
+    far = far * t + -3.88396438e-3f;
+    far = far * t + 2.42546219e-2f;
+    far = far * t + -1.06777877e-1f;
+    far = far * t + -6.34846687e-1f;
+    far = far * t + -1.28717512e-1f;
+    far = __builtin_copysignf(1.0f - exp_below(far * t - t), x);
+    return size > 0.927734375f ? far : near * x + x;
 }
 
 // The normal distribution function, accurate also where it is small.

@@ -26,9 +26,10 @@
             NAME##_steps(out, in, steps[0], steps[1], steps[2], n, p);                           \
     }
 
+// Bounds on both sides of 0; NaN stays.
 static inline float limited(float x, float low, float high) {
-    const float above = x < low ? low : x;
-    return above > high ? high : above;
+    const float inside = at_most(high, at_least(low, x));
+    return x != x ? x : inside;
 }
 
 // s + s (1 - s) u where s = 1 / (1 + e): the slope of x s, without cancellation.
@@ -45,14 +46,13 @@ static inline float cubic_gelu_slope(float x) {
 }
 
 static inline float gelu_slope(float x) {
-    const float half = 0.5f * x * x, power = fast_exp(half < 80.0f ? -half : -80.0f);
-    return fast_normal(x) + power * x * 0.3989422804014327f;
+    return fast_normal(x) + exp_below(-0.5f * x * x) * x * 0.3989422804014327f;
 }
 
 static inline float mish_slope(float x) {
     const float near = limited(x, -100.0f, 20.0f), e = fast_exp(near);
-    const float n = e * (e + 2.0f), m = n + 2.0f;
-    return n / m + near * e / m * ((e + 1.0f) / m) * 4.0f;
+    const float n = e * (e + 2.0f), share = 1.0f / (n + 2.0f);
+    return share * (n + near * e * (e + 1.0f) * share * 4.0f);
 }
 
 static inline float swish_slope(float x, float alpha) {
@@ -79,7 +79,7 @@ static inline float exponential_slope(float y, float factor, float at_zero, floa
 #define SLOPES(_)                                                                         \
     _(ClipGrad, 2, INSIDE(v, p0, p1) ? g : 0)                                             \
     _(EluGrad, 3, g * exponential_slope(v, p0, p1, p2))                                   \
-    _(ErfGrad, 10, g * (fast_exp(-(v * v)) * 1.1283791670955126f))                        \
+    _(ErfGrad, 10, g * (exp_below(-(v * v)) * 1.1283791670955126f))                       \
     _(FakeQuantizeGrad, 4, ({                                                             \
           const float level = __builtin_rintf(v / p0);                                    \
           INSIDE(level, p1, p2) ? g : 0;                                                  \
