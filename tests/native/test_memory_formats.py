@@ -160,6 +160,33 @@ def test_channel_by_channel(channels: int, taps: int, stride: int) -> None:
     assert used == {"DepthwiseLast_f32"}
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_rows_of_channels(data: st.DataObject) -> None:
+    channels, taps = data.draw(st.integers(1, 70)), (data.draw(st.integers(1, 7)), 3)
+    if data.draw(st.booleans()):
+        taps = (taps[0], 5)
+    strides = (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2)))
+    dilations = (data.draw(st.integers(1, 2)), 1)
+    pads = tuple(data.draw(st.integers(0, 4)) for _ in range(4))
+    out = (data.draw(st.integers(1, 6)), data.draw(st.integers(1, 20)))
+    sizes = [
+        max(1, (out[i] - 1) * strides[i] + (taps[i] - 1) * dilations[i] + 1 - pads[i] - pads[i + 2])
+        for i in (0, 1)
+    ]
+    shape = (2, channels, *(
+        (sizes[i] + pads[i] + pads[i + 2] - (taps[i] - 1) * dilations[i] - 1) // strides[i] + 1
+        for i in (0, 1)
+    ))
+    inputs: list[Any] = [_numbers(2, channels, *sizes), _numbers(channels, 1, *taps, seed=1)]
+    inputs += [_numbers(channels, seed=2) if data.draw(st.booleans()) else None]
+    inputs += [_numbers(*shape, seed=3) if data.draw(st.booleans()) else None]
+    attributes = {"strides": strides, "dilations": dilations, "pads": pads, "group": channels}
+    attributes["activation"] = data.draw(st.sampled_from(["", "Relu", "HardSwish"]))
+    formats = data.draw(st.tuples(*(st.sampled_from(FORMATS),) * 3))
+    _check("Conv", inputs, formats, shape, attributes)
+
+
 @pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("channels", [1, 5, 16, 27, 70])
@@ -177,6 +204,21 @@ def test_pools(opcode: str, stride: int, channels: int, form: str) -> None:
     if form.startswith("slice"):
         x = np.nan_to_num(x, nan=3, posinf=9, neginf=-9)
     used = _check(opcode, [x], (form, form, form), shape, attributes)
+    planes = channels == 1 and form == "last"  # that is the same
+    assert used == {"Pool_f32" if planes else "PoolLast_f32"}
+
+
+@pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("formats", [("first", "last"), ("last", "first"), ("slice of first",) * 2])
+def test_pools_between_formats(opcode: str, formats: tuple[str, str]) -> None:
+    x = _numbers(2, 21, 9, 14)
+    attributes = {
+        "kernel_shape": (3, 2),
+        "strides": (2, 1),
+        "pads": (1, 1, 1, 1),
+        "dilations": (1, 1),
+    }
+    used = _check(opcode, [x], (formats[0], "first", formats[1]), (2, 21, 5, 15), attributes)
     assert used == {"PoolLast_f32"}
 
 

@@ -1,8 +1,11 @@
 // Depthwise convolutions and pooling of channels-last tensors: vectors hold channels.
+//
+// What is not channels-last is turned, before or after.
 #include <math.h>
 #include <stdlib.h>
 
-#include "pixels.h"
+#include "channels_last.h"
+#include "turned.h"
 
 #if VECTOR_BYTES == 32
 enum { MOST_VECTORS = 2 };
@@ -18,20 +21,25 @@ enum {
 typedef enum { WEIGHTED, LARGEST, SUM } Mode;
 
 typedef struct {
-    Conv conv;
+    Conv conv;  // of copies where there are some
+    Turned x, y, residual;
+    bool rows;  // computed in rows
     Source source;
     Mode mode;
     float *weights;  // [tap][channel]
     float *outside;
     const float *factors;  // of a mean: one over the number of elements of each window
     int64_t channels;
-    int64_t unit;  // batches of a chunk
+    int64_t unit;  // batches, or rows, of a chunk
+    int64_t packed;  // bytes of scratch before weights that are not constant
 } State;
 
 typedef struct {
     const State *state;
     const Run *run;
+    Conv conv;
     const float *weights;
+    const Turned *turned;  // what is copied
 } Job;
 
 static void release(void *argument) {
@@ -48,15 +56,23 @@ static void pack_weights(const State *state, float *to) {
             to[tap * state->channels + c] = state->conv.w[c * window + tap];
 }
 
+static int64_t plan_copies(State *state) {
+    Conv *c = &state->conv;
+    int64_t end = plan_copy(
+        c, &state->x, c->x, c->size, 0, &c->x_batch, &c->x_channel, c->x_axis);
+    end = plan_copy(
+        c, &state->y, c->y, c->result, end, &c->y_batch, &c->y_channel, c->y_axis);
+    return plan_copy(
+        c, &state->residual, c->epilogue.residual, c->result, end, &c->residual_batch,
+        &c->residual_channel, c->residual_axis);
+}
+
 static bool plan(State *state, Params *params, Needs *needs) {
     Conv *conv = &state->conv;
     const int64_t unit = sizeof(float);
     if (!ISA(read_strided_conv)(conv, params) || conv->in != 1 || conv->out != 1) return false;
     state->channels = conv->groups;
-    const bool residual = conv->epilogue.residual != NULL;
-    const bool aside = conv->x_channel == 1 && conv->y_channel == 1 &&
-                       (!residual || conv->residual_channel == 1);
-    if (!aside && state->channels > 1) return false;
+    needs->shared = plan_copies(state) * unit;
     state->source = source_of(conv);
     state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS * BATCH);
     state->outside = malloc((size_t)(state->channels * unit));
@@ -75,8 +91,13 @@ static void *prepare_depthwise(Params *params, Needs *needs) {
     }
     const int64_t bytes = state->channels * state->conv.window * (int64_t)sizeof(float);
     memset(state->outside, 0, (size_t)state->channels * sizeof(float));
+    state->rows = ISA(has_rows)(&state->conv);
+    if (state->rows)
+        state->unit = ceil_div(
+            CHUNK_WORK, state->conv.window * state->channels * state->conv.result[2]);
     if (!state->conv.constant) {
-        needs->shared = bytes;
+        state->packed = needs->shared;
+        needs->shared += bytes;
     } else if ((state->weights = malloc((size_t)bytes))) {
         pack_weights(state, state->weights);
     } else {
@@ -104,6 +125,7 @@ static void *prepare_pool(Params *params, Needs *needs) {
 
 typedef struct {
     const State *state;
+    const Conv *conv;
     const float *weights;
     const float **runs;  // [tap][PIXELS]
     const float *residual;
@@ -127,8 +149,8 @@ static inline Floats relu(Floats value) {
 static inline __attribute__((always_inline)) void make_channels(
     const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
     const State *state = tile->state;
-    const Epilogue *epilogue = &state->conv.epilogue;
-    const int64_t window = state->conv.window, channels = state->channels;
+    const Epilogue *epilogue = &tile->conv->epilogue;
+    const int64_t window = tile->conv->window, channels = state->channels;
     const Floats start = mode == LARGEST ? all_of(-INFINITY) : (Floats){0};
     Floats totals[PIXELS][MOST_VECTORS];
     for (int p = 0; p < PIXELS; p++)
@@ -170,7 +192,7 @@ static inline __attribute__((always_inline)) void make_channels(
 // Fewer channels than a vector has.
 static void make_few(const Tile *tile, const Mode mode) {
     const State *state = tile->state;
-    const Epilogue *epilogue = &state->conv.epilogue;
+    const Epilogue *epilogue = &tile->conv->epilogue;
     for (int p = 0; p < tile->count; p++)
         for (int64_t c = 0; c < state->channels; c++) {
             float total = mode == LARGEST ? -INFINITY : 0;
@@ -222,7 +244,7 @@ static inline __attribute__((always_inline)) void make_tiles(
 
 static void activate(const Tile *tile) {
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    const Epilogue *epilogue = &tile->state->conv.epilogue;
+    const Epilogue *epilogue = &tile->conv->epilogue;
     for (int p = 0; p < tile->count; p++) {
         char *line = (char *)(tile->y + tile->pixels[p].y), *in[] = {line};
         epilogue->activation(line, in, steps, tile->state->channels, epilogue->parameters);
@@ -232,12 +254,13 @@ static void activate(const Tile *tile) {
 // Tile number `number` of all, and what its windows read.
 static void begin_tile(const Job *job, int64_t number, Tile *tile, const float **runs) {
     const State *state = job->state;
-    const Conv *conv = &state->conv;
+    const Conv *conv = &job->conv;
     const int64_t tiles = ceil_div(conv->pixels, PIXELS);
     const int64_t image = number / tiles, first = number % tiles * PIXELS;
     const int64_t rest = conv->pixels - first;
     const float *residual = conv->epilogue.residual;
     tile->state = state;
+    tile->conv = conv;
     tile->weights = job->weights;
     tile->runs = runs;
     tile->y = conv->y + image * conv->y_batch;
@@ -257,7 +280,7 @@ static void begin_tile(const Job *job, int64_t number, Tile *tile, const float *
 static void some_tiles(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
-    const Conv *conv = &state->conv;
+    const Conv *conv = &job->conv;
     const int64_t all = ceil_div(conv->pixels, PIXELS) * conv->batch;
     const float **runs = (const float **)job->run->own[thread];
     int64_t end = (chunk + 1) * state->unit * BATCH;
@@ -275,15 +298,52 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
     }
 }
 
+static void some_rows(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t rows = job->conv.batch * job->conv.result[1];
+    const int64_t end = (chunk + 1) * state->unit;
+    for (int64_t row = chunk * state->unit; row < end && row < rows; row++)
+        ISA(convolve_row)(&job->conv, job->weights, state->outside, row);
+}
+
+// -- other memory formats -------------------------------------------------------------------------
+
+static void turn_some(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const bool out = job->turned == &job->state->y;
+    turn_line(job->turned, job->conv.groups, chunk, (float *)job->run->shared, out);
+}
+
+static void turn_all(Job *job, const Turned *turned) {
+    if (!turned->data) return;
+    job->turned = turned;
+    const int64_t lines = job->conv.batch * turned->size[0] * turned->size[1];
+    share_chunks(job->run, lines, turn_some, job);
+}
+
 static Failure run_windows(const void *argument, const Run *run) {
     const State *state = argument;
-    Job job = {state, run, state->weights};
+    Job job = {state, run, state->conv, state->weights, NULL};
+    float *shared = (float *)run->shared;
+    if (state->x.data) job.conv.x = shared + state->x.scratch;
+    if (state->y.data) job.conv.y = shared + state->y.scratch;
+    if (state->residual.data) job.conv.epilogue.residual = shared + state->residual.scratch;
     if (state->mode == WEIGHTED && !state->conv.constant) {
-        pack_weights(state, (float *)run->shared);
-        job.weights = (const float *)run->shared;
+        pack_weights(state, (float *)(run->shared + state->packed));
+        job.weights = (const float *)(run->shared + state->packed);
     }
+    turn_all(&job, &state->x);
+    turn_all(&job, &state->residual);
     const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
-    share_chunks(run, ceil_div(tiles, state->unit * BATCH), some_tiles, &job);
+    const int64_t rows = state->conv.batch * state->conv.result[1];
+    if (state->rows)
+        share_chunks(run, ceil_div(rows, state->unit), some_rows, &job);
+    else
+        share_chunks(run, ceil_div(tiles, state->unit * BATCH), some_tiles, &job);
+    turn_all(&job, &state->y);
     return OK;
 }
 

@@ -157,26 +157,6 @@ static void *prepare(Params *params, Needs *needs) {
 
 // -- turning --------------------------------------------------------------------------------------
 
-// to[j][i] = from[i][j]
-static void turn(
-    const float *from, int64_t row, float *to, int64_t to_row, int64_t rows, int64_t columns) {
-    for (int64_t i = 0; i < rows; i += 4)
-        for (int64_t j = 0; j < columns; j += 4) {
-            const float *square = from + i * row + j;
-            float *turned = to + j * to_row + i;
-            if (i + 4 <= rows && j + 4 <= columns) {
-                Four lines[4];
-                for (int a = 0; a < 4; a++) lines[a] = load_four(square + a * row);
-                turn_square(lines);
-                for (int a = 0; a < 4; a++) store_four(turned + a * to_row, lines[a]);
-                continue;
-            }
-            for (int64_t a = 0; a < 4 && i + a < rows; a++)
-                for (int64_t b = 0; b < 4 && j + b < columns; b++)
-                    turned[b * to_row + a] = square[a * row + b];
-        }
-}
-
 enum { TURNED = 16 };  // channels of a chunk: a line of the cache
 
 static void turn_input(void *context, int64_t chunk, int thread) {

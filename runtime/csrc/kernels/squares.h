@@ -2,6 +2,8 @@
 #ifndef POPC_SQUARES_H
 #define POPC_SQUARES_H
 
+#include <stdint.h>
+
 typedef float Four __attribute__((vector_size(16)));
 typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -18,6 +20,26 @@ static inline __attribute__((always_inline)) void turn_square(Four rows[4]) {
     rows[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
     rows[2] = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
     rows[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
+// to[j][i] = from[i][j]
+static inline void turn(
+    const float *from, int64_t row, float *to, int64_t to_row, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i += 4)
+        for (int64_t j = 0; j < columns; j += 4) {
+            const float *square = from + i * row + j;
+            float *turned = to + j * to_row + i;
+            if (i + 4 <= rows && j + 4 <= columns) {
+                Four lines[4];
+                for (int a = 0; a < 4; a++) lines[a] = load_four(square + a * row);
+                turn_square(lines);
+                for (int a = 0; a < 4; a++) store_four(turned + a * to_row, lines[a]);
+                continue;
+            }
+            for (int64_t a = 0; a < 4 && i + a < rows; a++)
+                for (int64_t b = 0; b < 4 && j + b < columns; b++)
+                    turned[b * to_row + a] = square[a * row + b];
+        }
 }
 
 #endif

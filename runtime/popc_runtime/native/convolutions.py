@@ -62,14 +62,13 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 def _kernel(x: View, w: View, out: View, residual: View | None, group: int) -> str:
     """Which kernel takes operands that lie in memory as these do."""
-    operands = [one for one in (x, out, residual) if one is not None]
-    channelwise = x.shape[1] == group
-    if channelwise and w.shape[0] == group and all(map(is_channels_last, operands)):
+    plain = out.is_contiguous and (residual is None or residual.is_contiguous)
+    last = is_channels_last(x) and not x.is_contiguous
+    if x.shape[1] == group == w.shape[0] and (last or not plain):
         return "DepthwiseLast_f32"
-    plain = all(one.is_contiguous for one in operands[1:])
-    if not plain or (is_channels_last(x) and not x.is_contiguous):
+    if last or not plain:
         return "ConvDirect_f32"
-    return "DepthwiseConv_f32" if channelwise and w.shape[0] // group <= 2 else "Conv_f32"
+    return "DepthwiseConv_f32" if x.shape[1] == group and w.shape[0] // group <= 2 else "Conv_f32"
 
 
 def _is_product(binding: Binding) -> bool:

@@ -32,9 +32,8 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     if not plain or out.size == 0 or x.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
-    last = is_channels_last(x) and is_channels_last(out)
-    if not last and not out.is_contiguous:
-        return None
+    last = any(is_channels_last(one) and not one.is_contiguous for one in (x, out))
+    last = last or not out.is_contiguous
     kernel_name = "PoolLast_f32" if last else "Pool_f32"
     if maximum and of_squares(axes) and x.is_contiguous and out.is_contiguous:
         return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))

@@ -1,0 +1,14 @@
+// Depthwise convolutions of channels-last tensors, a row of results at a time.
+#ifndef POPC_CHANNELS_LAST_H
+#define POPC_CHANNELS_LAST_H
+
+#include "pixels.h"
+
+// Whether a depthwise convolution, all of whose tensors are channels-last, can be computed in rows.
+bool ISA(has_rows)(const Conv *conv);
+
+// Row number `row` of all results.  weights: [tap][channel]; outside: a zero for each channel.
+void ISA(convolve_row)(
+    const Conv *conv, const float *weights, const float *outside, int64_t row);
+
+#endif
