@@ -174,10 +174,14 @@ def test_rows_of_channels(data: st.DataObject) -> None:
         max(1, (out[i] - 1) * strides[i] + (taps[i] - 1) * dilations[i] + 1 - pads[i] - pads[i + 2])
         for i in (0, 1)
     ]
-    shape = (2, channels, *(
-        (sizes[i] + pads[i] + pads[i + 2] - (taps[i] - 1) * dilations[i] - 1) // strides[i] + 1
-        for i in (0, 1)
-    ))
+    shape = (
+        2,
+        channels,
+        *(
+            (sizes[i] + pads[i] + pads[i + 2] - (taps[i] - 1) * dilations[i] - 1) // strides[i] + 1
+            for i in (0, 1)
+        ),
+    )
     inputs: list[Any] = [_numbers(2, channels, *sizes), _numbers(channels, 1, *taps, seed=1)]
     inputs += [_numbers(channels, seed=2) if data.draw(st.booleans()) else None]
     inputs += [_numbers(*shape, seed=3) if data.draw(st.booleans()) else None]
