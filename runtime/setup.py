@@ -64,11 +64,12 @@ def library() -> Extension:
     )
 
 
-if os.environ.get("POPC_NATIVE") == "0":  # a wheel for any platform
-    setup()
-else:
-    setup(
-        ext_modules=[library()],
-        cmdclass={"build_ext": BuildKernels},
-        options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    )
+if __name__ == "__main__":  # builds with sanitizers take the flags from here
+    if os.environ.get("POPC_NATIVE") == "0":  # a wheel for any platform
+        setup()
+    else:
+        setup(
+            ext_modules=[library()],
+            cmdclass={"build_ext": BuildKernels},
+            options={"bdist_wheel": {"py_limited_api": "cp311"}},
+        )

@@ -123,7 +123,8 @@ typedef struct {
 static int call_back(void *context, int64_t step) {
     Context *own = context;
     PyEval_RestoreThread(own->thread);
-    PyObject *result = PyObject_CallNoArgs(PyTuple_GetItem(own->calls, (Py_ssize_t)step));
+    PyObject *call = PyTuple_GetItem(own->calls, (Py_ssize_t)step);  // NULL: there is no such step
+    PyObject *result = call ? PyObject_CallNoArgs(call) : NULL;
     Py_XDECREF(result);
     own->thread = PyEval_SaveThread();
     return result ? 0 : -1;

@@ -22,14 +22,15 @@
 enum { SPINS = 4000 };  // some tens of microseconds
 
 static struct {
-    pthread_mutex_t owner;  // held for a run of a program
-    pthread_mutex_t sleep;  // guards `wake` and `started`
+    pthread_mutex_t owner;  // held for a run of a program; guards `started`
+    pthread_mutex_t sleep;  // guards `wake`
     pthread_cond_t wake;
     int started;  // helpers that exist
     atomic_int sleeping;
     atomic_int busy;  // whether a run is going on, during which helpers wait by spinning first
     _Atomic uint64_t state;
-    atomic_int wanted;  // helpers with a number below this take part
+    atomic_int wanted;  // helpers with a number up to this take part
+    // The job: written while it is closed and nobody has joined, so `state` orders all accesses.
     ChunkFn work;
     void *context;
     int threads;
@@ -42,6 +43,9 @@ static struct {
     .sleep = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
 };
+
+// Whether this thread has the pool.
+static _Thread_local bool owns_pool;
 
 // Each thread has a share of neighbouring chunks, the same from job to job if their number is, so that
 // it finds in its own cache what it wrote before.  It helps the others when it is through.
@@ -105,7 +109,8 @@ static void *help(void *argument) {
     return NULL;
 }
 
-// A child has none of the threads of its parent, and whatever they held is free.
+// A child has none of the threads of its parent, and whatever they held is free.  A run that has
+// forked goes on in the child too, alone.
 static void forget_threads(void) {
     pthread_mutex_init(&pool.owner, NULL);
     pthread_mutex_init(&pool.sleep, NULL);
@@ -114,6 +119,7 @@ static void forget_threads(void) {
     atomic_store(&pool.sleeping, 0);
     atomic_store(&pool.busy, 0);
     atomic_store(&pool.state, atomic_load(&pool.state) / JOB * JOB);
+    if (owns_pool) pthread_mutex_lock(&pool.owner);
 }
 
 static void start_helpers(int helpers) {
@@ -142,6 +148,7 @@ int pool_acquire(int threads) {
         pthread_mutex_unlock(&pool.owner);
         return 1;
     }
+    owns_pool = true;
     atomic_store(&pool.wanted, threads - 1);
     atomic_store(&pool.busy, 1);
     return threads;
@@ -150,6 +157,7 @@ int pool_acquire(int threads) {
 void pool_release(int threads) {
     if (threads <= 1) return;
     atomic_store(&pool.busy, 0);
+    owns_pool = false;
     pthread_mutex_unlock(&pool.owner);
 }
 

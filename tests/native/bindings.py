@@ -104,3 +104,16 @@ def translated_results(
         return None
     NativeProgram(library, kept, binding, 2).run()
     return results
+
+
+def product_program(
+    library: Library, size: int, threads: int, count: int = 3
+) -> tuple[NativeProgram, Array, Array]:
+    """A product of two square matrices, ``count`` times; its result and what that should be."""
+    random = np.random.default_rng(size)
+    left, right = (random.standard_normal((size, size)).astype(np.float32) for _ in range(2))
+    out = np.empty((size, size), np.float32)
+    record = encode("MatMul", bound([left, right], [out], {}), library.numbers)
+    assert record is not None
+    program = NativeProgram(library, [record] * count, (left, right, out), threads)
+    return program, out, left @ right

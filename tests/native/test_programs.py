@@ -1,9 +1,7 @@
-"""Programs of the native library: control flow, calls back, failures, threads."""
+"""Programs of the native library: control flow, calls back, failures, times."""
 
 from __future__ import annotations
 
-import multiprocessing
-import threading
 from array import array
 
 import numpy as np
@@ -19,7 +17,7 @@ from popc_runtime.native import (
     NativeProgram,
     Record,
 )
-from tests.native.bindings import bound, encode
+from tests.native.bindings import bound, encode, product_program
 
 
 def _address(one: Array) -> int:
@@ -111,17 +109,6 @@ def test_a_kernel_that_cannot_go_on_names_its_owner(library: Library) -> None:
     program.run()
 
 
-def test_an_interrupt_ends_a_long_run(library: Library) -> None:
-    import signal
-
-    total, one = np.zeros(1, np.float32), np.ones(1, np.float32)
-    program = NativeProgram(library, [Loop([_add(library, total, one)], 1 << 40)], total, 1)
-    timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        program.run()
-
-
 @pytest.mark.parametrize(
     "words",
     [[99999, 0], [-1], [-7, 0], [-2, 9, 1], [0, 2, 1, 2], [0, 4, 1, 2, 3, 4], [1 << 40, 1, 0]],
@@ -131,57 +118,15 @@ def test_malformed_records_are_refused(library: Library, words: list[int]) -> No
         library.module.Program(library.variant, array("q", words).tobytes(), (), None)
 
 
-def _product(library: Library, size: int, threads: int) -> tuple[NativeProgram, Array, Array]:
-    random = np.random.default_rng(size)
-    left, right = (random.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-    out = np.empty((size, size), np.float32)
-    record = encode("MatMul", bound([left, right], [out], {}), library.numbers)
-    assert record is not None
-    program = NativeProgram(library, [record] * 3, (left, right, out), threads)
-    return program, out, left @ right
-
-
-def test_programs_run_from_several_threads(library: Library) -> None:
-    made = [_product(library, 150 + 10 * number, 2) for number in range(4)]
-
-    def run(program: NativeProgram) -> None:
-        for _ in range(20):
-            program.run()
-
-    workers = [threading.Thread(target=run, args=(program,)) for program, _, _ in made]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for _, out, expected in made:
-        np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-3)
-
-
-def _run_in_child(variant: str, queue: multiprocessing.Queue[float]) -> None:
-    from popc_runtime.native import find_library
-
-    library = find_library(variant)
-    assert library is not None
-    program, out, expected = _product(library, 200, 2)
-    program.run()
-    queue.put(float(np.abs(out - expected).max()))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_has_threads_of_its_own(library: Library) -> None:
-    program, _, _ = _product(library, 200, 2)
-    program.run()  # the parent's threads exist now
-    context = multiprocessing.get_context("fork")
-    queue: multiprocessing.Queue[float] = context.Queue()
-    child = context.Process(target=_run_in_child, args=(library.variant, queue))
-    child.start()
-    assert queue.get(timeout=20) < 1e-3
-    child.join(20)
-    assert child.exitcode == 0
+def test_a_call_that_there_is_not_is_an_error(library: Library) -> None:
+    words = array("q", [-1, 1, 5]).tobytes()
+    program = library.module.Program(library.variant, words, (), None)
+    with pytest.raises(IndexError):
+        program.run(1)
 
 
 def test_times_are_those_of_the_items(library: Library) -> None:
-    program, out, expected = _product(library, 200, 2)
+    program, out, expected = product_program(library, 200, 2)
     seconds = program.seconds()
     assert len(seconds) == 3
     assert all(one > 0 for one in seconds)
