@@ -94,7 +94,8 @@ def test_kernels_under_a_sanitizer(
         "TSAN_OPTIONS": f"halt_on_error=1:suppressions={suppressions}",
         "LD_PRELOAD": _preloaded(runtime),
     }
-    chosen = ["--ignore", "tests/native/test_sanitizers.py", "-k", f"({selected}) and not fork and not pool_hands"]
+    wanted = f"({selected}) and not fork and not pool_hands"
+    chosen = ["--ignore", "tests/native/test_sanitizers.py", "-k", wanted]
     done = subprocess.run(
         [sys.executable, "-m", "tests.native.sanitized", str(library), "tests/native", *chosen],
         env=environment,
