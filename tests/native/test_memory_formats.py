@@ -110,8 +110,10 @@ def _convolutions(draw: st.DrawFn) -> tuple[Any, ...]:
         "dilations": tuple(dilations),
         "pads": (*before, *after),
         "group": group,
-        "activation": draw(st.sampled_from(["", "Relu", "HardSwish"])),
+        "activation": draw(st.sampled_from(["", "Relu", "Clip", "HardSwish"])),
     }
+    if attributes["activation"] == "Clip":
+        attributes |= {"activation_min": -0.25, "activation_max": 1.5}
     return [x, w, bias, residual], shape, attributes
 
 

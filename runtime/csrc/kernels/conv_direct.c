@@ -1,34 +1,34 @@
 // Dense and grouped convolutions, straight from the pixels of a channels-last input.
 //
-// A tile is a few pixels by a few vectors of output channels, and stays in registers while the
-// numbers of its windows, one by one, are multiplied with vectors of weights.  An input with other
-// strides is copied first, with its padding, so that the taps of a line are one run.
+// Channels of the result are divided into panels of one to four vectors, whose weights lie side by
+// side, and pixels into tiles (direct.h).  An input with other strides is copied first, with its
+// padding, so that the taps of a line are one run.
+#include <math.h>
 #include <stdlib.h>
 
-#include "pixels.h"
+#include "direct.h"
 
-#if VECTOR_BYTES == 32
-enum { MOST_VECTORS = 2 };
-#else
-enum { MOST_VECTORS = 4 };
-#endif
 enum {
-    WIDTH = MOST_VECTORS * LANES,  // channels of a panel of weights
-    MOST_PIXELS = VECTOR_BYTES == 32 ? 6 : 12,
-    FEW_PIXELS = 6,  // of tiles with more than two vectors
-    BLOCK_FLOATS = 1 << 16,  // of the input that all panels of weights go by
+    LONG_WINDOW = 3072,  // two panels of more numbers and more than two vectors fill the second cache
+    FEW_PIXELS = 256,  // that panels of weights, which come from far away, are worth being asked for
+    BLOCK_FLOATS = 1 << 16,  // of the input that all panels go by, or of panels that a tile goes by
+    MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
     CHUNKS = 16,  // as many as are worth having
 };
 
 typedef struct {
     Conv conv;
     Source source;
+    Limits limits;
     int64_t run;  // floats that a tap of `source` reads
-    int64_t k, panels;  // numbers of a window; panels of a group
-    int64_t pixel_group, panel_group;  // of a chunk
+    int64_t window;  // taps of `source`
+    int64_t k, vectors, panels;  // numbers of a window; vectors of channels and panels of a group
+    int64_t blocks, parts;  // of pixels and of panels
+    int64_t beside;  // panels that a tile goes by before the next one does
     bool copied;  // the input
     int64_t copy_floats, packed_floats;
     float *packed, *outside;
+    int64_t *distances;  // of the taps of `source` from the first
 } State;
 
 typedef struct {
@@ -43,33 +43,80 @@ static void release(void *argument) {
     State *state = argument;
     free(state->packed);
     free(state->outside);
+    free(state->distances);
     free(state);
 }
 
 // -- preparing ------------------------------------------------------------------------------------
 
-// Weights [out][in][taps] of a panel become [tap][in][WIDTH], with zeros for channels beyond `out`.
-static void pack_panel(const State *state, int64_t number, float *to) {
+// The first vector of a panel; the end of the last one for the number behind it.
+static int64_t first_vector(const State *state, int64_t panel) {
+    return state->vectors * panel / state->panels;
+}
+
+// Weights [out][in][taps] of a panel become [tap][in][channels], with zeros beyond `out`.
+static void pack_panel(const State *state, int64_t number, float *packed) {
     const Conv *conv = &state->conv;
-    const int64_t group = number / state->panels, first = number % state->panels * WIDTH;
+    const int64_t group = number / state->panels, panel = number % state->panels;
+    const int64_t first = first_vector(state, panel) * LANES;
+    const int64_t width = first_vector(state, panel + 1) * LANES - first;
+    const int64_t rest = conv->out - first, count = rest < width ? rest : width;
     const float *from = conv->w + (group * conv->out + first) * conv->in * conv->window;
-    const int64_t rest = conv->out - first, count = rest < WIDTH ? rest : WIDTH;
+    float *to = packed + (group * state->vectors * LANES + first) * state->k;
     for (int64_t tap = 0; tap < conv->window; tap++)
-        for (int64_t c = 0; c < conv->in; c++, to += WIDTH)
-            for (int64_t o = 0; o < WIDTH; o++)
+        for (int64_t c = 0; c < conv->in; c++, to += width)
+            for (int64_t o = 0; o < width; o++)
                 to[o] = o < count ? from[(o * conv->in + c) * conv->window + tap] : 0;
+}
+
+// Pixels that follow those of the last axis at the same distances belong to it; whether `count` lines
+// of these strides do.
+static bool append_lines(Conv *conv, int64_t count, int64_t x, int64_t y, int64_t residual) {
+    const int64_t length = conv->size[2];
+    if (count == 1) return true;
+    if (length == 1) {
+        conv->x_axis[2] = x;
+        conv->y_axis[2] = y;
+        conv->residual_axis[2] = residual;
+    } else if (
+        x != length * conv->x_axis[2] || y != length * conv->y_axis[2] ||
+        residual != length * conv->residual_axis[2]) {
+        return false;
+    }
+    conv->size[2] = conv->result[2] = length * count;
+    return true;
+}
+
+// Lines of pixels, and images, that lie one behind the other become one, if windows are single pixels.
+static void join_lines(Conv *conv) {
+    if (conv->window != 1) return;
+    for (int axis = 0; axis < AXES; axis++)
+        if (conv->stride[axis] != 1 || conv->before[axis] != 0 || conv->size[axis] != conv->result[axis])
+            return;
+    for (int axis = AXES - 2; axis >= 0; axis--) {
+        if (!append_lines(
+                conv, conv->size[axis], conv->x_axis[axis], conv->y_axis[axis],
+                conv->residual_axis[axis]))
+            return;
+        conv->size[axis] = conv->result[axis] = 1;
+    }
+    if (!append_lines(conv, conv->batch, conv->x_batch, conv->y_batch, conv->residual_batch)) return;
+    conv->pixels *= conv->batch;
+    conv->batch = 1;
 }
 
 // The input is copied if channels do not lie side by side, or if so few do that joining the taps of
 // a line is worth it.
 static void plan_source(State *state) {
-    const Conv *conv = &state->conv;
+    Conv *conv = &state->conv;
     Source *source = &state->source;
-    *source = source_of(conv);
     const bool aside = conv->x_channel == 1 || conv->groups * conv->in == 1;
     const bool joins = conv->groups == 1 && conv->dilation[2] == 1;
-    state->run = conv->in;
     state->copied = !aside || (joins && conv->in < 8 && conv->taps[2] > 1);
+    if (!state->copied) join_lines(conv);
+    *source = source_of(conv);
+    state->run = conv->in;
+    state->window = conv->window;
     if (!state->copied) return;
     int64_t step = conv->groups * conv->in;
     for (int axis = AXES - 1; axis >= 0; axis--) {
@@ -83,17 +130,59 @@ static void plan_source(State *state) {
     state->copy_floats = padded(step * conv->batch, 16);
     if (!joins) return;
     state->run *= conv->taps[2];
+    state->window /= conv->taps[2];
     source->taps[2] = 1;
 }
 
+static void find_distances(State *state) {
+    int64_t tap[AXES] = {0};
+    for (int64_t t = 0; t < state->window; t++) {
+        int64_t distance = 0;
+        for (int axis = 0; axis < AXES; axis++)
+            distance += tap[axis] * state->conv.dilation[axis] * state->source.axis[axis];
+        state->distances[t] = distance;
+        next_tap(&state->source, tap);
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// How the work is divided.  Sums are the same however that is done.
 static void plan_chunks(State *state) {
     const Conv *conv = &state->conv;
-    int64_t pixels = ceil_div(BLOCK_FLOATS, conv->in);
-    if (pixels < 8 * MOST_PIXELS) pixels = 8 * MOST_PIXELS;
-    const int64_t blocks = ceil_div(conv->pixels, pixels);
-    state->pixel_group = ceil_div(conv->pixels, blocks);
-    const int64_t parts = ceil_div(CHUNKS, blocks * conv->batch * conv->groups);
-    state->panel_group = ceil_div(state->panels, parts < state->panels ? parts : state->panels);
+    const bool few = conv->pixels <= FEW_PIXELS;
+    const int64_t widest = state->k > LONG_WINDOW ? 2 : MOST_VECTORS;
+    const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
+    state->vectors = ceil_div(conv->out, LANES);
+    state->panels = ceil_div(state->vectors, widest);
+    // Two threads take half of them each.
+    if (few && state->panels > 1) state->panels = least(padded(state->panels, 2), state->vectors);
+    state->blocks = ceil_div(conv->pixels, most(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
+    state->parts = 1;
+    if (few || state->vectors * LANES * state->k > MANY_WEIGHTS)
+        state->parts = least(state->panels, ceil_div(wanted, state->blocks));
+    if (2 * state->blocks * state->parts < wanted || state->parts == 1)
+        state->blocks = most(
+            state->blocks, least(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
+    state->beside = few ? 1 : least(state->panels, most(1, BLOCK_FLOATS / (state->k * widest * LANES)));
+}
+
+static void plan_limits(State *state) {
+    const Epilogue *epilogue = &state->conv.epilogue;
+    state->limits = (Limits){-INFINITY, INFINITY, epilogue->activation};
+    if (epilogue->relu) state->limits.low = 0;
+    if (epilogue->activation != ISA(clip_loop)()) return;
+    state->limits =
+        (Limits){(float)epilogue->parameters[0], (float)epilogue->parameters[1], NULL};
+}
+
+static bool allocate(State *state) {
+    state->outside = calloc((size_t)state->run, sizeof(float));
+    state->distances = malloc((size_t)state->window * sizeof(int64_t));
+    if (state->conv.constant)
+        state->packed = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
+    return state->outside && state->distances && (state->packed || !state->conv.constant);
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -105,21 +194,19 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     plan_source(state);
+    plan_limits(state);
     state->k = conv->in * conv->window;
-    state->panels = ceil_div(conv->out, WIDTH);
-    state->packed_floats = conv->groups * state->panels * state->k * WIDTH;
     plan_chunks(state);
-    state->outside = calloc((size_t)state->run, sizeof(float));
-    if (conv->constant)
-        state->packed = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
-    if (!state->outside || (conv->constant && !state->packed)) {
+    state->packed_floats = padded(conv->groups * state->vectors * state->k * LANES, 16);
+    if (!allocate(state)) {
         release(state);
         return NULL;
     }
+    find_distances(state);
     state->source.outside = state->outside;
     if (conv->constant)
         for (int64_t i = 0; i < conv->groups * state->panels; i++)
-            pack_panel(state, i, state->packed + i * state->k * WIDTH);
+            pack_panel(state, i, state->packed);
     const int64_t packed_now = conv->constant ? 0 : state->packed_floats;
     needs->shared = (state->copy_floats + packed_now) * (int64_t)sizeof(float);
     return state;
@@ -128,7 +215,7 @@ static void *prepare(Params *params, Needs *needs) {
 static void pack(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    pack_panel(job->state, chunk, job->unpacked + chunk * job->state->k * WIDTH);
+    pack_panel(job->state, chunk, job->unpacked);
 }
 
 // Three channels of an image, pixel by pixel.
@@ -169,132 +256,74 @@ static void copy_line(void *context, int64_t chunk, int thread) {
             to[i * channels + c] = from[c * conv->x_channel + i * conv->x_axis[2]];
 }
 
-// -- a tile ---------------------------------------------------------------------------------------
-
-// What a tile is made of.
-typedef struct {
-    const Conv *conv;
-    const Source *source;
-    int64_t run;
-    const float *image;  // of the source, from the first channel of the group on
-    const float *weights;  // the panel
-    Pixel pixels[MOST_PIXELS];
-    bool inside;  // all their windows
-    float bias[WIDTH];
-    const float *residual;  // of the first channel; NULL if there is none
-    float *y;
-    int channels;  // that there are
-} Tile;
-
-static inline Floats relu(Floats value) {
-    const __typeof__(value < 0.0f) below = value < 0.0f;
-    return (Floats)((__typeof__(below))value & ~below);
-}
-
-// Some of the channels of a residual, one after the other.
-static inline Floats residual_part(const Tile *tile, int p, int channel, int count) {
-    const float *from = tile->residual + tile->pixels[p].residual;
-    const int64_t step = tile->conv->residual_channel;
-    if (step == 1 && count == LANES) return load(from + channel);
-    float part[LANES] = {0};
-    for (int c = 0; c < count; c++) part[c] = from[(channel + c) * step];
-    return load(part);
-}
-
-// Sums that are not stored as they are: an activation, a result with other strides, few channels.
-static __attribute__((noinline)) void keep_sums(
-    const Tile *tile, int pixels, int width, float *sums) {
-    const Conv *conv = tile->conv;
-    const Epilogue *epilogue = &conv->epilogue;
-    static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    if (epilogue->activation) {
-        char *in[] = {(char *)sums};
-        epilogue->activation((char *)sums, in, steps, pixels * width, epilogue->parameters);
-    }
-    if (conv->y_channel == 1) {
-        for (int p = 0; p < pixels; p++)
-            copy_floats(tile->y + tile->pixels[p].y, sums + p * width, tile->channels);
-        return;
-    }
-    for (int c = 0; c < tile->channels; c++)
-        for (int p = 0; p < pixels; p++)
-            tile->y[tile->pixels[p].y + c * conv->y_channel] = sums[p * width + c];
-}
-
-static inline __attribute__((always_inline)) void finish_tile(
-    const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
-    const Conv *conv = tile->conv;
-    const bool plain =
-        conv->y_channel == 1 && tile->channels == V * LANES && !conv->epilogue.activation;
-    float kept[MOST_PIXELS * MOST_VECTORS * LANES];
-    for (int v = 0; v < V; v++) {
-        const Floats bias = load(tile->bias + v * LANES);
-        const int rest = tile->channels - v * LANES, count = rest < LANES ? rest : LANES;
-        for (int p = 0; p < P; p++) {
-            Floats sum = sums[p][v] + bias;
-            if (tile->residual) sum += residual_part(tile, p, v * LANES, count);
-            if (conv->epilogue.relu) sum = relu(sum);
-            store(plain ? tile->y + tile->pixels[p].y + v * LANES : kept + (p * V + v) * LANES, sum);
-        }
-    }
-    if (!plain) keep_sums(tile, P, V * LANES, kept);
-}
-
-static inline __attribute__((always_inline)) void make_tile(const Tile *tile, const int P, const int V) {
-    Floats sums[MOST_PIXELS][MOST_VECTORS];
-    const float *weights = tile->weights;
-    int64_t tap[AXES] = {0};
-    for (int p = 0; p < P; p++)
-        for (int v = 0; v < V; v++) sums[p][v] = (Floats){0};
-    do {
-        const float *runs[MOST_PIXELS];
-        find_runs(
-            tile->conv, tile->source, tile->image, tap, tile->pixels, P, tile->inside, runs);
-        for (int64_t c = 0; c < tile->run; c++, weights += WIDTH) {
-            Floats right[MOST_VECTORS];
-            for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
-            for (int p = 0; p < P; p++)
-                for (int v = 0; v < V; v++) sums[p][v] += runs[p][c] * right[v];
-        }
-    } while (next_tap(tile->source, tap));
-    finish_tile(tile, P, V, sums);
-}
-
-#define TILE(P, V) \
-    static __attribute__((noinline)) void tile_##P##_##V(const Tile *tile) { make_tile(tile, P, V); }
-#define TILES(V) TILE(1, V) TILE(2, V) TILE(3, V) TILE(4, V) TILE(5, V) TILE(6, V)
-#define MORE_TILES(V) TILE(7, V) TILE(8, V) TILE(9, V) TILE(10, V) TILE(11, V) TILE(12, V)
-#define NAMES(V) tile_1_##V, tile_2_##V, tile_3_##V, tile_4_##V, tile_5_##V, tile_6_##V
-#define MORE_NAMES(V) tile_7_##V, tile_8_##V, tile_9_##V, tile_10_##V, tile_11_##V, tile_12_##V
-
-typedef void (*MakeTile)(const Tile *tile);
-
-TILES(1)
-TILES(2)
-#if VECTOR_BYTES == 32
-static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {{NAMES(1)}, {NAMES(2)}};
-#else
-TILES(3)
-TILES(4)
-MORE_TILES(1)
-MORE_TILES(2)
-static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {
-    {NAMES(1), MORE_NAMES(1)}, {NAMES(2), MORE_NAMES(2)}, {NAMES(3)}, {NAMES(4)}};
-#endif
-
 // -- running --------------------------------------------------------------------------------------
 
-// Pixels first .. end - 1 by the channels of one panel, in tiles of about the same size.
-static void make_panel(const State *state, Tile *tile, int64_t first, int64_t end) {
-    const int vectors = (int)ceil_div(tile->channels, LANES);
-    const int64_t most = vectors <= 2 ? MOST_PIXELS : FEW_PIXELS;
-    const int64_t tiles = ceil_div(end - first, most), count = end - first;
-    for (int64_t i = 0; i < tiles; i++) {
-        const int64_t from = first + count * i / tiles, to = first + count * (i + 1) / tiles;
-        tile->inside = find_pixels(
-            &state->conv, tile->source, from, (int)(to - from), tile->pixels);
-        MAKE[vectors - 1][to - from - 1](tile);
+// What a chunk computes.
+typedef struct {
+    int64_t image, group;
+    int64_t first, end;  // pixels
+    int64_t panel, last;  // panels panel .. last - 1
+} Part;
+
+static Part part_of(const State *state, int64_t chunk) {
+    const Conv *conv = &state->conv;
+    const int64_t block = chunk % state->blocks, rest = chunk / state->blocks;
+    const int64_t number = rest % state->parts, plane = rest / state->parts;
+    return (Part){
+        .image = plane / conv->groups,
+        .group = plane % conv->groups,
+        .first = conv->pixels * block / state->blocks,
+        .end = conv->pixels * (block + 1) / state->blocks,
+        .panel = state->panels * number / state->parts,
+        .last = state->panels * (number + 1) / state->parts,
+    };
+}
+
+// Pixels first .. first + count - 1 by the channels of one panel.  `missing`: room for their bias.
+static void make_panel(
+    const Job *job, const Part *part, Tile *tile, int64_t panel, int64_t first, int count,
+    float *missing) {
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const Epilogue *epilogue = &conv->epilogue;
+    const int64_t vector = first_vector(state, panel), vectors = first_vector(state, panel + 1) - vector;
+    const int64_t rest = conv->out - vector * LANES;
+    const int64_t channel = part->group * conv->out + vector * LANES;
+    const int64_t panel_floats = vectors * LANES * state->k;
+    tile->channels = (int)least(rest, vectors * LANES);
+    tile->weights = job->weights + (part->group * state->vectors + vector) * LANES * state->k;
+    tile->bias = missing;
+    if (epilogue->row_bias && tile->channels == vectors * LANES)
+        tile->bias = epilogue->row_bias + channel;
+    else if (epilogue->row_bias)
+        copy_floats(missing, epilogue->row_bias + channel, tile->channels);
+    tile->y = conv->y + part->image * conv->y_batch + channel * conv->y_channel;
+    if (epilogue->residual)
+        tile->residual = epilogue->residual + part->image * conv->residual_batch +
+                         channel * conv->residual_channel;
+    const int64_t pixels = part->end - part->first;
+    tile->ahead = (const char *)tile->weights;
+    tile->ahead_step = 0;
+    if (panel + state->beside < state->panels) {
+        // Each tile asks for some of the panel that comes next.
+        tile->ahead = (const char *)(tile->weights + state->beside * panel_floats +
+                                     panel_floats * (first - part->first) / pixels);
+        tile->ahead_step = vectors * VECTOR_BYTES * count / pixels;
+    } else if (conv->y_channel == 1) {
+        // Where the next tile will write.
+        const int64_t bytes = count * conv->y_axis[2] * (int64_t)sizeof(float);
+        tile->ahead = (const char *)(conv->y + part->image * conv->y_batch + tile->next) +
+                      bytes * (panel % state->beside) / state->beside;
+        tile->ahead_step = bytes / (state->beside * state->k);
     }
+    ISA(make_tile)(tile, count, (int)vectors);
+}
+
+// How many pixels, from number `first` on, are the next tile: lines are divided if they are long.
+static int tile_pixels(const Conv *conv, const Walk *walk, int64_t rest, int64_t highest) {
+    const int64_t line = conv->result[2] - walk->index[2];
+    if (conv->result[2] >= 3 * highest && line < rest) rest = line;
+    return (int)ceil_div(rest, ceil_div(rest, highest));
 }
 
 static void convolve(void *context, int64_t chunk, int thread) {
@@ -302,31 +331,29 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t blocks = ceil_div(conv->pixels, state->pixel_group);
-    const int64_t parts = ceil_div(state->panels, state->panel_group);
-    const int64_t first = chunk % blocks * state->pixel_group;
-    const int64_t part = chunk / blocks % parts, plane = chunk / blocks / parts;
-    const int64_t image = plane / conv->groups, group = plane % conv->groups;
-    const int64_t end = first + state->pixel_group;
-    const int64_t last = (part + 1) * state->panel_group;
-    for (int64_t panel = part * state->panel_group; panel < last && panel < state->panels; panel++) {
-        const int64_t channel = group * conv->out + panel * WIDTH, rest = conv->out - panel * WIDTH;
-        const Epilogue *epilogue = &conv->epilogue;
-        Tile tile = {
-            .conv = conv,
-            .source = &job->source,
-            .run = state->run,
-            .image = job->source.data + image * job->source.batch + group * conv->in,
-            .weights = job->weights + (group * state->panels + panel) * state->k * WIDTH,
-            .residual = epilogue->residual ? epilogue->residual + image * conv->residual_batch +
-                                                 channel * conv->residual_channel
-                                           : NULL,
-            .y = conv->y + image * conv->y_batch + channel * conv->y_channel,
-            .channels = (int)(rest < WIDTH ? rest : WIDTH),
-        };
-        if (epilogue->row_bias)
-            copy_floats(tile.bias, epilogue->row_bias + channel, tile.channels);
-        make_panel(state, &tile, first, end < conv->pixels ? end : conv->pixels);
+    const Part part = part_of(state, chunk);
+    const int64_t highest = ISA(most_pixels)((int)ceil_div(state->vectors, state->panels));
+    float missing[MOST_WIDTH] = {0};
+    Tile tile = {
+        .conv = conv,
+        .source = &job->source,
+        .distances = state->distances,
+        .window = state->window,
+        .run = state->run,
+        .limits = state->limits,
+        .image = job->source.data + part.image * job->source.batch + part.group * conv->in,
+    };
+    for (int64_t panel = part.panel; panel < part.last; panel += state->beside) {
+        const int64_t last = least(panel + state->beside, part.last);
+        Walk walk = walk_from(conv, &job->source, part.first);
+        int count;
+        for (int64_t first = part.first; first < part.end; first += count) {
+            count = tile_pixels(conv, &walk, part.end - first, highest);
+            tile.inside = walk_pixels(conv, &job->source, &walk, count, tile.pixels);
+            tile.next = walk.pixel.y;
+            for (int64_t i = panel; i < last; i++)
+                make_panel(job, &part, &tile, i, first, count, missing);
+        }
     }
 }
 
@@ -343,9 +370,8 @@ static Failure run_direct(const void *argument, const Run *run) {
         share_chunks(
             run, conv->batch * job.source.size[0] * job.source.size[1], copy_line, &job);
     }
-    const int64_t blocks = ceil_div(conv->pixels, state->pixel_group);
-    const int64_t parts = ceil_div(state->panels, state->panel_group);
-    share_chunks(run, conv->batch * conv->groups * blocks * parts, convolve, &job);
+    share_chunks(
+        run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
     return OK;
 }
 

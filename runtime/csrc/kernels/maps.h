@@ -38,4 +38,7 @@ MapLoop ISA(activation_loop)(int64_t number);
 // That of Relu, which products apply without a call.
 MapLoop ISA(relu_loop)(void);
 
+// That of Clip, whose parameters are the limits.
+MapLoop ISA(clip_loop)(void);
+
 #endif

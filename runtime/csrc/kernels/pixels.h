@@ -32,37 +32,72 @@ static inline Pixel pixel_at(const Conv *conv, const Source *source, const int64
     return pixel;
 }
 
+// A walk over the pixels of an image, in their order.
+typedef struct {
+    int64_t index[AXES];  // of the next one
+    int64_t last[AXES];  // places in the source where windows that lie inside may begin
+    Pixel pixel;
+} Walk;
+
+// Begins at pixel number `first`.
+static inline Walk walk_from(const Conv *conv, const Source *source, int64_t first) {
+    Walk walk;
+    for (int axis = AXES - 1; axis >= 0; axis--) {
+        walk.index[axis] = first % conv->result[axis];
+        first /= conv->result[axis];
+        walk.last[axis] = source->size[axis] - 1 - (source->taps[axis] - 1) * conv->dilation[axis];
+    }
+    walk.pixel = pixel_at(conv, source, walk.index);
+    return walk;
+}
+
+// The next pixels, of one line.  Whether all their windows lie inside.
+static inline bool walk_line(
+    const Conv *conv, const Source *source, Walk *walk, int64_t count, Pixel *pixels) {
+    Pixel pixel = walk->pixel;
+    const int64_t stride = conv->stride[2], step = stride * source->axis[2];
+    const int64_t y = conv->y_axis[2], residual = conv->residual_axis[2];
+    const int64_t end = pixel.at[2] + (count - 1) * stride;
+    bool inside = (pixel.at[2] >= 0) & (end <= walk->last[2]);
+    for (int axis = 0; axis < AXES - 1; axis++)
+        inside &= (pixel.at[axis] >= 0) & (pixel.at[axis] <= walk->last[axis]);
+    for (int64_t p = 0; p < count; p++) {
+        pixels[p] = pixel;
+        pixel.at[2] += stride;
+        pixel.from += step;
+        pixel.y += y;
+        pixel.residual += residual;
+    }
+    walk->index[2] += count;
+    walk->pixel = pixel;
+    return inside;
+}
+
+// The next `count` pixels.  Whether all their windows lie inside.
+static inline bool walk_pixels(
+    const Conv *conv, const Source *source, Walk *walk, int64_t count, Pixel *pixels) {
+    bool inside = true;
+    while (count > 0) {
+        const int64_t rest = conv->result[2] - walk->index[2], some = count < rest ? count : rest;
+        inside &= walk_line(conv, source, walk, some, pixels);
+        pixels += some;
+        count -= some;
+        if (some < rest) break;
+        walk->index[2] = 0;
+        if (++walk->index[1] == conv->result[1]) {
+            walk->index[1] = 0;
+            walk->index[0]++;
+        }
+        walk->pixel = pixel_at(conv, source, walk->index);
+    }
+    return inside;
+}
+
 // Pixels number first .. first + count - 1 of an image.  Whether all their windows lie inside.
 static inline bool find_pixels(
     const Conv *conv, const Source *source, int64_t first, int count, Pixel *pixels) {
-    int64_t index[AXES], last[AXES], rest = first;
-    for (int axis = AXES - 1; axis >= 0; axis--) {
-        index[axis] = rest % conv->result[axis];
-        rest /= conv->result[axis];
-        last[axis] = source->size[axis] - 1 - (source->taps[axis] - 1) * conv->dilation[axis];
-    }
-    const int64_t step = conv->stride[2] * source->axis[2];
-    Pixel pixel = pixel_at(conv, source, index);
-    bool inside = true;
-    for (int p = 0; p < count; p++) {
-        pixels[p] = pixel;
-        for (int axis = 0; axis < AXES; axis++)
-            inside &= (pixel.at[axis] >= 0) & (pixel.at[axis] <= last[axis]);
-        if (++index[2] < conv->result[2]) {
-            pixel.at[2] += conv->stride[2];
-            pixel.from += step;
-            pixel.y += conv->y_axis[2];
-            pixel.residual += conv->residual_axis[2];
-        } else {
-            index[2] = 0;
-            if (++index[1] == conv->result[1]) {
-                index[1] = 0;
-                index[0]++;
-            }
-            pixel = pixel_at(conv, source, index);
-        }
-    }
-    return inside;
+    Walk walk = walk_from(conv, source, first);
+    return walk_pixels(conv, source, &walk, count, pixels);
 }
 
 // What a tap reads for each of `count` pixels of an image that begins at `image`.

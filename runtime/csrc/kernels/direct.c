@@ -1,0 +1,149 @@
+#include "direct.h"
+
+typedef int32_t Mask __attribute__((vector_size(VECTOR_BYTES)));
+
+static inline Floats choose(Mask mask, Floats yes, Floats no) {
+    return (Floats)((mask & (Mask)yes) | (~mask & (Mask)no));
+}
+
+// Not a number is neither below nor above, and stays.
+static inline Floats within(Floats value, Floats low, Floats high) {
+    value = choose(low > value, low, value);
+    return choose(high < value, high, value);
+}
+
+// A vector of channels of a residual, as far as they are there.
+static inline Floats residual_part(const Tile *tile, int p, int channel) {
+    const float *from = tile->residual + tile->pixels[p].residual;
+    const int64_t step = tile->conv->residual_channel;
+    const int rest = tile->channels - channel;
+    if (step == 1 && rest >= LANES) return load(from + channel);
+    float part[LANES] = {0};
+    for (int c = 0; c < LANES && c < rest; c++) part[c] = from[(channel + c) * step];
+    return load(part);
+}
+
+// Sums that are not stored as they are: an activation, a result with other strides.
+static __attribute__((noinline)) void keep_sums(
+    const Tile *tile, int pixels, int width, float *sums) {
+    const Conv *conv = tile->conv;
+    static const int64_t steps[] = {sizeof(float), sizeof(float)};
+    if (tile->limits.activation) {
+        char *in[] = {(char *)sums};
+        tile->limits.activation(
+            (char *)sums, in, steps, pixels * width, conv->epilogue.parameters);
+    }
+    if (conv->y_channel == 1) {
+        for (int p = 0; p < pixels; p++)
+            copy_floats(tile->y + tile->pixels[p].y, sums + p * width, tile->channels);
+        return;
+    }
+    for (int c = 0; c < tile->channels; c++)
+        for (int p = 0; p < pixels; p++)
+            tile->y[tile->pixels[p].y + c * conv->y_channel] = sums[p * width + c];
+}
+
+// `P` and `V` are constants wherever these are called, so that sums stay in registers.
+#define INLINE static inline __attribute__((always_inline))
+
+// The last vector of a pixel, of which some channels may not be there.
+INLINE void store_rest(float *to, Floats sum, int count) {
+    if (count >= LANES) {
+        store(to, sum);
+        return;
+    }
+    float part[LANES];
+    store(part, sum);
+    copy_floats(to, part, count);
+}
+
+INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
+    const Floats low = all_of(tile->limits.low), high = all_of(tile->limits.high);
+    const int rest = tile->channels - (V - 1) * LANES;
+    if (tile->residual)
+#pragma GCC unroll 12
+        for (int p = 0; p < P; p++)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; v++) sums[p][v] += residual_part(tile, p, v * LANES);
+    if (tile->conv->y_channel == 1 && !tile->limits.activation) {
+#pragma GCC unroll 12
+        for (int p = 0; p < P; p++) {
+            float *y = tile->y + tile->pixels[p].y;
+#pragma GCC unroll 4
+            for (int v = 0; v < V - 1; v++) store(y + v * LANES, within(sums[p][v], low, high));
+            store_rest(y + (V - 1) * LANES, within(sums[p][V - 1], low, high), rest);
+        }
+        return;
+    }
+    float kept[MOST_PIXELS * MOST_WIDTH];
+    for (int p = 0; p < P; p++)
+        for (int v = 0; v < V; v++)
+            store(kept + (p * V + v) * LANES, within(sums[p][v], low, high));
+    keep_sums(tile, P, V * LANES, kept);
+}
+
+INLINE void make_sums(const Tile *tile, const int P, const int V) {
+    Floats sums[MOST_PIXELS][MOST_VECTORS];
+    const float *rows[MOST_PIXELS];
+    const float *weights = tile->weights;
+    const char *ahead = tile->ahead;
+    int64_t tap[AXES] = {0};
+    for (int v = 0; v < V; v++)
+        for (int p = 0; p < P; p++) sums[p][v] = load(tile->bias + v * LANES);
+    for (int p = 0; p < P; p++) rows[p] = tile->image + tile->pixels[p].from;
+    for (int64_t t = 0; t < tile->window; t++) {
+        int64_t c = tile->distances[t];
+        if (!tile->inside) {
+            find_runs(tile->conv, tile->source, tile->image, tap, tile->pixels, P, false, rows);
+            next_tap(tile->source, tap);
+            c = 0;
+        }
+        for (const int64_t end = c + tile->run; c < end; c++) {
+            Floats right[MOST_VECTORS];
+            __builtin_prefetch(ahead, 0, 2);
+            __builtin_prefetch(ahead + 64, 0, 2);
+            ahead += tile->ahead_step;
+            for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
+            for (int p = 0; p < P; p++)
+                for (int v = 0; v < V; v++) sums[p][v] += rows[p][c] * right[v];
+            weights += V * LANES;
+        }
+    }
+    finish_tile(tile, P, V, sums);
+}
+
+#define TILE(P, V) \
+    static __attribute__((noinline)) void tile_##P##_##V(const Tile *tile) { make_sums(tile, P, V); }
+#define FOUR_TILES(V) TILE(1, V) TILE(2, V) TILE(3, V) TILE(4, V)
+#define SIX_TILES(V) FOUR_TILES(V) TILE(5, V) TILE(6, V)
+#define TWELVE_TILES(V) SIX_TILES(V) TILE(7, V) TILE(8, V) TILE(9, V) TILE(10, V) TILE(11, V) TILE(12, V)
+#define FOUR(V) tile_1_##V, tile_2_##V, tile_3_##V, tile_4_##V
+#define SIX(V) FOUR(V), tile_5_##V, tile_6_##V
+#define EIGHT(V) SIX(V), tile_7_##V, tile_8_##V
+#define TWELVE(V) EIGHT(V), tile_9_##V, tile_10_##V, tile_11_##V, tile_12_##V
+
+typedef void (*MakeTile)(const Tile *tile);
+
+TWELVE_TILES(1)
+#if VECTOR_BYTES == 32
+SIX_TILES(2)
+FOUR_TILES(3)
+enum { PIXELS_2 = 6, PIXELS_3 = 4, PIXELS_4 = 0 };
+static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {{TWELVE(1)}, {SIX(2)}, {FOUR(3)}};
+#else
+TWELVE_TILES(2)
+SIX_TILES(3) TILE(7, 3) TILE(8, 3)
+SIX_TILES(4)
+enum { PIXELS_2 = 12, PIXELS_3 = 8, PIXELS_4 = 6 };
+static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {
+    {TWELVE(1)}, {TWELVE(2)}, {EIGHT(3)}, {SIX(4)}};
+#endif
+
+int ISA(most_pixels)(int vectors) {
+    static const int most[] = {MOST_PIXELS, PIXELS_2, PIXELS_3, PIXELS_4};
+    return most[vectors - 1];
+}
+
+void ISA(make_tile)(const Tile *tile, int pixels, int vectors) {
+    MAKE[vectors - 1][pixels - 1](tile);
+}
