@@ -18,6 +18,7 @@
 #define FLOAT_UNARY(_)                                                                            \
     _(Abs, 1, __builtin_fabsf(x))                                                                 \
     _(Ceil, 1, __builtin_ceilf(x))                                                                \
+    _(Celu, 12, x > 0 ? x : p0 * (fast_exp((x > 0 ? 0 : x) / p0) - 1.0f))                         \
     _(Clip, 1, (x < p0 ? p0 : x) > p1 ? p1 : (x < p0 ? p0 : x))                                   \
     _(Elu, 12, x > 0 ? x : p0 * (exp_below(x > 0 ? 0 : x) - 1.0f))                                 \
     _(Erf, 16, fast_erf(x))                                                                       \
@@ -43,16 +44,23 @@
       }))                                                                                         \
     _(LeakyRelu, 2, x < 0 ? p0 * x : x)                                                           \
     _(Log, 10, fast_log(x))                                                                       \
+    _(Mish, 14, ({                                                                                \
+          const float e = fast_exp(x > 20 ? 20 : x), n = e * (e + 2);                             \
+          x * (n / (n + 2));                                                                      \
+      }))                                                                                         \
     _(Neg, 1, -x)                                                                                 \
     _(Reciprocal, 2, 1.0f / x)                                                                    \
     _(Relu, 1, x < 0 ? 0 : x)                                                                     \
     _(Round, 1, __builtin_rintf(x))                                                               \
+    _(Selu, 12, p1 * (x > 0 ? x : p0 * (fast_exp(x > 0 ? 0 : x) - 1.0f)))                         \
+    _(Shrink, 2, x < -p1 ? x + p0 : x > p1 ? x - p0 : 0)                                          \
     _(Sigmoid, 10, fast_sigmoid(x))                                                               \
     _(Softplus, 16, fast_softplus(x))                                                             \
     _(Sqrt, 2, __builtin_sqrtf(x))                                                                \
     _(Square, 1, x * x)                                                                           \
     _(Swish, 11, x * fast_sigmoid(p0 * x))                                                        \
-    _(Tanh, 12, fast_tanh(x))
+    _(Tanh, 12, fast_tanh(x))                                                                     \
+    _(ThresholdedRelu, 1, x > p0 ? x : 0)
 
 #define FLOAT_BINARY(_)                                                                           \
     _(Add, 1, a + b)                                                                              \

@@ -5,7 +5,7 @@
 
 #include "../kernel.h"
 #include "math.h"
-#include "simd.h"
+#include "row_sums.h"
 
 typedef struct {
     int64_t rows, length, inner;
@@ -15,53 +15,11 @@ typedef struct {
     float *mean, *inverse;  // of each row, if they are wanted
     double epsilon;
     int64_t unit;  // rows of a chunk
+    int64_t blocks;  // of columns, in a row of softmax
 } Rows;
 
 enum { ROW_WORK = 16384 };  // elements that are worth another thread
-
-// All operations on a row take vectors first and what is left afterwards.
-#define REDUCTION(NAME, START, VECTOR, SCALAR)                                   \
-    static float NAME(const float *x, int64_t n) {                               \
-        float total = START;                                                     \
-        int64_t i = 0;                                                           \
-        if (n >= 4 * LANES) {                                                    \
-            Floats a[4];                                                         \
-            for (int k = 0; k < 4; k++) a[k] = all_of(START);                    \
-            for (; i + 4 * LANES <= n; i += 4 * LANES)                           \
-                for (int k = 0; k < 4; k++) {                                    \
-                    const Floats v = load(x + i + k * LANES);                    \
-                    VECTOR;                                                      \
-                }                                                                \
-            float parts[4 * LANES];                                              \
-            for (int k = 0; k < 4; k++) store(parts + k * LANES, a[k]);          \
-            for (int k = 0; k < 4 * LANES; k++) {                                \
-                const float v = parts[k];                                        \
-                MERGE_##NAME;                                                    \
-            }                                                                    \
-        }                                                                        \
-        for (; i < n; i++) {                                                     \
-            const float v = x[i];                                                \
-            SCALAR;                                                              \
-        }                                                                        \
-        return total;                                                            \
-    }
-
-#define MERGE_sum total += v
-#define MERGE_sum_of_squares total += v
-#define MERGE_largest total = v > total || v != v ? v : total
-#define MERGE_smallest total = v < total || v != v ? v : total
-
-REDUCTION(sum, 0.0f, a[k] += v, total += v)
-REDUCTION(sum_of_squares, 0.0f, a[k] += v * v, total += v * v)
-// A NaN stays: it is not less than anything, and once in `total` nothing is larger than it.
-REDUCTION(largest, -INFINITY, {
-    const __typeof__(v > a[k]) take = (v > a[k]) | (v != v);
-    a[k] = (Floats)(((__typeof__(take))v & take) | ((__typeof__(take))a[k] & ~take));
-}, total = v > total || v != v ? v : total)
-REDUCTION(smallest, INFINITY, {
-    const __typeof__(v < a[k]) take = (v < a[k]) | (v != v);
-    a[k] = (Floats)(((__typeof__(take))v & take) | ((__typeof__(take))a[k] & ~take));
-}, total = v < total || v != v ? v : total)
+enum { COLUMN_BLOCK = 128 };
 
 static bool read_rows(Rows *rows, Params *params) {
     Tensor x = next_tensor(params), y = next_tensor(params);
@@ -144,12 +102,69 @@ static void log_softmax_row(const Rows *rows, int64_t row) {
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - peak) - shift;
 }
 
+// Columns behind each other: a block of them counts as a row.
+static void *prepare_softmax(Params *params, Needs *needs) {
+    Rows *rows = prepare(params, needs);
+    if (!rows || rows->inner == 1) return rows;
+    rows->blocks = (rows->inner + COLUMN_BLOCK - 1) / COLUMN_BLOCK;
+    const int64_t width = (rows->inner + rows->blocks - 1) / rows->blocks;
+    rows->rows *= rows->blocks;
+    rows->unit = (ROW_WORK + width * rows->length - 1) / (width * rows->length);
+    return rows;
+}
+
+static void column_peaks(const float *x, int64_t stride, int64_t n, float *peaks, int64_t count) {
+    for (int64_t j = 0; j < count; j++) peaks[j] = x[j];
+    for (int64_t i = 1; i < n; i++)
+        for (int64_t j = 0; j < count; j++) {
+            const float v = x[i * stride + j], peak = peaks[j];
+            peaks[j] = v > peak || v != v ? v : peak;
+        }
+}
+
+static void softmax_columns(const Rows *rows, int64_t row) {
+    const int64_t n = rows->length, stride = rows->inner;
+    const int64_t begin = row % rows->blocks * COLUMN_BLOCK;
+    const int64_t count = stride - begin < COLUMN_BLOCK ? stride - begin : COLUMN_BLOCK;
+    const int64_t place = row / rows->blocks * n * stride + begin;
+    const float *x = rows->x + place;
+    float *y = rows->y + place, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    column_peaks(x, stride, n, peaks, count);
+    for (int64_t i = 0; i < n; i++)
+#pragma GCC ivdep
+        for (int64_t j = 0; j < count; j++) {
+            const float value = fast_exp(x[i * stride + j] - peaks[j]);
+            y[i * stride + j] = value;
+            totals[j] += value;
+        }
+    for (int64_t j = 0; j < count; j++) totals[j] = 1.0f / totals[j];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < count; j++) y[i * stride + j] *= totals[j];
+}
+
+static void log_softmax_columns(const Rows *rows, int64_t row) {
+    const int64_t n = rows->length, stride = rows->inner;
+    const int64_t begin = row % rows->blocks * COLUMN_BLOCK;
+    const int64_t count = stride - begin < COLUMN_BLOCK ? stride - begin : COLUMN_BLOCK;
+    const int64_t place = row / rows->blocks * n * stride + begin;
+    const float *x = rows->x + place;
+    float *y = rows->y + place, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    column_peaks(x, stride, n, peaks, count);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < count; j++) totals[j] += fast_exp(x[i * stride + j] - peaks[j]);
+    for (int64_t j = 0; j < count; j++) totals[j] = logf(totals[j]);
+    for (int64_t i = 0; i < n; i++)
+#pragma GCC ivdep
+        for (int64_t j = 0; j < count; j++)
+            y[i * stride + j] = (x[i * stride + j] - peaks[j]) - totals[j];
+}
+
 static Failure run_softmax(const void *state, const Run *run) {
-    for_rows(state, run, softmax_row);
+    for_rows(state, run, ((const Rows *)state)->inner == 1 ? softmax_row : softmax_columns);
     return OK;
 }
 static Failure run_log_softmax(const void *state, const Run *run) {
-    for_rows(state, run, log_softmax_row);
+    for_rows(state, run, ((const Rows *)state)->inner == 1 ? log_softmax_row : log_softmax_columns);
     return OK;
 }
 
@@ -169,17 +184,6 @@ static void scale_row(const Rows *rows, int64_t row, const float *x, float mean,
     }
     if (rows->mean) rows->mean[row] = mean;
     if (rows->inverse) rows->inverse[row] = inverse;
-}
-
-// The variance is taken from centred values, so that a large mean costs no accuracy.
-static float centred_squares(const float *x, int64_t n, float mean) {
-    float block[256], total = 0;
-    for (int64_t begin = 0; begin < n; begin += 256) {
-        const int64_t count = n - begin < 256 ? n - begin : 256;
-        for (int64_t i = 0; i < count; i++) block[i] = x[begin + i] - mean;
-        total += sum_of_squares(block, count);
-    }
-    return total;
 }
 
 static void layer_norm_row(const Rows *rows, int64_t row) {
@@ -294,8 +298,8 @@ static Failure run_square(const void *state, const Run *run) {
 }
 
 const Kernel ISA(ROWS)[] = {
-    {"Softmax_f32", prepare, run_softmax, NULL},
-    {"LogSoftmax_f32", prepare, run_log_softmax, NULL},
+    {"Softmax_f32", prepare_softmax, run_softmax, NULL},
+    {"LogSoftmax_f32", prepare_softmax, run_log_softmax, NULL},
     {"LayerNorm_f32", prepare_norm, run_layer_norm, NULL},
     {"RmsNorm_f32", prepare_norm, run_rms_norm, NULL},
     {"ReduceSum_f32", prepare, run_sum, NULL},

@@ -24,8 +24,13 @@ __all__ = ["through_float32"]
 _ROUNDED_ONCE: Final = frozenset(
     {
         "AveragePool",
+        "BatchNormalization",
         "Conv",
         "Gemm",
+        "GroupNormalization",
+        "Hardmax",
+        "InstanceNormalization",
+        "LRN",
         "LayerNormalization",
         "LogSoftmax",
         "MatMul",

@@ -41,6 +41,7 @@ def _from(**defaults: float) -> Callable[[Attributes], _Parameters]:
 _UNARY: Final[Mapping[str, Callable[[Attributes], _Parameters]]] = {
     "Abs": _none,
     "Ceil": _none,
+    "Celu": _from(alpha=1.0),
     "Clip": _from(min=-inf, max=inf),
     "Elu": _from(alpha=1.0),
     "Erf": _none,
@@ -52,16 +53,20 @@ _UNARY: Final[Mapping[str, Callable[[Attributes], _Parameters]]] = {
     "HardSwish": _none,
     "LeakyRelu": _from(alpha=0.01),
     "Log": _none,
+    "Mish": _none,
     "Neg": _none,
     "Reciprocal": _none,
     "Relu": _none,
     "Round": _none,
+    "Selu": _from(alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Shrink": _from(bias=0.0, lambd=0.5),
     "Sigmoid": _none,
     "Softplus": _none,
     "Sqrt": _none,
     "Square": _none,
     "Swish": _from(alpha=1.0),
     "Tanh": _none,
+    "ThresholdedRelu": _from(alpha=1.0),
 }
 _FUNCTIONS: Final = (
     "Acos",
@@ -112,7 +117,10 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
         return None
     if name == "Gelu" and attributes.get("approximate", "none") == "tanh":
         return "GeluTanh", ()
-    return name, _UNARY[name](attributes)
+    parameters = _UNARY[name](attributes)
+    if name == "Shrink" and parameters[1] < 0:  # elements on both sides at once
+        return None
+    return name, parameters
 
 
 def _kernel(name: str, dtype: DType | None, numbers: Mapping[str, int]) -> str | None:

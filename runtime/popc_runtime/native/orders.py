@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import prod
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.packing import is_plain, packed, tensors
+from popc_runtime.native.packing import is_plain, packed, sizes_along, tensors
 from popc_runtime.native.record import Encoder, Record
+from popc_runtime.native.views import view_of_numbers
 
 __all__ = ["ENCODERS"]
 
@@ -21,11 +21,6 @@ def _fits(binding: Binding) -> bool:
     return plain and binding.input(0).size > 0 and binding.input(0).ndim > 0
 
 
-def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-
-
 def _top_k(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X to values?, indices? {axis, k, largest}."""
     del numbers
@@ -34,7 +29,7 @@ def _top_k(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         return None
     x, before = packed(binding, 0)
     results = (binding.optional_output(0), binding.optional_output(1))
-    sizes = _sizes(x.shape, binding.integer("axis"))
+    sizes = sizes_along(x.shape, binding.integer("axis"))
     words = (*tensors(x, *results), *sizes, wanted, binding.integer("largest", 1))
     return Record("TopK", words, (x,), before=before)
 
@@ -45,10 +40,25 @@ def _extreme(largest: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     if not _fits(binding) or binding.output().dtype != DType.INT64:
         return None
     x, before = packed(binding, 0)
-    sizes = _sizes(x.shape, binding.integer("axis"))
+    sizes = sizes_along(x.shape, binding.integer("axis"))
     last = binding.integer("select_last_index", 0)
     words = (*tensors(x, binding.output()), *sizes, largest, last)
     return Record("ArgExtreme", words, (x,), before=before)
+
+
+def _hardmax(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X {axis}: 1 at the first extreme of a line, 0 elsewhere."""
+    del numbers
+    x, out = binding.input(0), binding.output()
+    if not _fits(binding) or not x.dtype.is_float:
+        return None
+    x, before = packed(binding, 0)
+    outer, length, inner = sizes_along(x.shape, binding.integer("axis"))
+    places = binding.scratch.take((outer, inner), DType.INT64)
+    values = view_of_numbers([0, 1], out.dtype)
+    find = Record("ArgExtreme", (*tensors(x, places), outer, length, inner, 1, 0), (x, places))
+    words = (*tensors(places, values, out), outer, length, inner)
+    return Record("OneHot", words, (places, values, out), before=(*before, find))
 
 
 def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -67,7 +77,7 @@ def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     along = binding.integer("axis") if axis is None else int(axis.item())
     x, before = packed(binding, 0)
     flags = (binding.integer("reverse", 0), binding.integer("exclusive", 0), product)
-    words = (*tensors(x, binding.output()), *_sizes(x.shape, along), *flags)
+    words = (*tensors(x, binding.output()), *sizes_along(x.shape, along), *flags)
     return Record("Accumulate", words, (x,), before=before)
 
 
@@ -76,5 +86,6 @@ ENCODERS: Final[dict[str, Encoder]] = {
     "ArgMin": partial(_extreme, 0),
     "CumProd": partial(_running, 1),
     "CumSum": partial(_running, 0),
+    "Hardmax": _hardmax,
     "TopK": _top_k,
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Record, tensor_words
 from popc_runtime.native.views import View, empty
 
-__all__ = ["contiguous_copy", "is_plain", "move_record", "packed", "tensors"]
+__all__ = ["contiguous_copy", "is_plain", "move_record", "packed", "sizes_along", "tensors"]
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -45,3 +47,9 @@ def packed(binding: Binding, index: int) -> tuple[View, tuple[Record, ...]]:
 def tensors(*arrays: View | None) -> tuple[int, ...]:
     """The words of operands, one after another."""
     return tuple(word for array in arrays for word in tensor_words(array))
+
+
+def sizes_along(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """How many elements there are before an axis, along it and behind it."""
+    axis %= len(shape)
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

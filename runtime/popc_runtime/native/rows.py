@@ -9,6 +9,7 @@ from math import prod
 from typing import Final
 
 from popc_runtime.native.binding import Binding
+from popc_runtime.native.packing import is_plain, packed, sizes_along, tensors
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
 from popc_runtime.native.reductions import REDUCTIONS, general_reduction
 from popc_runtime.native.views import View
@@ -28,11 +29,11 @@ def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int
 
 def _softmax(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
-    x = binding.input(0)
-    if binding.integer("axis") % x.ndim != x.ndim - 1:
+    if not is_float32(binding) or not is_plain(binding) or binding.input(0).size == 0:
         return None
-    words = _rows(binding, x.size // max(x.shape[-1], 1), x.shape[-1])
-    return None if words is None else Record(kernel, words)
+    x, before = packed(binding, 0)
+    sizes = sizes_along(x.shape, binding.integer("axis"))
+    return Record(kernel, (*tensors(x, binding.output()), *sizes), (x,), before=before)
 
 
 def _normalization(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
