@@ -15,6 +15,7 @@ from popc_runtime.native import Library, native_opcodes
 from tests.native.bindings import native_results, numpy_results, translated_results
 from tests.native.gradients import GRADIENTS
 from tests.native.placed import PLACED
+from tests.native.test_channels import CHANNELLED
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_randoms import DRAWN
 from tests.native.test_types import TYPED
@@ -22,6 +23,7 @@ from tests.native.test_types import TYPED
 _UNARY: dict[str, dict[str, Any]] = {
     "Abs": {},
     "Ceil": {},
+    "Celu": {"alpha": 1.5},
     "Clip": {"min": -0.5, "max": 0.75},
     "Elu": {"alpha": 1.5},
     "Erf": {},
@@ -33,16 +35,20 @@ _UNARY: dict[str, dict[str, Any]] = {
     "HardSwish": {},
     "LeakyRelu": {"alpha": 0.1},
     "Log": {},
+    "Mish": {},
     "Neg": {},
     "Reciprocal": {},
     "Relu": {},
     "Round": {},
+    "Selu": {},
+    "Shrink": {"bias": 0.25, "lambd": 0.75},
     "Sigmoid": {},
     "Softplus": {},
     "Sqrt": {},
     "Square": {},
     "Swish": {"alpha": 1.2},
     "Tanh": {},
+    "ThresholdedRelu": {"alpha": 0.7},
 }
 _SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 88.5, -88.5, 104, -104, 3e38, -3e38]
 
@@ -370,7 +376,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU", "Attention"),
     }
-    assert native_opcodes() <= here | GRADIENTS | PLACED | QUANTIZED | TYPED | DRAWN
+    assert native_opcodes() <= here | CHANNELLED | GRADIENTS | PLACED | QUANTIZED | TYPED | DRAWN
 
 
 @pytest.mark.parametrize("opcode", ["And", "Or", "Xor", "Not"])

@@ -30,6 +30,7 @@ _FUNCTIONS: Final = (
     *("Log1p", "Sin", "Sinh", "Tan"),
 )
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
+    "Celu": {"alpha": 1.5},
     "Clip": {"min": -0.5, "max": 0.75},
     "Elu": {"alpha": 1.5},
     "Erf": {},
@@ -38,14 +39,18 @@ _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
     "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
     "HardSwish": {},
     "LeakyRelu": {"alpha": 0.1},
+    "Mish": {},
     "Reciprocal": {},
     "Relu": {},
+    "Selu": {},
+    "Shrink": {"bias": 0.25, "lambd": 0.75},
     "Sigmoid": {},
     "Softplus": {},
     "Softsign": {},
     "Square": {},
     "Swish": {"alpha": 1.2},
     "Tanh": {},
+    "ThresholdedRelu": {"alpha": 0.75},
 }
 # The opcodes that are tested here.
 TYPED: Final = frozenset(

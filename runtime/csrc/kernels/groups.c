@@ -14,7 +14,7 @@ typedef struct {
     int64_t rows, unit;  // what is computed at once, and how many of them a chunk has
 } Groups;
 
-enum { GROUP_WORK = 16384, SUM_BLOCK = 4096 };
+enum { GROUP_WORK = 16384, SUM_BLOCK = 256 };
 
 static void *read_groups(Params *params, int operands) {
     Groups *groups = calloc(1, sizeof(Groups));
