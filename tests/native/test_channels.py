@@ -55,18 +55,29 @@ def _check(
     assert x is not None
     out = np.empty(x.shape, x.dtype)
     expected = numpy_results(opcode, inputs, [out], attributes, dtypes=types)[0]
-    results = [
-        native_results(library, opcode, inputs, [out], attributes, (), threads, dtypes=types)
-        for threads in (1, 2)
-    ]
-    assert results[0] is not None and results[1] is not None, f"{opcode} has no native form here"
-    got = results[0][0]
-    assert got.tobytes() == results[1][0].tobytes(), "the result depends on the number of threads"
+    got, again = (
+        _native(library, opcode, inputs, out, attributes, threads, types) for threads in (1, 2)
+    )
+    assert got.tobytes() == again.tobytes(), "the result depends on the number of threads"
     one, other = got, expected
     if types is not None and types[-1] is DType.BFLOAT16:
         one, other = from_bfloat16(one), from_bfloat16(other)
     np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * 3)
     return got
+
+
+def _native(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array | None],
+    out: Array,
+    attributes: Mapping[str, Any],
+    threads: int,
+    types: Sequence[DType] | None,
+) -> Array:
+    results = native_results(library, opcode, inputs, [out], attributes, (), threads, types)
+    assert results is not None, f"{opcode} has no native form here"
+    return results[0]
 
 
 def _cases(channels: int, opcode: str) -> tuple[list[Array], dict[str, Any]]:

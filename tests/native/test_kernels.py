@@ -16,6 +16,7 @@ from tests.native.bindings import native_results, numpy_results, translated_resu
 from tests.native.gradients import GRADIENTS
 from tests.native.placed import PLACED
 from tests.native.test_channels import CHANNELLED
+from tests.native.test_dynamic import DYNAMIC
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_randoms import DRAWN
 from tests.native.test_types import TYPED
@@ -376,7 +377,10 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU", "Attention"),
     }
-    assert native_opcodes() <= here | CHANNELLED | GRADIENTS | PLACED | QUANTIZED | TYPED | DRAWN
+    assert (
+        native_opcodes()
+        <= here | CHANNELLED | DYNAMIC | GRADIENTS | PLACED | QUANTIZED | TYPED | DRAWN
+    )
 
 
 @pytest.mark.parametrize("opcode", ["And", "Or", "Xor", "Not"])

@@ -72,14 +72,10 @@ static void prefer_read(Move *move) {
         }
 }
 
-static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
+// From and to; false if there is nothing to move.
+static bool read_move(Move *move, Params *params) {
     const Tensor from = next_tensor(params), to = next_tensor(params);
-    Move *move = calloc(1, sizeof(Move));
-    if (!move || params->bad || from.rank != to.rank || element_count(&to) == 0) {
-        free(move);
-        return NULL;
-    }
+    if (params->bad || from.rank != to.rank || element_count(&to) == 0) return false;
     move->size = item_size(to.dtype);
     move->rank = to.rank;
     move->from = from.data;
@@ -94,7 +90,15 @@ static void *prepare(Params *params, Needs *needs) {
     for (int axis = 0; axis < move->rank - 2; axis++) move->lines *= move->dims[axis];
     const int64_t block = move->dims[move->rank - 2] * move->dims[move->rank - 1] * move->size;
     move->unit = (MOVE_BYTES + block - 1) / block;
-    return move;
+    return true;
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    (void)needs;
+    Move *move = calloc(1, sizeof(Move));
+    if (move && read_move(move, params)) return move;
+    free(move);
+    return NULL;
 }
 
 #define PLANE(TYPE)                                                                              \
@@ -156,6 +160,69 @@ static Failure run_move(const void *argument, const Run *run) {
     const Move *move = argument;
     share_chunks(run, (move->lines + move->unit - 1) / move->unit, some_planes, (void *)move);
     return OK;
+}
+
+// -- copies whose place a tensor tells ------------------------------------------------------------
+
+// What a number stands for that is not one of the places.
+typedef enum { NO_PLACE, MODULO, FROM_THE_END } Wrapping;
+
+typedef struct {
+    Move move;
+    Tensor numbers;
+    bool target;  // the place is one in the target
+    Wrapping wrapping;
+    int count;
+    int64_t strides[MAX_RANK], places[MAX_RANK];  // of each number: bytes, how many places there are
+} MoveAt;
+
+static void *prepare_move_at(Params *params, Needs *needs) {
+    (void)needs;
+    MoveAt *state = calloc(1, sizeof(MoveAt));
+    if (!state || !read_move(&state->move, params)) {
+        free(state);
+        return NULL;
+    }
+    state->numbers = next_tensor(params);
+    state->target = next_int(params) != 0;
+    state->wrapping = (Wrapping)next_int(params);
+    state->count = (int)next_int(params);
+    const DType dtype = state->numbers.dtype;
+    const bool known = (dtype == I32 || dtype == U32 || dtype == I64) && state->count >= 0 &&
+                       state->count <= MAX_RANK && is_contiguous(&state->numbers) &&
+                       element_count(&state->numbers) == state->count;
+    for (int i = 0; known && i < state->count; i++) {
+        state->strides[i] = next_int(params);
+        state->places[i] = next_int(params);
+    }
+    if (known && !params->bad) return state;
+    free(state);
+    return NULL;
+}
+
+static int64_t number_at(const Tensor *numbers, int64_t i) {
+    switch (numbers->dtype) {
+        case I32: return ((const int32_t *)numbers->data)[i];
+        case U32: return ((const uint32_t *)numbers->data)[i];
+        default: return ((const int64_t *)numbers->data)[i];
+    }
+}
+
+static Failure run_move_at(const void *argument, const Run *run) {
+    const MoveAt *state = argument;
+    int64_t shift = 0;
+    for (int i = 0; i < state->count; i++) {
+        const int64_t places = state->places[i];
+        int64_t number = number_at(&state->numbers, i);
+        if (state->wrapping == MODULO) number %= places;
+        if (state->wrapping != NO_PLACE && number < 0) number += places;
+        if (number < 0 || number >= places) return INDEX_OUTSIDE;
+        shift += number * state->strides[i];
+    }
+    Move move = state->move;
+    if (state->target) move.to += shift;
+    else move.from += shift;
+    return run_move(&move, run);
 }
 
 // -- fills ----------------------------------------------------------------------------------------
@@ -246,6 +313,7 @@ static Failure run_gather(const void *argument, const Run *run) {
 
 const Kernel ISA(MOVES)[] = {
     {"Move", prepare, run_move, NULL},
+    {"MoveAt", prepare_move_at, run_move_at, NULL},
     {"Fill", prepare_fill, run_fill, NULL},
     {"Gather", prepare_gather, run_gather, NULL},
     {NULL, NULL, NULL, NULL},

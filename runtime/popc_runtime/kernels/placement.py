@@ -24,10 +24,10 @@ def _stash(binding: Binding) -> Calls:
     number = binding.input(2).reshape(())
     first = () if is_same_memory(row, out) else copy_calls(out, row)
     if binding.is_constant(2):
-        return (*first, *copy_calls(out[int(number) % len(out)], value))
+        return (*first, *copy_calls(out[int(number) % len(out), ...], value))
 
     def call() -> None:
-        np.copyto(out[int(number) % len(out)], value)
+        np.copyto(out[int(number) % len(out), ...], value)
 
     return (*first, call)
 
@@ -35,10 +35,10 @@ def _stash(binding: Binding) -> Calls:
 def _restore(binding: Binding) -> Calls:
     row, out, number = binding.input(0), binding.output(), binding.input(1).reshape(())
     if binding.is_constant(1):
-        return copy_calls(out, row[int(number) % len(row)])
+        return copy_calls(out, row[int(number) % len(row), ...])
 
     def call() -> None:
-        np.copyto(out, row[int(number) % len(row)])
+        np.copyto(out, row[int(number) % len(row), ...])
 
     return call
 

@@ -14,6 +14,15 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ConvWeightsGrad",
     ),
     "convolutions": ("Conv",),
+    "dynamic": (
+        "DynamicAdd",
+        "DynamicSlice",
+        "DynamicUpdate",
+        "DynamicZero",
+        "Restore",
+        "StackStore",
+        "Stash",
+    ),
     "gathers": ("Gather",),
     "groups": (
         "BatchNormalization",
@@ -122,7 +131,12 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ScaledGradient",
         "ScaledVarUpdate",
     ),
-    "movement": ("Trilu",),
+    "movement": (
+        "ReverseSequence",
+        "SequenceSlice",
+        "TensorScatter",
+        "Trilu",
+    ),
     "orders": (
         "ArgMax",
         "ArgMin",

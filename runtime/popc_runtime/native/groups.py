@@ -35,9 +35,7 @@ def _group(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     groups = binding.integer("num_groups", channels)
     if groups == 0:
         return None
-    return _record(
-        "GroupNorm_f32", binding, 3, channels // groups, (binding.number("epsilon"),)
-    )
+    return _record("GroupNorm_f32", binding, 3, channels // groups, (binding.number("epsilon"),))
 
 
 def _batch(binding: Binding, numbers: Mapping[str, int]) -> Record | None:

@@ -18,7 +18,7 @@ from popc_runtime.native.record import (
     Record,
 )
 
-__all__ = ["ENCODERS", "activation"]
+__all__ = ["ENCODERS", "activation", "map_for"]
 
 _Parameters: TypeAlias = tuple[float, ...]
 
@@ -123,7 +123,7 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
     return name, parameters
 
 
-def _kernel(name: str, dtype: DType | None, numbers: Mapping[str, int]) -> str | None:
+def map_for(name: str, dtype: DType | None, numbers: Mapping[str, int]) -> str | None:
     """The map for operands of ``dtype``, which are converted if it is for a wider type."""
     if dtype is None:
         return None
@@ -152,7 +152,7 @@ def _map(
     out = binding.output()
     inputs = [binding.input(index) for index in range(operands)]
     types = binding.input_dtypes[:operands]
-    kernel = _kernel(name, types[0], numbers)
+    kernel = map_for(name, types[0], numbers)
     if out.ndim > MAX_RANK or out.size == 0 or len(set(types)) != 1 or kernel is None:
         return None
     if Rounding.of(binding.attributes):

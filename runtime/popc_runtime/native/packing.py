@@ -8,9 +8,17 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Record, tensor_words
-from popc_runtime.native.views import View, empty
+from popc_runtime.native.views import View, empty, is_same_memory
 
-__all__ = ["contiguous_copy", "is_plain", "move_record", "packed", "sizes_along", "tensors"]
+__all__ = [
+    "contiguous_copy",
+    "copied",
+    "is_plain",
+    "move_record",
+    "packed",
+    "sizes_along",
+    "tensors",
+]
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -33,6 +41,13 @@ def contiguous_copy(view: View) -> View:
     if copy.size:
         run_now(move_record(copy, view))
     return copy
+
+
+def copied(binding: Binding, index: int) -> tuple[Record, ...]:
+    """What makes the result a copy of an operand; nothing if it took over its memory."""
+    source, out = binding.input(index), binding.output()
+    nothing = out.size == 0 or is_same_memory(source, out)
+    return () if nothing else (move_record(out, source),)
 
 
 def packed(binding: Binding, index: int) -> tuple[View, tuple[Record, ...]]:

@@ -9,9 +9,9 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.packing import is_plain, move_record, packed, tensors
+from popc_runtime.native.packing import copied, is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record
-from popc_runtime.native.views import View, is_same_memory
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -64,24 +64,17 @@ def _put(
     return Record("PutPlaces", words, (out, indices, values), before=(*start, *first, *second))
 
 
-def _copied(binding: Binding, index: int) -> tuple[Record, ...]:
-    """The result starts as a copy of an operand."""
-    source, out = binding.input(index), binding.output()
-    empty = out.size == 0 or is_same_memory(source, out)
-    return () if empty else (move_record(out, source),)
-
-
 def _scatter_elements(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """Data, indices, updates {axis, reduction}."""
     del numbers
     axis = binding.integer("axis", 0) % max(binding.output().ndim, 1)
-    return _put(binding, axis, binding.text("reduction", "none"), (2, 1), _copied(binding, 0))
+    return _put(binding, axis, binding.text("reduction", "none"), (2, 1), copied(binding, 0))
 
 
 def _scatter_rows(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """Data, tuples of indices, updates {reduction}."""
     del numbers
-    return _put(binding, -1, binding.text("reduction", "none"), (2, 1), _copied(binding, 0))
+    return _put(binding, -1, binding.text("reduction", "none"), (2, 1), copied(binding, 0))
 
 
 def _scatter_reduce(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -91,7 +84,7 @@ def _scatter_reduce(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     if binding.input(1).ndim != out.ndim or out.size == 0 or out.dtype.itemsize > 8:
         return None
     if binding.optional(2) is not None:
-        start = _copied(binding, 2)
+        start = copied(binding, 2)
     elif reduction in ("none", "sum"):
         start = (Record("Fill", (*tensors(out), 0), (out,)),)
     else:
