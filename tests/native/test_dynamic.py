@@ -116,25 +116,15 @@ def test_rows_by_number(library: Library, shape: tuple[int, ...], dtype: str) ->
 @pytest.mark.parametrize("dtype", _DTYPES)
 @pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3), (4, 5, 2, 2)])
 def test_sequences_in_reverse(library: Library, shape: tuple[int, ...], dtype: str) -> None:
-    for x in _layouts(_numbers(*shape, dtype=dtype)):
+    out = _numbers(*shape, dtype=dtype)
+    for x in _layouts(out):
         for batch_axis in (0, 1):
             steps, batch = shape[1 - batch_axis], shape[batch_axis]
             lengths = np.arange(batch) % (steps + 1)
-            _check(
-                library,
-                "ReverseSequence",
-                [x, lengths],
-                np.ascontiguousarray(x),
-                {"batch_axis": batch_axis},
-            )
+            attributes = {"batch_axis": batch_axis}
+            _check(library, "ReverseSequence", [x, lengths], out, attributes)
             with pytest.raises(NativeFailure, match="outside"):
-                native_results(
-                    library,
-                    "ReverseSequence",
-                    [x, lengths + steps],
-                    [x],
-                    {"batch_axis": batch_axis},
-                )
+                native_results(library, "ReverseSequence", [x, lengths + steps], [out], attributes)
 
 
 @pytest.mark.parametrize("dtype", _DTYPES)

@@ -12,7 +12,7 @@ from popc_runtime.native.forms import map_record
 from popc_runtime.native.maps import map_for
 from popc_runtime.native.packing import copied, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View, broadcast_to, empty
+from popc_runtime.native.views import View, broadcast_to, filled
 
 __all__ = ["ENCODERS"]
 
@@ -139,7 +139,7 @@ def _zero(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if not _changeable(binding):
         return None
     out = binding.output()
-    zero = broadcast_to(empty((), out.dtype), _corner(binding, out).shape)
+    zero = broadcast_to(filled((), out.dtype, 0), _corner(binding, out).shape)
     return _write(binding, zero)
 
 
