@@ -24,6 +24,7 @@ from popc.transforms.dead_code import DeadCode
 from popc.transforms.distribute_batch_norm import DistributeBatchNorm
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
+from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_loss_gradients import FuseLossGradients
 from popc.transforms.fuse_quantization import FuseQuantization
@@ -165,6 +166,7 @@ def build_pipeline(
             (
                 # After everything that looks for separate activations and additions.
                 FuseEpilogues(),
+                FuseByteEpilogues(),
                 tidy,
                 merging,
                 dead_code,

@@ -33,13 +33,14 @@ def _product(
     inputs: list[Array | None],
     out: Array,
     form: ByteForm,
+    attributes: dict[str, Any],
     constant: tuple[int, ...],
     threads: int,
 ) -> Array | None:
     """The product in a given form; ``None`` if this processor does not have it."""
     result = np.full_like(out, 77)
-    binding = bound(inputs, [result], {"dtype": str(out.dtype)}, constant)
-    record = byte_product_record(viewed(binding), form)
+    binding = bound(inputs, [result], attributes, constant)
+    record = byte_product_record(viewed(binding), form, library.numbers)
     assert record is not None
     try:
         program = NativeProgram(library, [record], binding, threads)
@@ -50,12 +51,18 @@ def _product(
     return result
 
 
-def _check(library: Library, inputs: list[Array | None], out: Array, constant: Any = ()) -> None:
-    attributes = {"dtype": str(out.dtype)}
+def _check(
+    library: Library,
+    inputs: list[Array | None],
+    out: Array,
+    constant: Any = (),
+    epilogue: dict[str, Any] | None = None,
+) -> None:
+    attributes = {"dtype": str(out.dtype), **(epilogue or {})}
     expected = numpy_results("MatMulInteger", inputs, [out], attributes, constant)[0]
     for form in _FORMS:
         for threads in (1, 2):
-            result = _product(library, inputs, out, form, constant, threads)
+            result = _product(library, inputs, out, form, attributes, constant, threads)
             if result is not None:
                 np.testing.assert_array_equal(result, expected, f"{form.name}, {threads} threads")
 
@@ -82,6 +89,72 @@ def test_products(variant: str, data: st.DataObject) -> None:
     out = np.empty(shape, data.draw(st.sampled_from(["int32", "float32"])))
     constant = data.draw(st.sampled_from([(), (1,), (1, 2, 3)]), label="constant")
     _check(library, [a, b, *zeros], out, constant)
+
+
+@st.composite
+def _epilogues(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+    """What follows a product, by exact steps alone."""
+    attributes: dict[str, Any] = {}
+    scales = st.sampled_from([0.1, 0.25, 3.7, 1e-3, 1e30, 1e-30, float(np.float32(1 - 2**-24))])
+    if draw(st.booleans(), label="rounding"):
+        low = draw(st.integers(-255, 0))
+        attributes |= {"rounding_low": float(low), "rounding_high": float(low + 255)}
+        attributes["rounding_scale"] = draw(scales)
+    if draw(st.booleans(), label="activation"):
+        attributes |= {"activation": "LeakyRelu", "activation_alpha": 0.25}
+    if dtype != "float32":
+        attributes["quantize_scale"] = draw(scales)
+        limits = np.iinfo(dtype)
+        attributes["quantize_zero"] = draw(st.integers(int(limits.min), int(limits.max)))
+    return attributes
+
+
+@pytest.mark.parametrize("variant", variants())
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_epilogues(variant: str, data: st.DataObject) -> None:
+    """Every step is rounded as in numpy, in this order."""
+    library = find_library(variant)
+    assert library is not None
+    m, k, n = (data.draw(st.integers(1, 80), label=name) for name in "mkn")
+    batch = data.draw(st.sampled_from([(), (2,)]), label="batch")
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    dtype = data.draw(st.sampled_from(["float32", *_TYPES]))
+    out = np.empty((*batch, m, n), dtype)
+
+    def floats(*shape: int) -> Array:
+        return random.normal(size=shape).astype(np.float32)
+
+    inputs: list[Array | None] = [
+        _bytes("uint8", *batch, m, k),
+        _bytes("int8", k, n, seed=1),
+        data.draw(st.sampled_from([None, _bytes("uint8"), _bytes("uint8", m, 1)])),
+        data.draw(st.sampled_from([None, _bytes("int8", n)])),
+        None,
+        data.draw(st.sampled_from([None, floats() * 0.01, floats(n) * 0.001]), label="scale"),
+        data.draw(st.sampled_from([None, floats(1), floats(n)]), label="bias"),
+        data.draw(st.sampled_from([None, floats(*batch, m, n)]), label="residual"),
+    ]
+    _check(library, inputs, out, (1, 2, 3), data.draw(_epilogues(dtype)))
+
+
+@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("scale", [0.1, 0.3, 1 / 3, 1.9999999, 7.7e-3, 2.0**-70])
+def test_quotients_are_those_of_divisions(variant: str, scale: float) -> None:
+    """Also where they are halves, or as near to halves as floats come."""
+    library = find_library(variant)
+    assert library is not None
+    halves = (np.arange(-300, 300) + 0.5).astype(np.float32) * np.float32(scale)
+    ulps = [halves]
+    for _ in range(4):
+        ulps = [np.nextafter(ulps[0], np.float32(-np.inf)), *ulps]
+        ulps.append(np.nextafter(ulps[-1], np.float32(np.inf)))
+    ends = np.array([np.inf, -np.inf, 3e38, -3e38, 0, 1e-40], np.float32)
+    residual = np.concatenate([*ulps, ends])[None]
+    zeros = np.zeros((1, residual.size), np.uint8)
+    inputs = [zeros[:, :1], zeros, None, None, None, None, None, residual]
+    attributes = {"quantize_scale": float(np.float32(scale)), "quantize_zero": 127}
+    _check(library, inputs, np.empty(residual.shape, np.uint8), (), attributes)
 
 
 @pytest.mark.parametrize("a_type", _TYPES)

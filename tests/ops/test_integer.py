@@ -84,7 +84,7 @@ def test_matmul_errors() -> None:
         run_ir("MatMulInteger", [a, b, np.array(1, np.int8)], attributes)
     with pytest.raises(ModelError, match=r"zero point \[2, 1, 1\] does not fit"):
         run_ir("MatMulInteger", [a, b, np.ones((2, 1, 1), np.uint8)], attributes)
-    with pytest.raises(ModelError, match="int32 or float32, not int64"):
+    with pytest.raises(ModelError, match="int32, float32, int8, uint8, not int64"):
         run_ir("MatMulInteger", [a, b], {"dtype": "int64"})
     with pytest.raises(ModelError, match="do not match: 4 != 3"):
         run_op("MatMulInteger", [a, b[:3]], opset=10)

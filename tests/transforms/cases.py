@@ -18,6 +18,7 @@ from popc.transforms.constant_folding import ConstantFolding
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
+from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
@@ -224,6 +225,16 @@ FIRING: Final = (
             "q = QuantizeLinear (x, s, z) t = Transpose (q) a = DequantizeLinear (t, other, z) "
             "b = DequantizeLinear <axis = 1> (q, rows, zeros) y = MatMul (a, b)"
         ),
+    ),
+    _case(
+        "byte_epilogues",
+        FuseByteEpilogues,
+        quantised(
+            "q = QuantizeLinear (x, s, z) t = Transpose (q) p = MatMulInteger (q, t, z, z) "
+            "c = Cast <to = 1> (p) m = Mul (c, s) r = Relu (m) "
+            "k = QuantizeLinear (r, other, z) y = DequantizeLinear (k, s, z)"
+        ),
+        first=(FuseQuantization(),),
     ),
     _case(
         "invariant_states",

@@ -1,9 +1,8 @@
-// Matrix products of bytes less their zero points, in int32: exact, or rounded once to float.
+// Matrix products of bytes less their zero points, in int32, and what follows them.
 #include <stdlib.h>
 
-#include "../kernel.h"
+#include "byte_epilogue.h"
 #include "gemm.h"
-#include "products_i8.h"
 
 // Columns are divided only where there are few rows: each of their chunks packs the rows again.
 enum { CHUNK_ROWS = 4 * BYTE_ROWS, FEW_CHUNKS = 4 };
@@ -24,11 +23,13 @@ typedef struct {
     int64_t m, n, k, groups, panels;
     int64_t batch, right_batch;  // products, and different right matrices
     int batch_rank;
-    int64_t batch_dims[MAX_RANK], out_batch[MAX_RANK];
+    int64_t batch_dims[MAX_RANK], out_batch[MAX_RANK], residual_batch[MAX_RANK];
     Operand left, right;
     char *out;
-    int64_t out_row;
-    bool to_float;
+    const char *residual;  // NULL: there is none
+    int64_t out_row, residual_row;
+    bool has_right_zero;  // those of panels, which differ from those of the operand
+    ByteEpilogue epilogue;
     ByteTile tile;
     int8_t *packed;  // the right matrix, if it is constant; its sums lie behind it
     int64_t row_chunks, column_chunks, chunk_panels;
@@ -82,6 +83,31 @@ static inline __attribute__((always_inline)) int32_t pack_line(
     return sum;
 }
 
+// Lines that lie side by side: four numbers of each become a group.  The last two are constants.
+static inline __attribute__((always_inline)) void pack_side_by_side(
+    const uint8_t *from, int64_t along, int64_t lines, int64_t k, uint8_t flip, uint8_t *to,
+    int32_t *sums, const int width, const bool as_signed) {
+    for (int64_t p = 0; p < k; p += 4, to += 4 * width) {
+        const uint8_t *numbers[4];
+        uint32_t kept[4];
+        for (int q = 0; q < 4; q++) {
+            kept[q] = p + q < k ? 255 : 0;
+            numbers[q] = from + (kept[q] ? p + q : p) * along;
+        }
+        for (int64_t i = 0; i < lines; i++) {
+            uint32_t group = 0;
+            int32_t sum = 0;
+            for (int q = 0; q < 4; q++) {
+                const uint8_t byte = (uint8_t)((numbers[q][i] ^ flip) & kept[q]);
+                group |= (uint32_t)byte << 8 * q;
+                sum += as_signed ? (int8_t)byte : byte;
+            }
+            memcpy(to + 4 * i, &group, sizeof(group));
+            sums[i] += sum;
+        }
+    }
+}
+
 // Packs up to `width` lines, and adds up each of them.
 static inline __attribute__((always_inline)) void pack(
     const Operand *operand, const uint8_t *from, int64_t lines, int64_t k, const int width,
@@ -93,11 +119,18 @@ static inline __attribute__((always_inline)) void pack(
         memset(to + last * width * 4, 0, (size_t)width * 4);
     memset(sums, 0, (size_t)width * sizeof(int32_t));
     const uint8_t flip = operand->flip;
+    const int64_t along = operand->along;
+    if (operand->line == 1 && along != 1) {
+        if (lines == width)
+            pack_side_by_side(from, along, width, k, flip, to, sums, width, as_signed);
+        else
+            pack_side_by_side(from, along, lines, k, flip, to, sums, width, as_signed);
+        return;
+    }
     for (int64_t i = 0; i < lines; i++) {
         const uint8_t *line = from + i * operand->line;
-        sums[i] = operand->along == 1
-                      ? pack_line(line, k, flip, to + i * 4, 1, width, as_signed)
-                      : pack_line(line, k, flip, to + i * 4, operand->along, width, as_signed);
+        sums[i] = along == 1 ? pack_line(line, k, flip, to + i * 4, 1, width, as_signed)
+                             : pack_line(line, k, flip, to + i * 4, along, width, as_signed);
     }
 }
 
@@ -146,14 +179,21 @@ static Operand operand_of(const Tensor *tensor, int line, int along, bool as_sig
     return operand;
 }
 
+static bool has_rows(const Tensor *tensor) {
+    const int column = tensor->rank - 1;
+    return tensor->dims[column] == 1 || tensor->strides[column] == item_size(tensor->dtype);
+}
+
 static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
     Tensor left_zero = next_tensor(params), right_zero = next_tensor(params);
+    Tensor residual = next_tensor(params);
     state->tile = ISA(byte_tile)((ByteForm)next_int(params));
     const int rank = out.rank, row = rank - 2, column = rank - 1;
     if (params->bad || !state->tile || rank < 2 || left.rank != rank || right.rank != rank) return false;
-    if (!is_byte(left.dtype) || !is_byte(right.dtype) || (out.dtype != I32 && out.dtype != F32)) return false;
-    if (out.dims[column] != 1 && out.strides[column] != 4) return false;
+    if (!is_byte(left.dtype) || !is_byte(right.dtype)) return false;
+    if (!has_rows(&out) || (residual.data && !has_rows(&residual))) return false;
+    if (!ISA(read_byte_epilogue)(&state->epilogue, params, out.dtype, out.dims[column])) return false;
     state->m = out.dims[row];
     state->n = out.dims[column];
     state->k = left.dims[column];
@@ -161,15 +201,18 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     state->panels = ceil_div(state->n, BYTE_COLUMNS);
     state->left = operand_of(&left, row, column, false);
     state->right = operand_of(&right, column, row, true);
+    state->has_right_zero = right_zero.data || state->right.flip;
     state->out = out.data;
     state->out_row = out.strides[row];
-    state->to_float = out.dtype == F32;
+    state->residual = residual.data;
+    state->residual_row = residual.strides[row];
     state->batch = 1;
     state->batch_rank = row;
     bool repeated = true;
     for (int axis = 0; axis < row; axis++) {
         state->batch *= state->batch_dims[axis] = out.dims[axis];
         state->out_batch[axis] = out.strides[axis];
+        state->residual_batch[axis] = residual.strides[axis];
         if (state->right.batch[axis] && out.dims[axis] > 1) repeated = false;
     }
     state->right_batch = repeated ? 1 : state->batch;
@@ -219,27 +262,69 @@ static void pack_chunk(void *context, int64_t chunk, int thread) {
     pack_right(job->state, job->right, chunk);
 }
 
-// A tile with its zero points taken off: sum (a - za) (b - zb), of which the tile has sum a b.
-// Sums wrap around, as numpy's do.
-static void finish_tile(
-    const State *state, char *out, const int32_t *tile, const int32_t *left_sums,
-    const int32_t *right_sums, int64_t row, int64_t column) {
-    const int64_t rows = state->m - row < BYTE_ROWS ? state->m - row : BYTE_ROWS;
-    const int64_t columns = state->n - column < BYTE_COLUMNS ? state->n - column : BYTE_COLUMNS;
-    uint32_t zeros[BYTE_COLUMNS];
-    for (int64_t j = 0; j < columns; j++) zeros[j] = (uint32_t)zero_of(&state->right, column + j);
+// What the zero points of both sides take off a tile: sum (a - za) (b - zb), of which the tile has
+// sum a b.  Sums wrap around, as numpy's do.
+static void find_zeros(
+    const State *state, const int32_t *right_sums, int64_t column, int64_t columns,
+    ByteColumns *found) {
+    const uint32_t zero = state->left.zero_line ? 0 : (uint32_t)zero_of(&state->left, 0);
+    for (int64_t j = 0; j < columns; j++)
+        found->base[j] = (int32_t)(zero * (uint32_t)right_sums[j]);
+    for (int64_t j = 0; state->has_right_zero && j < columns; j++)
+        found->zeros[j] = zero_of(&state->right, column + j);
+}
+
+// Zero points that rows have of their own.
+static void take_row_zeros(
+    const State *state, int32_t *tile, const int32_t *right_sums, int64_t row, int64_t rows) {
     for (int64_t i = 0; i < rows; i++) {
         const uint32_t zero = (uint32_t)zero_of(&state->left, row + i);
-        const uint32_t rest = (uint32_t)left_sums[i] - (uint32_t)state->k * zero;
-        char *to = out + (row + i) * state->out_row + column * 4;
-        for (int64_t j = 0; j < columns; j++) {
-            const int32_t sum = (int32_t)((uint32_t)tile[i * BYTE_COLUMNS + j] -
-                                          zero * (uint32_t)right_sums[j] - zeros[j] * rest);
-            if (state->to_float)
-                ((float *)to)[j] = (float)sum;
-            else
-                ((int32_t *)to)[j] = sum;
-        }
+        for (int64_t j = 0; j < BYTE_COLUMNS; j++)
+            tile[i * BYTE_COLUMNS + j] = (int32_t)((uint32_t)tile[i * BYTE_COLUMNS + j] -
+                                                   zero * (uint32_t)right_sums[j]);
+    }
+}
+
+// Packs rows `first` to `end`, and finds what zero points of columns are multiplied with.
+static void pack_left(
+    const State *state, int64_t number, int64_t first, int64_t end, uint8_t *left, int32_t *rests) {
+    const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
+    const int64_t tile_bytes = BYTE_ROWS * state->groups * 4;
+    for (int64_t i = first; i < end; i += BYTE_ROWS, left += tile_bytes, rests += BYTE_ROWS) {
+        const int64_t rows = end - i < BYTE_ROWS ? end - i : BYTE_ROWS;
+        pack(
+            &state->left, from + i * state->left.line, rows, state->k, BYTE_ROWS, false, left,
+            rests);
+        for (int64_t j = 0; j < rows; j++)
+            rests[j] = (int32_t)((uint32_t)rests[j] -
+                                 (uint32_t)state->k * (uint32_t)zero_of(&state->left, i + j));
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Rows of one panel of the right matrix: those of `place`, from `row`, which are packed in `left`.
+static void multiply_panel(
+    const State *state, int8_t *matrix, int64_t panel, const uint8_t *left, const int32_t *rests,
+    int64_t row, BytePlace place) {
+    const int64_t column = panel * BYTE_COLUMNS, rows = place.rows;
+    const int32_t *right_sums = column_sums(state, matrix) + column;
+    ByteColumns columns = {{0}, {0}, {0}, {0}};
+    place.columns = least(state->n - column, BYTE_COLUMNS);
+    place.data += column * item_size(state->epilogue.type);
+    if (place.residual) place.residual += column * 4;
+    find_zeros(state, right_sums, column, place.columns, &columns);
+    ISA(find_columns)(&state->epilogue, column, place.columns, &columns);
+    for (int64_t i = 0; i < rows; i += BYTE_ROWS) {
+        int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
+        state->tile(
+            left + i * state->groups * 4, matrix + column * state->groups * 4, state->groups, tile);
+        place.rows = least(rows - i, BYTE_ROWS);
+        if (state->left.zero_line) take_row_zeros(state, tile, right_sums, row + i, place.rows);
+        ISA(finish_bytes)(
+            &state->epilogue, &columns, tile, state->has_right_zero ? rests + i : NULL, place);
+        place.data += BYTE_ROWS * place.row;
+        if (place.residual) place.residual += BYTE_ROWS * place.residual_row;
     }
 }
 
@@ -248,31 +333,23 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const int64_t part = chunk % state->column_chunks, rest = chunk / state->column_chunks;
     const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
-    const int64_t end = first + CHUNK_ROWS < state->m ? first + CHUNK_ROWS : state->m;
-    const int64_t tile_bytes = BYTE_ROWS * state->groups * 4;
+    const int64_t end = least(first + CHUNK_ROWS, state->m);
     uint8_t *left = (uint8_t *)job->run->own[thread];
-    int32_t *left_sums = (int32_t *)(left + CHUNK_ROWS * state->groups * 4);
-    const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
-    for (int64_t i = first; i < end; i += BYTE_ROWS)
-        pack(
-            &state->left, from + i * state->left.line, end - i < BYTE_ROWS ? end - i : BYTE_ROWS,
-            state->k, BYTE_ROWS, false, left + (i - first) / BYTE_ROWS * tile_bytes,
-            left_sums + i - first);
+    int32_t *rests = (int32_t *)(left + CHUNK_ROWS * state->groups * 4);
+    pack_left(state, number, first, end, left, rests);
+    BytePlace place = {
+        .data = state->out + batch_offset(state, state->out_batch, number) + first * state->out_row,
+        .row = state->out_row,
+        .residual_row = state->residual_row,
+        .rows = end - first,
+    };
+    if (state->residual)
+        place.residual = state->residual + batch_offset(state, state->residual_batch, number) +
+                         first * state->residual_row;
     int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * matrix_bytes(state);
-    char *out = state->out + batch_offset(state, state->out_batch, number);
-    int64_t last = (part + 1) * state->chunk_panels;
-    if (last > state->panels) last = state->panels;
-    for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
-        const int64_t column = panel * BYTE_COLUMNS;
-        for (int64_t i = first; i < end; i += BYTE_ROWS) {
-            int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
-            state->tile(
-                left + (i - first) / BYTE_ROWS * tile_bytes, matrix + column * state->groups * 4,
-                state->groups, tile);
-            finish_tile(
-                state, out, tile, left_sums + i - first, column_sums(state, matrix) + column, i, column);
-        }
-    }
+    const int64_t last = least((part + 1) * state->chunk_panels, state->panels);
+    for (int64_t panel = part * state->chunk_panels; panel < last; panel++)
+        multiply_panel(state, matrix, panel, left, rests, first, place);
 }
 
 static Failure run_products(const void *argument, const Run *run) {

@@ -8,6 +8,9 @@
 
 #include "simd.h"
 
+typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t LooseInts __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+
 #if VECTOR_BYTES == 64
 enum { BYTE_ROWS = 12 };
 #else

@@ -3,13 +3,17 @@
 
 #include <stddef.h>
 
-typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
-typedef int32_t LooseInts __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
-
 static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
 
 // Whole, so that sums are registers.
 #define UNROLL _Pragma("GCC unroll 16")
+
+static inline __attribute__((always_inline)) void store_sums(
+    int32_t *out, const Ints (*sums)[2]) {
+    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+        for (int half = 0; half < 2; half++)
+            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+}
 
 // One number of each group, with its sign.
 static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
@@ -26,9 +30,7 @@ static void portable(const uint8_t *left, const int8_t *right, int64_t groups, i
             }
         }
     }
-    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
-        for (int half = 0; half < 2; half++)
-            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+    store_sums(out, sums);
 }
 
 #if defined(__AVX2__)
@@ -72,30 +74,24 @@ static void wide(const uint8_t *left, const int8_t *right, int64_t groups, int32
                 sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
         }
     }
-    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
-        for (int half = 0; half < 2; half++)
-            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+    store_sums(out, sums);
 }
 #endif
 
 #if defined(__AVX512F__)
 __attribute__((target("avx512vnni"))) static void vnni(
     const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
-    __m512i sums[BYTE_ROWS][2];
-    UNROLL for (int i = 0; i < BYTE_ROWS; i++) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
     for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
         const __m512i first = _mm512_loadu_si512(right);
         const __m512i second = _mm512_loadu_si512(right + VECTOR_BYTES);
         UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
             const __m512i group = _mm512_set1_epi32(group_at(left + 4 * i));
-            sums[i][0] = _mm512_dpbusd_epi32(sums[i][0], group, first);
-            sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], group, second);
+            sums[i][0] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][0], group, first);
+            sums[i][1] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][1], group, second);
         }
     }
-    UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
-        _mm512_storeu_si512(out + i * BYTE_COLUMNS, sums[i][0]);
-        _mm512_storeu_si512(out + i * BYTE_COLUMNS + LANES, sums[i][1]);
-    }
+    store_sums(out, sums);
 }
 
 static ByteTile vnni_tile(void) { return __builtin_cpu_supports("avx512vnni") ? vnni : NULL; }

@@ -20,6 +20,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels import conv, matmul
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.byte_epilogue import finished
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -201,6 +202,6 @@ def _bias(binding: Binding, work: npt.DTypeLike) -> tuple[Array | None, tuple[Ca
 
 
 KERNELS: Final[dict[str, Kernel]] = {
-    "ConvInteger": _conv,
-    "MatMulInteger": _matmul,
+    "ConvInteger": finished(_conv, lambda binding: 1 - binding.output().ndim),
+    "MatMulInteger": finished(_matmul, lambda _: -1),
 }

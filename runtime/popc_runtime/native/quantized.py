@@ -7,7 +7,9 @@ from enum import IntEnum
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.kernels.byte_operands import RESIDUAL
 from popc_runtime.native.binding import Binding
+from popc_runtime.native.byte_epilogues import byte_epilogue
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 from popc_runtime.native.views import View, broadcast_to
@@ -30,35 +32,40 @@ class ByteForm(IntEnum):
 
 
 def _matmul_integer(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """A, B, [zero point of A], [zero point of B]; shapes as numpy's ``@``."""
-    del numbers
-    return byte_product_record(binding, ByteForm.FASTEST)
+    """A, B, [zero point of A], [zero point of B], and what follows; shapes as numpy's ``@``."""
+    return byte_product_record(binding, ByteForm.FASTEST, numbers)
 
 
-def byte_product_record(binding: Binding, form: ByteForm) -> Record | None:
+def byte_product_record(
+    binding: Binding, form: ByteForm, numbers: Mapping[str, int]
+) -> Record | None:
     """The record of a `MatMulInteger`, computed in a given form.
 
     Args:
-        binding: Its operands: int8 or uint8 matrices, an int32 or float32 result.
+        binding: Its operands: int8 or uint8 matrices, a result of any type.
         form: How bytes are multiplied.
+        numbers: Those of the library's kernels.
     """
     a, b, out = binding.input(0), binding.input(1), binding.output()
     if not set(binding.input_dtypes[:2]) <= set(_BYTES) or min(a.ndim, b.ndim) < 2:
         return None
     if 0 in (a.size, b.size) or out.ndim > MAX_RANK or not _has_rows(out):
         return None
-    zeros = _zeros(binding)
-    if zeros is None:
+    zeros, epilogue = _zeros(binding), byte_epilogue(binding, numbers)
+    residual = binding.optional(RESIDUAL)
+    if zeros is None or epilogue is None or (residual is not None and not _has_rows(residual)):
         return None
     left, right = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (a, b))
     words = (
         *tensor_words(left),
         *tensor_words(right, constant=binding.is_constant(1)),
         *tensor_words(out),
-        *(word for zero in zeros for word in tensor_words(zero)),
+        *(word for one in (*zeros, residual) for word in tensor_words(one)),
         int(form),
+        *epilogue.words,
     )
-    kept = tuple(one for one in (left, right, out, *zeros) if one is not None)
+    operands = (left, right, out, *zeros, residual, *epilogue.kept)
+    kept = tuple(one for one in operands if one is not None)
     return Record("Product_i8", words, kept)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, aligned
+from popc_runtime.kernels.byte_operands import BIAS, RESIDUAL, SCALE
 
 __all__ = ["RULES"]
 
 _CONTRACTED: Final = -1  # in place of an axis of the result
 _EPILOGUE: Final = (2, 3)  # bias and residual
+_FOLLOWING: Final = ("activation", "quantize_scale", "rounding_scale")
 
 
 def _matmul(case: Case) -> Cut | str:
@@ -20,10 +22,10 @@ def _matmul_integer(case: Case) -> Cut | str:
     """Zero points that are no single numbers may lie along the batch."""
     if any(case.has(index) and case.op.operand(index).type.size != 1 for index in (2, 3)):
         return "it has a zero point for each row or column"
-    return _product(case, (4, 5))
+    return _product(case, (SCALE, BIAS, RESIDUAL))
 
 
-def _product(case: Case, added: tuple[int, int]) -> Cut | str:
+def _product(case: Case, added: tuple[int, ...]) -> Cut | str:
     places = [
         _result_axis(case, index, axis)
         for index in (0, 1)
@@ -48,7 +50,7 @@ def _product(case: Case, added: tuple[int, int]) -> Cut | str:
 
 
 def _sum(case: Case, added: tuple[int, ...], operands: dict[int, int]) -> Cut | str:
-    if any(map(case.has, added)) or case.op.attributes.get("activation"):
+    if any(map(case.has, added)) or any(map(case.op.attributes.get, _FOLLOWING)):
         return "it sums over the batch, and goes on with the sum"
     return case.cut(operands, (Combination.SUM,))
 

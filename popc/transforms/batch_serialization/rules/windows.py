@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, along
+from popc_runtime.kernels.byte_operands import RESIDUAL
 
 __all__ = ["RULES"]
 
@@ -30,7 +31,7 @@ RULES: Final[dict[str, Rule]] = {
     "AveragePoolGrad": _with_shape,
     "Col2Im": along({0: 0}, (0,)),
     "Conv": along({0: 0, 3: 0}, (0,)),
-    "ConvInteger": along({0: 0, 5: 0}, (0,)),
+    "ConvInteger": along({0: 0, RESIDUAL: 0}, (0,)),
     "ConvTranspose": along({0: 0}, (0,)),
     "ConvWeightsGrad": along({0: 0, 1: 0}, (_SUM,)),
     "DeformConv": along({0: 0, 2: 0, 4: 0}, (0,)),

@@ -1,0 +1,179 @@
+// Sums of bytes become results.  Every step is rounded as in numpy.
+#include "byte_epilogue.h"
+
+#include <math.h>
+
+enum { HALVES = BYTE_COLUMNS / LANES };
+
+typedef int8_t Bytes __attribute__((vector_size(LANES)));
+
+static inline Ints load_ints(const int32_t *from) { return *(const LooseInts *)from; }
+
+// A number that is rounded before it goes into a sum: compilers make one operation of both.
+static inline Floats rounded(Floats values) {
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(values));
+#elif defined(__AVX2__)
+    __asm__("" : "+x"(values));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(values));
+#endif
+    return values;
+}
+
+static inline Floats chosen(Ints which, Floats yes, Floats no) {
+    return (Floats)(((Ints)yes & which) | ((Ints)no & ~which));
+}
+
+static inline Floats clipped(Floats values, float low, float high) {
+    const Floats above = chosen(values < low, all_of(low), values);
+    return chosen(above > high, all_of(high), above);
+}
+
+static inline Floats whole(Floats values) {
+    Floats result;
+    for (int lane = 0; lane < LANES; lane++) result[lane] = __builtin_rintf(values[lane]);
+    return result;
+}
+
+// The quotient as a division would round it, to an integer: a product with the reciprocal, and twice
+// what is missing.  Operands are clipped rather than quotients; what that changes is rounded away.
+static inline Floats steps_of(const Quantizer *by, Floats values) {
+    if (by->inverse == 0) return whole(clipped(values / by->scale, by->low, by->high));
+    const Floats kept = clipped(values, by->low * by->scale, by->high * by->scale);
+    Floats quotient = kept * by->inverse;
+    quotient += (kept - quotient * by->scale) * by->inverse;
+    quotient += (kept - quotient * by->scale) * by->inverse;
+    return whole(quotient);
+}
+
+// -- preparing ------------------------------------------------------------------------------------
+
+// Floats of all columns, or of each.
+static bool read_floats(Params *params, int64_t columns, const float **data, int64_t *step) {
+    const Tensor tensor = next_tensor(params);
+    *data = (const float *)tensor.data;
+    if (!tensor.data) return true;
+    const int64_t count = element_count(&tensor);
+    *step = count > 1;
+    return tensor.dtype == F32 && is_contiguous(&tensor) && (count == 1 || count == columns);
+}
+
+// The reciprocal of a scale; 0 where what is missing to a quotient might not be a float.
+static float inverse_of(float scale) {
+    const float most = 0x1p60f;
+    return scale > 1 / most && scale < most ? 1 / scale : 0;
+}
+
+static Quantizer read_quantizer(Params *params) {
+    Quantizer by = {.scale = (float)next_float(params)};
+    by.low = (float)next_float(params);
+    by.high = (float)next_float(params);
+    by.inverse = inverse_of(by.scale);
+    return by;
+}
+
+bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type, int64_t columns) {
+    epilogue->type = type;
+    const bool known = read_floats(params, columns, &epilogue->scale, &epilogue->scale_step) &&
+                       read_floats(params, columns, &epilogue->bias, &epilogue->bias_step);
+    epilogue->rounding = read_quantizer(params);
+    const int64_t number = next_int(params);
+    epilogue->activation = ISA(activation_loop)(number);
+    for (int i = 0; i < MAX_PARAMETERS; i++) epilogue->parameters[i] = next_float(params);
+    epilogue->quantizer = read_quantizer(params);
+    epilogue->quantizer.zero = (type == I8 ? -128.0f : 0.0f) - epilogue->quantizer.low;
+    if (params->bad || (number && !epilogue->activation) || !known) return false;
+    if (type == I8 || type == U8) return epilogue->quantizer.scale != 0;
+    return type == I32 || type == F32;
+}
+
+void ISA(find_columns)(
+    const ByteEpilogue *epilogue, int64_t first, int64_t columns, ByteColumns *found) {
+    for (int64_t j = 0; epilogue->scale && j < columns; j++)
+        found->scale[j] = epilogue->scale[(first + j) * epilogue->scale_step];
+    for (int64_t j = 0; epilogue->bias && j < columns; j++)
+        found->bias[j] = epilogue->bias[(first + j) * epilogue->bias_step];
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+static inline Bytes bytes_of(const Quantizer *by, Floats values) {
+    const Ints steps = __builtin_convertvector(steps_of(by, values) + by->zero, Ints);
+    return __builtin_convertvector(steps, Bytes);
+}
+
+// A row of a result, from floats.
+static inline void put_row(
+    const ByteEpilogue *epilogue, const Floats *values, char *to, int64_t columns) {
+    if (epilogue->type == F32) {
+        if (columns == BYTE_COLUMNS) {
+            for (int h = 0; h < HALVES; h++) store((float *)to + h * LANES, values[h]);
+        } else {
+            memcpy(to, values, (size_t)columns * sizeof(float));
+        }
+        return;
+    }
+    Bytes bytes[HALVES];
+    for (int h = 0; h < HALVES; h++) bytes[h] = bytes_of(&epilogue->quantizer, values[h]);
+    if (columns == BYTE_COLUMNS)
+        for (int h = 0; h < HALVES; h++) memcpy(to + h * LANES, &bytes[h], LANES);
+    else
+        memcpy(to, bytes, (size_t)columns);
+}
+
+// Scaled, rounded, and with its bias.
+static inline Floats scaled(
+    const ByteEpilogue *epilogue, const ByteColumns *columns, Ints sums, int half) {
+    Floats values = __builtin_convertvector(sums, Floats);
+    if (epilogue->scale) values = rounded(values * load(columns->scale + half * LANES));
+    if (epilogue->rounding.scale != 0)
+        values = rounded(steps_of(&epilogue->rounding, values) * epilogue->rounding.scale);
+    if (epilogue->bias) values += load(columns->bias + half * LANES);
+    return values;
+}
+
+// What a tile of floats lacks: the residual and the activation; and its rows.
+static void finish_floats(const ByteEpilogue *epilogue, float *tile, BytePlace place) {
+    if (place.residual) {
+        for (int64_t i = 0; i < place.rows; i++) {
+            const float *residual = (const float *)(place.residual + i * place.residual_row);
+            for (int64_t j = 0; j < place.columns; j++) tile[i * BYTE_COLUMNS + j] += residual[j];
+        }
+    }
+    if (epilogue->activation) {
+        const int64_t steps[] = {sizeof(float), sizeof(float)};
+        char *const in = (char *)tile;
+        epilogue->activation(in, &in, steps, place.rows * BYTE_COLUMNS, epilogue->parameters);
+    }
+    for (int64_t i = 0; i < place.rows; i++) {
+        Floats values[HALVES];
+        for (int h = 0; h < HALVES; h++) values[h] = load(tile + i * BYTE_COLUMNS + h * LANES);
+        put_row(epilogue, values, place.data + i * place.row, place.columns);
+    }
+}
+
+void ISA(finish_bytes)(
+    const ByteEpilogue *epilogue, const ByteColumns *columns, int32_t *tile, const int32_t *rests,
+    BytePlace place) {
+    const bool later = place.residual || epilogue->activation;
+    for (int64_t i = 0; i < place.rows; i++) {
+        int32_t *row = tile + i * BYTE_COLUMNS;
+        Ints sums[HALVES];
+        for (int h = 0; h < HALVES; h++) {
+            sums[h] = load_ints(row + h * LANES) - load_ints(columns->base + h * LANES);
+            if (rests) sums[h] -= load_ints(columns->zeros + h * LANES) * rests[i];
+        }
+        if (epilogue->type == I32) {
+            memcpy(place.data + i * place.row, sums, (size_t)place.columns * sizeof(int32_t));
+            continue;
+        }
+        Floats values[HALVES];
+        for (int h = 0; h < HALVES; h++) values[h] = scaled(epilogue, columns, sums[h], h);
+        if (later)
+            for (int h = 0; h < HALVES; h++) store((float *)row + h * LANES, values[h]);
+        else
+            put_row(epilogue, values, place.data + i * place.row, place.columns);
+    }
+    if (later) finish_floats(epilogue, (float *)tile, place);
+}
