@@ -14,6 +14,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.lowering.slots import SlotTable
 from popc.memory import MemoryPlan
 from popc.ops.control import called_graphs
+from popc.ops.rows import step_of_concat
 from popc.schedule import Schedule
 from popc_runtime.format import (
     Block,
@@ -162,7 +163,7 @@ def _concat(lowering: _Lowering, op: Op) -> list[Item]:
                 lowering.slots.within(op.output, tensor, offset),
             )
             items.append(Instruction("Copy", (source,), (target,), {}, op.settings.origin))
-        offset += tensor.type.nbytes
+        offset += step_of_concat(op, tensor, lowering.plan.placements[op.output].strides)
     return items
 
 

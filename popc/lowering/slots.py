@@ -39,11 +39,11 @@ class SlotTable:
         return self._numbers.setdefault(slot, len(self._numbers))
 
     def within(self, whole: Tensor, part: Tensor, offset: int) -> int:
-        """The slot of ``part``'s type that lies ``offset`` bytes into ``whole``."""
+        """The slot of ``part``'s type that lies ``offset`` bytes into ``whole``, as that does."""
         placement = self._plan.placements[whole]
         type_ = part.type
         where = (placement.region, placement.offset + offset)
-        slot = Slot(*where, type_.dtype, type_.shape, parameter=placement.parameter)
+        slot = Slot(*where, type_.dtype, type_.shape, placement.strides, placement.parameter)
         return self._numbers.setdefault(slot, len(self._numbers))
 
     def frame(self, call: Op, nbytes: int) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
 from popc.memory.check_calls import parameter_sizes
+from popc.memory.formats import reads_format
 from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
 from popc.ops import OPS
 from popc.ops.build import build, evaluate
 from popc.ops.control import called_graphs, own_graphs
 from popc_runtime.format import Array, DType, Region
 
-__all__ = ["byte_range", "check_constants", "check_places", "check_views"]
+__all__ = ["addresses", "byte_range", "check_constants", "check_places", "check_views"]
 
 # Regions with variables.
 _LASTING: Final = (Region.STATE, Region.REMOTE)
@@ -27,20 +28,20 @@ def byte_range(tensor: Tensor, placement: Placement) -> tuple[int, int]:
         return placement.offset, placement.offset
     if placement.strides is None:
         return placement.offset, placement.offset + tensor.type.nbytes
-    addresses = _addresses(tensor, placement)
-    return int(addresses.min()), int(addresses.max()) + tensor.type.dtype.itemsize
+    found = addresses(tensor, placement)
+    return int(found.min()), int(found.max()) + tensor.type.dtype.itemsize
 
 
-def _addresses(tensor: Tensor, placement: Placement) -> Array:
+def addresses(tensor: Tensor, placement: Placement) -> Array:
     """The byte address of every element."""
     shape, itemsize = tensor.type.shape, tensor.type.dtype.itemsize
     if placement.strides is None:
         return placement.offset + itemsize * np.arange(tensor.type.size).reshape(shape)
-    addresses = np.full(shape, placement.offset)
+    found = np.full(shape, placement.offset)
     for axis, stride in enumerate(placement.strides):
         steps = stride * np.arange(shape[axis])
-        addresses += steps.reshape((-1,) + (1,) * (len(shape) - axis - 1))
-    return addresses
+        found += steps.reshape((-1,) + (1,) * (len(shape) - axis - 1))
+    return found
 
 
 def check_places(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
@@ -110,8 +111,7 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
         if graph.is_output(tensor):
             yield f"{tensor!r} is strided but an output of its graph"
         for op in tensor.uses:
-            spec = OPS.get(op.op_type)
-            if not op.subgraphs and (spec is None or not spec.strided_input):
+            if not op.subgraphs and not reads_format(op):
                 yield f"{op!r} cannot read {tensor!r} strided"
     for op in graph.ops:
         if any(tensor in strided for tensor in _plain_operands(op)):
@@ -120,12 +120,23 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
 
 
 def _check_format(tensor: Tensor, plan: MemoryPlan) -> Iterator[str]:
-    """The elements of a result are all that lies between its first byte and its last."""
+    """The elements of a result are all that lies between its first byte and its last.
+
+    Between those of a part of a Concat are those of the other parts.
+    """
     spec = None if tensor.producer is None else OPS.get(tensor.producer.op_type)
     if spec is None or not spec.strided_output:
         yield f"{tensor!r} is strided but no view"
-    addresses = np.sort(_addresses(tensor, plan.placements[tensor]), axis=None)
-    if (np.diff(addresses) != tensor.type.dtype.itemsize).any():
+    place = plan.placements[tensor]
+    gaps = np.diff(np.sort(addresses(tensor, place), axis=None))
+    low, high = byte_range(tensor, place)
+    is_part = any(
+        place.strides == plan.placements[op.output].strides
+        and _is_part(tensor, (low, high), [byte_range(op.output, plan.placements[op.output])])
+        for op in plan.joined
+    )
+    itemsize = tensor.type.dtype.itemsize
+    if (gaps < itemsize).any() or ((gaps > itemsize).any() and not is_part):
         yield f"{tensor!r} has gaps, or elements that lie over each other"
 
 
@@ -183,11 +194,11 @@ def check_views(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
         if spec is None or spec.view is None:
             yield f"{op!r} can be no view"
             continue
-        addresses = _addresses(op.operand(0), plan.placements[op.operand(0)]).reshape(-1)
+        found = addresses(op.operand(0), plan.placements[op.operand(0)]).reshape(-1)
         for output, source in zip(op.outputs, _source_elements(op), strict=True):
             same_region = plan.placements[output].memory == plan.placements[op.operand(0)].memory
-            shown = _addresses(output, plan.placements[output])
-            if not same_region or not np.array_equal(shown, addresses[source]):
+            shown = addresses(output, plan.placements[output])
+            if not same_region or not np.array_equal(shown, found[source]):
                 yield f"{output!r} does not show what {op!r} computes"
             if output in nested_outputs:
                 yield f"{output!r} is an output of a nested graph but a view"
@@ -198,7 +209,7 @@ def _check_row(op: Op, plan: MemoryPlan) -> Iterator[str]:
     places = [(tensor, plan.placements[tensor]) for tensor in (*op.present_inputs, op.output)]
     if len({place.memory for tensor, place in places if tensor.type.size}) > 1:
         yield f"{op!r} shows operands that lie in several regions"
-    *operands, result = [_addresses(tensor, place) for tensor, place in places]
+    *operands, result = [addresses(tensor, place) for tensor, place in places]
     if not np.array_equal(np.concatenate(operands, int(str(op.attributes["axis"]))), result):
         yield f"{op.output!r} does not show what {op!r} computes"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from popc.ir import Op, Tensor, TensorKind
-from popc.memory.check_places import byte_range
+from popc.memory.check_places import addresses, byte_range
 from popc.memory.plan import MemoryPlan, Placement
 from popc.memory.replay import Replay
 from popc.ops import OPS
@@ -72,16 +72,16 @@ def _check_inplace(op: Op, plan: MemoryPlan) -> Iterator[str]:
 
 def _check_joined(op: Op, plan: MemoryPlan) -> Iterator[str]:
     """Each joined operand lies where the output wants it."""
-    offset = plan.placements[op.output].offset
-    place = plan.placements[op.output]
+    place, axis = plan.placements[op.output], int(str(op.attributes["axis"]))
+    offset = place.offset
     for index, operand in enumerate(op.inputs):
         assert operand is not None, f"{op!r} has an absent operand"
         wanted = replace(place, offset=offset)
-        if index in plan.joined[op] and (plan.placements[operand] != wanted or place.strides):
+        if index in plan.joined[op] and plan.placements[operand] != wanted:
             yield f"operand {index} of {op!r} is not where the output wants it"
-        offset += operand.type.nbytes
-    axis = int(str(op.attributes["axis"]))
-    if any(dim != 1 for dim in op.output.type.shape[:axis]):
+        step = operand.type.shape[axis] * place.strides[axis] if place.strides else 0
+        offset += step or operand.type.nbytes
+    if not place.strides and any(dim != 1 for dim in op.output.type.shape[:axis]):
         yield f"{op!r} interleaves its operands, so that they cannot be joined"
 
 
@@ -116,7 +116,17 @@ def _is_explained(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryP
         or _is_initial_state(earlier, later, program, plan)
         or _is_joined(earlier, later, program, plan)
         or earlier in _kept_in(later, program, plan)
+        or _are_apart(earlier, later, plan)
     )
+
+
+def _are_apart(earlier: Tensor, later: Tensor, plan: MemoryPlan) -> bool:
+    """Whether two tensors with gaps have no byte in common."""
+    places = [plan.placements[one] for one in (earlier, later)]
+    if any(place.strides is None for place in places) or earlier.type.dtype != later.type.dtype:
+        return False
+    own, other = (addresses(one, plan.placements[one]) for one in (earlier, later))
+    return not np.isin(own, other).any()
 
 
 def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:

@@ -8,11 +8,14 @@ A result is channels-last if all of this holds:
 
 * it is an image of at least `_FEWEST_CHANNELS` channels that a single-result op of the top graph
   computes, whose kernel writes any format (`OpSpec.strided_output`), and no output of the graph;
-* every reader is an op without nested graphs that reads strided operands;
+* every reader is an op without nested graphs that reads strided operands, or reduces all pixels
+  of a channel to one number;
 * it is the result of a convolution of one group or of single channels, or at least half of its
-  operands of its size are channels-last (so that maps and pooling stay in the format they find);
-* at least half of its readers gain: they write any format themselves, or turn the image to
-  [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes together.
+  operands of its size are channels-last (so that maps, pooling and joined images stay in the format
+  that they find);
+* at least half of its readers gain: they write any format themselves, reduce pixels, or turn the
+  image to [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes
+  together.
 
 None of this depends on the order in which ops run.
 """
@@ -24,9 +27,10 @@ from typing import Final
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
+from popc.ops.infer import integers
 from popc.ops.views import contiguous_strides, normal_strides
 
-__all__ = ["choose_formats"]
+__all__ = ["choose_formats", "reads_format"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
 _TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
@@ -70,22 +74,31 @@ def _is_as_large(operand: Tensor, op: Op) -> bool:
     """Whether ``operand`` is an image with the images and channels of the result."""
     if OPS[op.op_type].elementwise:
         return operand.type.shape == op.output.type.shape
-    return operand is op.operand(0)
+    return operand is op.operand(0) or op.op_type == "Concat"
 
 
 def _suits_readers(image: Tensor) -> bool:
-    if any(op.subgraphs or not _reads_strided(op) for op in image.uses):
+    if any(op.subgraphs or not reads_format(op) for op in image.uses):
         return False
     return 2 * sum(_gains(op) for op in image.uses) >= len(image.uses)
 
 
-def _reads_strided(op: Op) -> bool:
-    return op.op_type in OPS and OPS[op.op_type].strided_input
+def reads_format(op: Op) -> bool:
+    """Whether the kernel of ``op`` reads images in any memory format as fast, or nearly."""
+    return op.op_type in OPS and (OPS[op.op_type].strided_input or _reduces_pixels(op))
+
+
+def _reduces_pixels(op: Op) -> bool:
+    if not op.op_type.startswith("Reduce") or "axes" not in op.attributes:
+        return False
+    rank = op.operand(0).type.rank
+    axes = sorted(axis % rank for axis in integers(op.attributes, "axes"))
+    return rank == len(_TO_CHANNELS_LAST) and axes == [2, 3]
 
 
 def _gains(op: Op) -> bool:
     turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
-    return turns or (_writes_any(op) and not _has_short_rows(op))
+    return turns or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
 
 
 def _has_short_rows(op: Op) -> bool:
@@ -94,4 +107,6 @@ def _has_short_rows(op: Op) -> bool:
     It reads and writes a part of each row of channels at a time.
     """
     group = op.attributes.get("group", 1)
-    return op.op_type == "Conv" and group not in (1, op.operand(0).type.shape[1])
+    if op.op_type != "Conv" or group == 1:
+        return False
+    return not group == op.operand(0).type.shape[1] == op.output.type.shape[1]

@@ -2,11 +2,14 @@
 
 If a Concat's operands lie one behind the other in its output (its axis is the first, or all
 dimensions before it have size one), the buffer of an operand can be a part of the buffer of the
-output.  An operand is joined if all of this holds:
+output.  If images are joined whose channels lie side by side, each operand has a part of every
+pixel: its buffer can be those parts.  An operand is joined if all of this holds:
 
-* it is all that its buffer holds, contiguously; the buffer could be taken over in place (it
-  belongs to the graph that holds the Concat, lies in the same region, is no constant, ...);
-* the output is C-contiguous, and the operand has not been joined to another Concat;
+* it is all that its buffer holds, in the memory format of the output; the buffer could be taken
+  over in place (it belongs to the graph that holds the Concat, lies in the same region, is no
+  constant, ...);
+* the operand has not been joined to another Concat;
+* if it gets a part of every pixel: whatever lies in its buffer is all of it, in that format;
 * the output's buffer belongs to that graph too, so it is no loop state;
 * neither buffer is overwritten in place once the Concat has run, or the operand is not read after
   it: from then on its content is also the output's;
@@ -16,16 +19,17 @@ output.  An operand is joined if all of this holds:
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import Clock
 from popc.memory.plan import aligned
-from popc.memory.storage import Buffer, Storage
-from popc.ops.rows import is_row_of_operands
+from popc.memory.storage import Buffer, Site, Storage
+from popc.ops.rows import is_concat_of_pixels, is_row_of_operands, step_of_concat
 from popc_runtime.format import Region
 
 __all__ = ["join_concats"]
@@ -72,10 +76,8 @@ def join_concats(
     parts: set[Buffer] = set()
     joined: dict[Op, frozenset[int]] = {}
     for owner, op in execution:
-        if op.op_type != "Concat" or not is_row_of_operands(op):
+        if op.op_type != "Concat" or not _can_join(op, storage.sites[op.output].strides):
             continue
-        if storage.sites[op.output].strides is not None:
-            continue  # operands are not one behind the other
         target, start = storage.sites[op.output].buffer.resolve()
         if start != 0 or target.region is not Region.ARENA or target.owner is not owner:
             continue  # what is kept in a loop state must not be written piece by piece
@@ -88,17 +90,24 @@ def join_concats(
         if accepted:
             joined[op] = frozenset(candidate.operand for candidate in accepted)
             parts.update(candidate.buffer for candidate in accepted)
+            _merge(storage, target, storage.sites[op.output].strides, accepted)
     return joined
+
+
+def _can_join(op: Op, strides: tuple[int, ...] | None) -> bool:
+    """Whether each operand of a Concat has a place of its own in the output."""
+    return is_row_of_operands(op) if strides is None else is_concat_of_pixels(op, strides)
 
 
 def _find_candidates(storage: Storage, owner: Graph, op: Op, tick: int) -> list[_Candidate]:
     """Operands that may be joined, the one computed last first: it costs the least."""
     target = storage.sites[op.output].buffer.resolve()[0]
+    strides = storage.sites[op.output].strides
     candidates: dict[Buffer, _Candidate] = {}
     offset = 0
     for index, operand in enumerate(op.inputs):
         assert operand is not None, f"{op!r} has an absent operand"
-        buffer = storage.sites[operand].fills(operand)
+        buffer = _buffer_of(storage, operand, in_pixels=strides is not None)
         if (
             buffer is not None
             and buffer not in candidates
@@ -107,8 +116,31 @@ def _find_candidates(storage: Storage, owner: Graph, op: Op, tick: int) -> list[
             and _is_joinable(buffer, target, tick)
         ):
             candidates[buffer] = _Candidate(index, buffer, offset)
-        offset += operand.type.nbytes
+        offset += step_of_concat(op, operand, strides)
     return sorted(candidates.values(), key=lambda candidate: -candidate.buffer.first)
+
+
+def _buffer_of(storage: Storage, operand: Tensor, *, in_pixels: bool) -> Buffer | None:
+    """The buffer that could be a part of the output: ``operand`` is all that it holds."""
+    if not in_pixels:
+        return storage.sites[operand].fills(operand)
+    strides = storage.sites[operand].strides
+    buffer = None if strides is None else storage.sites[operand].fills(operand, strides)
+    if buffer is None:
+        return None
+    whole = all(
+        site.fills(tensor, strides) is buffer and tensor.type == operand.type
+        for tensor, site in _lying_in(storage, buffer)
+    )
+    return buffer if whole else None
+
+
+def _lying_in(storage: Storage, buffer: Buffer) -> list[tuple[Tensor, Site]]:
+    return [
+        (tensor, site)
+        for tensor, site in storage.sites.items()
+        if site.buffer.resolve()[0] is buffer
+    ]
 
 
 def _is_part(buffer: Buffer | None, parts: Container[Buffer]) -> bool:
@@ -130,11 +162,21 @@ def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
 
 
 def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Join all candidates if the peak allows, else as many as it does, one by one."""
+    """Those that the peak allows: all candidates, or else as many as it does, one by one."""
     together = profile.admits(target, [candidate.buffer for candidate in candidates])
     accepted: list[_Candidate] = []
     for candidate in candidates:
         if together or profile.admits(target, [candidate.buffer]):
-            target.absorb(candidate.buffer, candidate.offset)
             accepted.append(candidate)
     return accepted
+
+
+def _merge(
+    storage: Storage, target: Buffer, strides: tuple[int, ...] | None, accepted: Sequence[_Candidate]
+) -> None:
+    """Let buffers of operands be parts of the output, which has these strides."""
+    for candidate in accepted:
+        if strides is not None:
+            for tensor, site in _lying_in(storage, candidate.buffer):
+                storage.sites[tensor] = replace(site, strides=strides)
+        target.absorb(candidate.buffer, candidate.offset)

@@ -114,7 +114,7 @@ def _reverse_sequence(inputs: OperandTypes, attributes: Attributes) -> tuple[Ten
 
 
 OPS: Final[dict[str, OpSpec]] = {
-    "Concat": OpSpec(_concat),
+    "Concat": OpSpec(_concat, strided_output=True),
     "Copy": OpSpec(same_as_first),
     "Expand": OpSpec(_expand, view=expand_view),
     "Reshape": OpSpec(_reshape, view=reshape_view),

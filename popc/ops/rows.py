@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from popc.ir import Op, Tensor, TensorKind
 
-__all__ = ["Rows", "is_row_of_operands"]
+__all__ = ["Rows", "is_concat_of_pixels", "is_row_of_operands", "step_of_concat"]
 
 
 class _Place(Protocol):
@@ -40,6 +40,21 @@ def is_row_of_operands(op: Op) -> bool:
     axis = op.attributes["axis"]
     assert isinstance(axis, int), f"{op!r}: axis={axis!r}"
     return prod(op.output.type.shape[:axis]) == 1
+
+
+def is_concat_of_pixels(op: Op, strides: tuple[int, ...]) -> bool:
+    """Whether a Concat whose result has these strides joins channels that lie side by side."""
+    type_ = op.output.type
+    return type_.rank > 1 and op.attributes["axis"] == 1 and strides[1] == type_.dtype.itemsize
+
+
+def step_of_concat(op: Op, operand: Tensor, strides: tuple[int, ...] | None) -> int:
+    """Bytes from an operand of a Concat to the next, in a result with ``strides`` if it has any."""
+    if strides is None:
+        return operand.type.nbytes
+    axis = op.attributes["axis"]
+    assert isinstance(axis, int), f"{op!r}: axis={axis!r}"
+    return operand.type.shape[axis] * strides[axis]
 
 
 class Rows:

@@ -77,7 +77,7 @@ def _shift_by_elements(case: _Case) -> None:
 
 
 def _turn_a_result(case: _Case) -> None:
-    case.move(case.concat.output, strides=(4, 32))
+    case.move(case.loop.output, strides=(4, 32))
 
 
 def _stretch_a_result(case: _Case) -> None:

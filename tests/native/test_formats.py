@@ -76,7 +76,7 @@ class _Net:
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    batch, channels = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([8, 12, 16]))
+    batch, channels = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([8, 12, 16, 24]))
     side = data.draw(st.integers(3, 12))
     net = _Net((batch, 3, side, side + 2))
     pool = [net.conv("x", 3, channels)]

@@ -1,0 +1,76 @@
+"""Which images lie pixel by pixel, and what is then computed in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from popc.ir import Op, Tensor
+from popc.memory import MemoryPlan, check_plan, plan_memory
+from popc.schedule import Schedule, build_schedule
+from tests.small_graphs import SmallGraph
+
+
+def _conv(small: SmallGraph, x: Tensor, channels: int, size: int = 1) -> Tensor:
+    w = small.constant(np.ones((channels, x.type.shape[1], size, size), np.float32))
+    window = {"strides": (1, 1), "dilations": (1, 1), "pads": (size // 2,) * 4}
+    return small("Conv", x, w, group=1, **window)
+
+
+def _plan(small: SmallGraph) -> tuple[MemoryPlan, Schedule]:
+    schedule = build_schedule(small.graph)
+    plan = plan_memory(small.graph, schedule, channels_last=True)
+    assert check_plan(small.graph, schedule, plan) == []
+    return plan, schedule
+
+
+def _fire(small: SmallGraph) -> tuple[Op, list[Tensor]]:
+    """Two images of 16 and 24 channels, one of them changed in place, that are joined."""
+    x = _conv(small, small.input(2, 3, 5, 4), 16)
+    parts = [small("Relu", _conv(small, x, 16)), _conv(small, x, 24, 3)]
+    joined = small.op("Concat", *parts, axis=1)
+    small.output(_conv(small, joined.output, 8))
+    return joined, parts
+
+
+def test_parts_of_pixels_are_computed_where_concat_wants_them() -> None:
+    small = SmallGraph()
+    joined, parts = _fire(small)
+    plan, _ = _plan(small)
+    whole = plan.placements[joined.output]
+    assert whole.strides == (20 * 160, 4, 4 * 160, 160)
+    assert plan.joined == {joined: frozenset({0, 1})}
+    assert plan.placements[parts[0]] == whole
+    assert plan.placements[parts[1]] == replace(whole, offset=whole.offset + 64)
+
+
+def test_the_checker_sees_parts_that_overlap() -> None:
+    small = SmallGraph()
+    _, parts = _fire(small)
+    plan, schedule = _plan(small)
+    place = plan.placements[parts[0]]
+    moved = {**plan.placements, parts[0]: replace(place, offset=place.offset + 4)}
+    problems = check_plan(small.graph, schedule, replace(plan, placements=moved))
+    assert any("share memory" in problem for problem in problems)
+    assert any("not where the output wants it" in problem for problem in problems)
+
+
+def test_a_part_that_is_seen_in_another_way_is_copied() -> None:
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 5, 4), 16)
+    parts = [_conv(small, x, 16), _conv(small, x, 16)]
+    turned = small("Transpose", parts[1], perm=(0, 2, 3, 1))
+    joined = small.op("Concat", *parts, axis=1)
+    small.output(_conv(small, joined.output, 8), small("Neg", turned))
+    assert _plan(small)[0].joined == {joined: frozenset({0})}
+
+
+def test_images_stay_in_pixels_where_they_are_scaled() -> None:
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 7, 7), 32)
+    mean = small("ReduceMean", x, axes=(2, 3), keepdims=1)
+    scaled = small("Mul", x, small("Sigmoid", _conv(small, mean, 32)))
+    small.output(_conv(small, scaled, 32))
+    plan, _ = _plan(small)
+    assert plan.placements[x].strides == plan.placements[scaled].strides == (6272, 4, 896, 128)
