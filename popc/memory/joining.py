@@ -172,7 +172,10 @@ def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -
 
 
 def _merge(
-    storage: Storage, target: Buffer, strides: tuple[int, ...] | None, accepted: Sequence[_Candidate]
+    storage: Storage,
+    target: Buffer,
+    strides: tuple[int, ...] | None,
+    accepted: Sequence[_Candidate],
 ) -> None:
     """Let buffers of operands be parts of the output, which has these strides."""
     for candidate in accepted:

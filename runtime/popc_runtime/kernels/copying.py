@@ -62,7 +62,7 @@ def as_runs(target: Array, source: Array) -> tuple[Array, Array]:
 
 
 def _coalesced(target: Array, source: Array) -> tuple[Array, Array]:
-    """The two arrays with as few dimensions as their strides allow, as the target lies in memory."""
+    """The two arrays in the order of the target's memory, with as few dimensions as possible."""
     order = sorted(range(target.ndim), key=lambda axis: -abs(target.strides[axis]))
     target, source = target.transpose(order), source.transpose(order)
     shape: list[int] = []

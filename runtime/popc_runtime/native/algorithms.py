@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
-_LEAST_CHANNELS: Final = 32
+_LEAST_CHANNELS: Final = 16
 # Fewer tiles do not pay for fetching, or for transforming, the weights.
 _LEAST_TILES: Final = 48
 
