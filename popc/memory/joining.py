@@ -86,11 +86,10 @@ def join_concats(
             for candidate in _find_candidates(storage, owner, op, clock.ops[op].begin)
             if not _is_part(storage.sites[op.operand(candidate.operand)].buffer, parts)
         ]
-        accepted = _join(profile, target, candidates)
+        accepted = _join(profile, storage, op.output, candidates)
         if accepted:
             joined[op] = frozenset(candidate.operand for candidate in accepted)
             parts.update(candidate.buffer for candidate in accepted)
-            _merge(storage, target, storage.sites[op.output].strides, accepted)
     return joined
 
 
@@ -161,25 +160,24 @@ def _is_joinable(buffer: Buffer, target: Buffer, tick: int) -> bool:
     )
 
 
-def _join(profile: _Profile, target: Buffer, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Those that the peak allows: all candidates, or else as many as it does, one by one."""
+def _join(
+    profile: _Profile, storage: Storage, output: Tensor, candidates: Sequence[_Candidate]
+) -> list[_Candidate]:
+    """Join all candidates if the peak allows, else as many as it does, one by one."""
+    target = storage.sites[output].buffer.resolve()[0]
     together = profile.admits(target, [candidate.buffer for candidate in candidates])
     accepted: list[_Candidate] = []
     for candidate in candidates:
         if together or profile.admits(target, [candidate.buffer]):
+            _merge(storage, output, target, candidate)
             accepted.append(candidate)
     return accepted
 
 
-def _merge(
-    storage: Storage,
-    target: Buffer,
-    strides: tuple[int, ...] | None,
-    accepted: Sequence[_Candidate],
-) -> None:
-    """Let buffers of operands be parts of the output, which has these strides."""
-    for candidate in accepted:
-        if strides is not None:
-            for tensor, site in _lying_in(storage, candidate.buffer):
-                storage.sites[tensor] = replace(site, strides=strides)
-        target.absorb(candidate.buffer, candidate.offset)
+def _merge(storage: Storage, output: Tensor, target: Buffer, candidate: _Candidate) -> None:
+    """Let the buffer of an operand be a part of that of the output, with the output's strides."""
+    strides = storage.sites[output].strides
+    if strides is not None:
+        for tensor, site in _lying_in(storage, candidate.buffer):
+            storage.sites[tensor] = replace(site, strides=strides)
+    target.absorb(candidate.buffer, candidate.offset)
