@@ -7,6 +7,7 @@
 #include "simd.h"
 
 enum { LOSS_WORK = 1 << 14 };
+#define LEAST_PROBABILITY 1e-7f
 
 typedef enum { NONE, SUM, MEAN } Reduction;  // the order is that of losses.py
 
@@ -130,20 +131,47 @@ static void some_losses(void *context, int64_t chunk, int thread) {
         one_loss(job, place, own, own + loss->classes + LANES);
 }
 
-static Failure run_loss(const void *state, const Run *run) {
-    const Loss *loss = state;
+// Logarithms of probabilities, negated, or of probabilities that are not tiny: the scores of labels.
+static void some_picked(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const Loss *loss = job->loss;
+    int64_t end = (chunk + 1) * loss->unit;
+    if (end > loss->batch) end = loss->batch;
+    for (int64_t place = chunk * loss->unit * loss->inner; place < end * loss->inner; place++) {
+        const float count = job->counts[place];
+        const int64_t image = place / loss->inner, column = place % loss->inner;
+        const int64_t label = label_of(loss, place);
+        job->losses[place] = 0;
+        if (count == 0) continue;
+        const float score = loss->scores
+            [image * loss->strides[0] + label * loss->strides[1] + column * loss->strides[2]];
+        const float above = score < LEAST_PROBABILITY ? LEAST_PROBABILITY : score;
+        job->losses[place] = count * -(loss->logarithms ? score : logf(above));
+    }
+}
+
+static Failure reduce_losses(const Loss *loss, const Run *run, ChunkFn work) {
     const int64_t labels = loss->batch * loss->inner;
     float *counts = (float *)run->shared;
     double total;
     if (!count_labels(loss, counts, &total)) return INDEX_OUTSIDE;
     Job job = {loss, run, counts + labels, counts};
     if (loss->reduction == NONE) job.losses = loss->out;
-    share_batch(run, &job, some_losses);
+    share_batch(run, &job, work);
     if (loss->reduction == NONE) return OK;
     double sum = 0;
     for (int64_t place = 0; place < labels; place++) sum += job.losses[place];
     *loss->out = (float)(loss->reduction == MEAN ? sum / total : sum);
     return OK;
+}
+
+static Failure run_loss(const void *state, const Run *run) {
+    return reduce_losses(state, run, some_losses);
+}
+
+static Failure run_picked(const void *state, const Run *run) {
+    return reduce_losses(state, run, some_picked);
 }
 
 // -- the gradient ---------------------------------------------------------------------------------
@@ -194,6 +222,7 @@ static Failure run_gradient(const void *state, const Run *run) {
 
 const Kernel ISA(LOSSES)[] = {
     {"CrossEntropy_f32", prepare, run_loss, NULL},
+    {"PickedLoss_f32", prepare, run_picked, NULL},
     {"CrossEntropyGrad_f32", prepare, run_gradient, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -1,26 +1,13 @@
-// LSTM and GRU with their usual functions: sigmoid for gates, tanh for the rest.
+// RNN, LSTM and GRU.
 //
 // Gates have the order of ONNX: input, output, forget, cell; or update, reset, hidden.
+#include "recurrent.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "gemm.h"
 #include "math.h"
-
-enum { LSTM = 4, GRU = 3 };  // numbers of gates
-
-typedef struct {
-    int gates;
-    bool reset_late;  // a GRU's reset gate applies to the product with the state
-    int64_t steps, batch, width, hidden, directions;
-    bool backward[2];
-    const float *x, *w, *r, *bias, *h, *c;
-    const int32_t *lengths;  // steps of each sequence; NULL: all of them
-    float *y, *last_h, *last_c;
-    float *packed_w, *packed_r;  // of all directions
-    float *bias_sums;  // what is added to the products of the input
-    int64_t packed_w_size, packed_r_size;  // floats of a direction
-} State;
 
 static void release(void *argument) {
     State *state = argument;
@@ -30,15 +17,29 @@ static void release(void *argument) {
     free(state);
 }
 
+static void read_functions(State *state, Params *params) {
+    for (int64_t d = 0; d < state->directions && d < 2; d++)
+        for (int i = 0; i < 3; i++) {
+            Function *function = &state->functions[d][i];
+            function->loop = ISA(activation_loop)(next_int(params));
+            for (int k = 0; k < MAX_PARAMETERS; k++) function->parameters[k] = next_float(params);
+        }
+}
+
+static bool has_functions(const State *state) {
+    const int count = state->gates == RNN ? 1 : state->gates == GRU ? 2 : 3;
+    if (state->usual) return state->gates != RNN;
+    for (int64_t d = 0; d < state->directions; d++)
+        for (int i = 0; i < count; i++)
+            if (!state->functions[d][i].loop) return false;
+    return true;
+}
+
 static bool read_operands(State *state, Params *params) {
     const Tensor x = next_tensor(params), w = next_tensor(params), r = next_tensor(params);
-    const Tensor bias = next_tensor(params), h = next_tensor(params), c = next_tensor(params);
-    const Tensor lengths = next_tensor(params);
-    const Tensor y = next_tensor(params), last_h = next_tensor(params), last_c = next_tensor(params);
+    const Tensor bias = next_tensor(params);
     if (params->bad || x.rank != 3 || w.rank != 3 || r.rank != 3) return false;
     *state = (State){
-        .gates = (int)next_int(params),
-        .reset_late = next_int(params) != 0,
         .steps = x.dims[0],
         .batch = x.dims[1],
         .width = x.dims[2],
@@ -48,54 +49,64 @@ static bool read_operands(State *state, Params *params) {
         .w = (const float *)w.data,
         .r = (const float *)r.data,
         .bias = (const float *)bias.data,
-        .h = (const float *)h.data,
-        .c = (const float *)c.data,
-        .lengths = (const int32_t *)lengths.data,
-        .y = (float *)y.data,
-        .last_h = (float *)last_h.data,
-        .last_c = (float *)last_c.data,
+        .is_packed = w.constant && r.constant && (!bias.data || bias.constant),
     };
+    const float **given[] = {&state->h, &state->c, &state->peepholes, &state->attention};
+    float **wanted[] = {&state->y, &state->last_h, &state->last_c, &state->kept_states,
+                        &state->kept_gates};
+    for (int i = 0; i < 4; i++) *given[i] = (const float *)next_tensor(params).data;
+    state->lengths = (const int32_t *)next_tensor(params).data;
+    for (int i = 0; i < 5; i++) *wanted[i] = (float *)next_tensor(params).data;
+    state->gates = (int)next_int(params);
+    state->reset_late = next_int(params) != 0;
     state->backward[0] = next_int(params) != 0;
     state->backward[1] = true;
-    return !params->bad && state->directions <= 2 && w.constant && r.constant;
+    state->usual = next_int(params) != 0;
+    state->input_forget = next_int(params) != 0;
+    state->clip = (float)next_float(params);
+    read_functions(state, params);
+    const bool known = state->gates == RNN || state->gates == LSTM || state->gates == GRU;
+    return !params->bad && state->directions <= 2 && known && has_functions(state);
 }
 
-static bool pack(State *state) {
+static bool take_memory(State *state) {
     const int64_t rows = state->gates * state->hidden;
     state->packed_w_size = padded(padded(rows, TILE_COLUMNS) * state->width, 16);
     state->packed_r_size =
         padded(state->gates * padded(state->hidden, TILE_COLUMNS) * state->hidden, 16);
     const size_t unit = (size_t)state->directions * sizeof(float);
-    state->packed_w = aligned_alloc(64, (size_t)state->packed_w_size * unit);
-    state->packed_r = aligned_alloc(64, (size_t)state->packed_r_size * unit);
+    state->packed_w = aligned_alloc(64, padded((int64_t)((size_t)state->packed_w_size * unit), 64));
+    state->packed_r = aligned_alloc(64, padded((int64_t)((size_t)state->packed_r_size * unit), 64));
     state->bias_sums = calloc((size_t)rows, unit);
-    if (!state->packed_w || !state->packed_r || !state->bias_sums) return false;
-    for (int64_t d = 0; d < state->directions; d++) {
-        const float *w = state->w + d * rows * state->width, *r = state->r + d * rows * state->hidden;
+    return state->packed_w && state->packed_r && state->bias_sums;
+}
+
+// The weights of a direction as products want them.
+static void pack(const State *state, int64_t d) {
+    const int64_t rows = state->gates * state->hidden;
+    const float *w = state->w + d * rows * state->width, *r = state->r + d * rows * state->hidden;
+    ISA(pack_panels)(
+        state->packed_w + d * state->packed_w_size, w, state->width, 1, rows, state->width,
+        TILE_COLUMNS);
+    // Gates one after the other: a GRU multiplies the last one by itself.
+    for (int gate = 0; gate < state->gates; gate++)
         ISA(pack_panels)(
-            state->packed_w + d * state->packed_w_size, w, state->width, 1, rows, state->width,
-            TILE_COLUMNS);
-        // Gates one after the other: a GRU multiplies the last one by itself.
-        for (int gate = 0; gate < state->gates; gate++)
-            ISA(pack_panels)(
-                state->packed_r + d * state->packed_r_size +
-                    gate * padded(state->hidden, TILE_COLUMNS) * state->hidden,
-                r + gate * state->hidden * state->hidden, state->hidden, 1, state->hidden,
-                state->hidden, TILE_COLUMNS);
-        const float *bias = state->bias ? state->bias + d * 2 * rows : NULL;
-        for (int64_t i = 0; bias && i < rows; i++) {
-            const bool late = state->reset_late && i >= 2 * state->hidden;
-            state->bias_sums[d * rows + i] = bias[i] + (late ? 0 : bias[rows + i]);
-        }
+            state->packed_r + d * state->packed_r_size +
+                gate * padded(state->hidden, TILE_COLUMNS) * state->hidden,
+            r + gate * state->hidden * state->hidden, state->hidden, 1, state->hidden,
+            state->hidden, TILE_COLUMNS);
+    const float *bias = state->bias ? state->bias + d * 2 * rows : NULL;
+    for (int64_t i = 0; bias && i < rows; i++) {
+        const bool late = state->reset_late && i >= 2 * state->hidden;
+        state->bias_sums[d * rows + i] = bias[i] + (late ? 0 : bias[rows + i]);
     }
-    return true;
 }
 
 // Floats of scratch of a direction: products of the input, of the state, and two states.
 static int64_t own_floats(const State *state) {
     const int64_t rows = state->gates * state->hidden;
     return padded(state->steps * state->batch * rows, 16) + padded(state->batch * rows, 16) +
-           3 * padded(state->batch * state->hidden, 16) +
+           4 * padded(state->batch * state->hidden, 16) +
            padded(padded(state->steps * state->batch, TILE_ROWS) * state->width, 16) + 64;
 }
 
@@ -106,21 +117,14 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    if (!pack(state)) {
+    if (!take_memory(state)) {
         release(state);
         return NULL;
     }
+    for (int64_t d = 0; state->is_packed && d < state->directions; d++) pack(state, d);
     needs->shared = state->directions * own_floats(state) * (int64_t)sizeof(float);
     return state;
 }
-
-// The memory of one direction.
-typedef struct {
-    float *shares;  // [steps][batch][gates * hidden]
-    float *products;  // [batch][gates * hidden]
-    float *h, *c, *reset;  // [batch][hidden]
-    float *panels;  // of the input
-} Memory;
 
 static Memory memory_of(const State *state, float *at) {
     const int64_t rows = state->gates * state->hidden;
@@ -129,8 +133,8 @@ static Memory memory_of(const State *state, float *at) {
     at += padded(state->steps * state->batch * rows, 16);
     memory.products = at;
     at += padded(state->batch * rows, 16);
-    float **states[] = {&memory.h, &memory.c, &memory.reset};
-    for (int i = 0; i < 3; i++) {
+    float **states[] = {&memory.h, &memory.c, &memory.reset, &memory.spare};
+    for (int i = 0; i < 4; i++) {
         *states[i] = at;
         at += padded(state->batch * state->hidden, 16);
     }
@@ -139,7 +143,7 @@ static Memory memory_of(const State *state, float *at) {
 }
 
 // products[b][first .. ] of gates first .. end - 1 with `h`.
-static void multiply_gates(
+void ISA(multiply_gates)(
     const State *state, const float *r, const float *h, float *products, int first, int end) {
     const int64_t hidden = state->hidden, rows = state->gates * hidden;
     const int64_t gate_size = padded(hidden, TILE_COLUMNS) * hidden;
@@ -150,18 +154,16 @@ static void multiply_gates(
                 hidden);
 }
 
-// Whether sequence `b` has come to its end, or in the other direction has not begun.
-static bool is_over(const State *state, int64_t b, int64_t step) {
-    return state->lengths && step >= state->lengths[b];
-}
+// -- steps of LSTM and GRU with sigmoid for gates and tanh for the rest ---------------------------
 
-static void lstm_step(
-    const State *state, const Memory *memory, const float *r, const float *shares, int64_t step) {
+static void lstm_step(const Step *now) {
+    const State *state = now->state;
+    const Memory *memory = now->memory;
     const int64_t n = state->hidden, rows = 4 * n;
-    multiply_gates(state, r, memory->h, memory->products, 0, 4);
+    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, 4);
     for (int64_t b = 0; b < state->batch; b++) {
-        if (is_over(state, b, step)) continue;
-        const float *s = shares + b * rows, *p = memory->products + b * rows;
+        if (is_over(state, b, now->time)) continue;
+        const float *s = now->shares + b * rows, *p = memory->products + b * rows;
         float *h = memory->h + b * n, *c = memory->c + b * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
@@ -175,22 +177,23 @@ static void lstm_step(
     }
 }
 
-static void gru_step(
-    const State *state, const Memory *memory, const float *r, const float *shares, const float *late,
-    int64_t step) {
+static void gru_step(const Step *now) {
+    const State *state = now->state;
+    const Memory *memory = now->memory;
+    const float *late = now->late_bias;
     const int64_t n = state->hidden, rows = 3 * n;
-    multiply_gates(state, r, memory->h, memory->products, 0, state->reset_late ? 3 : 2);
+    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, state->reset_late ? 3 : 2);
     if (!state->reset_late) {
         for (int64_t b = 0; b < state->batch; b++) {
-            const float *s = shares + b * rows + n, *p = memory->products + b * rows + n;
+            const float *s = now->shares + b * rows + n, *p = memory->products + b * rows + n;
             for (int64_t j = 0; j < n; j++)
                 memory->reset[b * n + j] = gate_sigmoid(s[j] + p[j]) * memory->h[b * n + j];
         }
-        multiply_gates(state, r, memory->reset, memory->products, 2, 3);
+        ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
     }
     for (int64_t b = 0; b < state->batch; b++) {
-        if (is_over(state, b, step)) continue;
-        const float *s = shares + b * rows, *p = memory->products + b * rows;
+        if (is_over(state, b, now->time)) continue;
+        const float *s = now->shares + b * rows, *p = memory->products + b * rows;
         float *h = memory->h + b * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
@@ -203,6 +206,12 @@ static void gru_step(
         }
     }
 }
+
+static void usual_step(const Step *now) {
+    (now->state->gates == LSTM ? lstm_step : gru_step)(now);
+}
+
+// -- all steps ------------------------------------------------------------------------------------
 
 typedef struct {
     const State *state;
@@ -226,6 +235,17 @@ static void start(float *to, const float *from, int64_t count) {
         memset(to, 0, (size_t)count * sizeof(float));
 }
 
+// The state after `count` steps, for the gradient; in the order of time.
+static void keep_states(const State *state, const Memory *memory, int64_t d, int64_t count) {
+    if (!state->kept_states) return;
+    const int64_t size = state->batch * state->hidden, places = state->steps + 1;
+    const int64_t place = d * places + (state->backward[d] ? state->steps - count : count);
+    float *h = state->kept_states + place * size;
+    memcpy(h, memory->h, (size_t)size * sizeof(float));
+    if (state->gates != LSTM) return;
+    memcpy(h + state->directions * places * size, memory->c, (size_t)size * sizeof(float));
+}
+
 // What lies beyond the end of a sequence is zero.
 static void write_step(const State *state, const Memory *memory, float *y, int64_t step) {
     for (int64_t b = 0; b < state->batch; b++) {
@@ -241,18 +261,20 @@ static void run_direction(void *context, int64_t d, int thread) {
     const State *state = job->state;
     const int64_t size = state->batch * state->hidden, rows = state->gates * state->hidden;
     const Memory memory = memory_of(state, (float *)job->run->shared + d * own_floats(state));
+    if (!state->is_packed) pack(state, d);
     project(state, &memory, d);
     start(memory.h, state->h ? state->h + d * size : NULL, size);
     start(memory.c, state->c ? state->c + d * size : NULL, size);
     const float *r = state->packed_r + d * state->packed_r_size;
-    const float *late = state->bias ? state->bias + (2 * d + 1) * rows + 2 * state->hidden : NULL;
+    const bool late = state->bias && state->reset_late;
+    const float *late_bias = late ? state->bias + (2 * d + 1) * rows + 2 * state->hidden : NULL;
+    keep_states(state, &memory, d, 0);
     for (int64_t i = 0; i < state->steps; i++) {
         const int64_t step = state->backward[d] ? state->steps - 1 - i : i;
         const float *shares = memory.shares + step * state->batch * rows;
-        if (state->gates == LSTM)
-            lstm_step(state, &memory, r, shares, step);
-        else
-            gru_step(state, &memory, r, shares, late, step);
+        const Step now = {state, &memory, r, shares, late_bias, step, d};
+        (state->usual ? usual_step : ISA(any_step))(&now);
+        keep_states(state, &memory, d, i + 1);
         if (state->y) write_step(state, &memory, state->y + (step * state->directions + d) * size, step);
     }
     if (state->last_h) memcpy(state->last_h + d * size, memory.h, (size_t)size * sizeof(float));

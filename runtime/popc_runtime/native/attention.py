@@ -7,7 +7,8 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.record import Encoder, Record, float_word, tensor_words
+from popc_runtime.native.packing import is_plain, packed, tensors
+from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
 from popc_runtime.native.views import broadcast_to
 
 __all__ = ["ENCODERS"]
@@ -54,4 +55,18 @@ def _visible(binding: Binding) -> tuple[int, int, int]:
     return int(bool(bounds)), min(bounds, default=0), binding.integer("left_window", -1)
 
 
-ENCODERS: Final[dict[str, Encoder]] = {"Attention": _attention}
+def _rotary(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X, cosines and sines that broadcast to half of what is rotated {interleaved}."""
+    del numbers
+    out = binding.output()
+    if not is_float32(binding) or not is_plain(binding) or out.size == 0:
+        return None
+    x, before = packed(binding, 0)
+    cosine, sine = binding.input(1), binding.input(2)
+    shape = (*x.shape[:-1], cosine.shape[-1])
+    tables = [broadcast_to(one, shape) for one in (cosine, sine)]
+    words = (*tensors(x, out, *tables), binding.integer("interleaved", 0))
+    return Record("Rotary_f32", words, (x, out, *tables), before=before)
+
+
+ENCODERS: Final[dict[str, Encoder]] = {"Attention": _attention, "RotaryEmbedding": _rotary}

@@ -7,7 +7,10 @@ from typing import Final
 __all__ = ["FAMILIES"]
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
-    "attention": ("Attention",),
+    "attention": (
+        "Attention",
+        "RotaryEmbedding",
+    ),
     "attention_gradients": ("AttentionGrad",),
     "conv_gradients": (
         "ConvTranspose",
@@ -32,6 +35,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "losses": (
         "GatherGrad",
+        "NegativeLogLikelihoodLoss",
+        "Nll",
         "SoftmaxCrossEntropyLoss",
         "SoftmaxCrossEntropyLossGrad",
     ),
@@ -178,6 +183,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "recurrent": (
         "GRU",
         "LSTM",
+        "RNN",
     ),
     "resampling": (
         "Resize",

@@ -41,6 +41,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "ReduceMin",
         "ReduceSum",
         "ReduceSumSquare",
+        "RotaryEmbedding",
         "Softmax",
     }
 )

@@ -67,6 +67,23 @@ def _cross_entropy(binding: Binding, numbers: Mapping[str, int]) -> Record | Non
     return Record("CrossEntropy_f32", (*words, 0), explain=explain)
 
 
+def _picked(binding: Binding, numbers: Mapping[str, int], *, last: bool) -> Record | None:
+    """Logarithms [N, C, d...], or with classes ``last`` shares [..., C]; labels, [weights]."""
+    del numbers
+    x, labels = binding.input(0), binding.input(1)
+    shape = (prod(x.shape[:-1]), x.shape[-1], 1) if last else (*x.shape[:2], prod(x.shape[2:]))
+    if not _is_plain(binding, 1):
+        return None
+    scores = merged_view(x, shape)
+    if scores is None:
+        return None
+    words = _words(
+        binding, scores, labels, binding.optional(2), (binding.output(), None, None, None)
+    )
+    explain = partial(_wrong_label, labels, shape[1], binding.attributes.get("ignore_index"))
+    return Record("PickedLoss_f32", (*words, int(not last)), explain=explain)
+
+
 def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the loss, the softmax or its logarithm, labels, [weights]."""
     del numbers
@@ -105,6 +122,8 @@ def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 ENCODERS: Final[dict[str, Encoder]] = {
     "GatherGrad": _gather_grad,
+    "NegativeLogLikelihoodLoss": partial(_picked, last=False),
+    "Nll": partial(_picked, last=True),
     "SoftmaxCrossEntropyLoss": _cross_entropy,
     "SoftmaxCrossEntropyLossGrad": _cross_entropy_grad,
 }

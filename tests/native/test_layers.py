@@ -1,0 +1,169 @@
+"""Recurrent layers of every form, rotations, and losses of labels.
+
+They agree with numpy to about a hundred-thousandth of the largest result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from popc_runtime.format import Array, DType
+from popc_runtime.native import Library, NativeFailure
+from tests.native.bindings import native_results, numpy_results
+
+__all__ = ["LAYERS"]
+
+LAYERS: Final = frozenset(
+    {"GRU", "LSTM", "NegativeLogLikelihoodLoss", "Nll", "RNN", "RotaryEmbedding"}
+)
+_GATES: Final = {"GRU": 3, "LSTM": 4, "RNN": 1}
+_FUNCTIONS: Final = {
+    "GRU": ("hardsigmoid", "softplus"),
+    "LSTM": ("sigmoid", "elu", "leakyrelu"),
+    "RNN": ("tanh",),
+}
+
+
+def _numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _check(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+    constant: Sequence[int] = (),
+) -> None:
+    expected = numpy_results(opcode, inputs, outputs, attributes, constant)
+    got, again = (
+        native_results(library, opcode, inputs, outputs, attributes, constant, threads)
+        for threads in (1, 2)
+    )
+    assert got is not None, f"{opcode} has no native form here"
+    assert again is not None
+    for one, other, same in zip(got, expected, again, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+        assert one.tobytes() == same.tobytes(), "the result depends on the number of threads"
+
+
+def _layer(
+    opcode: str, direction: str, functions: tuple[str, ...], **more: Any
+) -> tuple[list[Array | None], list[Array], dict[str, Any]]:
+    """Operands, results and attributes of a layer, with states, lengths, and all that is kept."""
+    ways, gates, states = 1 + (direction == "bidirectional"), _GATES[opcode], 1 + (opcode == "LSTM")
+    steps, batch, width, hidden = 5, 3, 7, 19
+    attributes = {
+        "direction": direction,
+        "activations": functions * ways,
+        "alphas": (0.25,) * len(functions) * ways,
+        "betas": (0.4,) * len(functions) * ways,
+        "clip": 0.0,
+        "input_forget": 0,
+        "linear_before_reset": 0,
+        **more,
+    }
+    inputs: list[Array | None] = [
+        _numbers(steps, batch, width),
+        _numbers(ways, gates * hidden, width, seed=1) / 3,
+        _numbers(ways, gates * hidden, hidden, seed=2) / 5,
+        _numbers(ways, 2 * gates * hidden, seed=3),
+        np.array([5, 2, 3], np.int32),
+        *(_numbers(ways, batch, hidden, seed=4 + index) for index in range(states)),
+    ]
+    if opcode == "LSTM":
+        inputs.append(_numbers(ways, 3 * hidden, seed=7))
+    if opcode == "GRU":
+        inputs.append(np.abs(_numbers(steps, batch, seed=7)) / 3)
+    kept = {"LSTM": 5, "GRU": 4 if attributes["linear_before_reset"] else 3}.get(opcode, 0)
+    shapes = [
+        (steps, ways, batch, hidden),
+        *((ways, batch, hidden),) * states,
+        (states, ways, steps + 1, batch, hidden),
+        *(((kept, ways, steps, batch, hidden),) if kept else ()),
+    ]
+    return inputs, [np.empty(shape, np.float32) for shape in shapes], attributes
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    ("opcode", "more"),
+    [
+        ("RNN", {}),
+        ("RNN", {"clip": 0.3}),
+        ("LSTM", {}),
+        ("LSTM", {"clip": 0.3, "input_forget": 1}),
+        ("GRU", {}),
+        ("GRU", {"linear_before_reset": 1, "clip": 0.3}),
+    ],
+)
+def test_recurrent_layers(
+    library: Library, opcode: str, direction: str, more: dict[str, Any]
+) -> None:
+    usual = {"GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh"), "RNN": ("relu",)}
+    for functions in (_FUNCTIONS[opcode], usual[opcode]):
+        inputs, outputs, attributes = _layer(opcode, direction, functions, **more)
+        for constant in ((), (1, 2, 3), (1, 2)):
+            _check(library, opcode, inputs, outputs, attributes, constant)
+            _check(library, opcode, inputs[:4], outputs[:1], attributes, constant)
+            _check(library, opcode, inputs[:3], outputs, attributes, constant)
+
+
+def test_functions_that_are_no_maps_are_left_to_numpy(library: Library) -> None:
+    inputs, outputs, attributes = _layer("RNN", "forward", ("softmax",))
+    assert native_results(library, "RNN", inputs, outputs, attributes) is None
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("rotated", [2, 12, 40])
+def test_rotations(library: Library, rotated: int, interleaved: int, dtype: DType) -> None:
+    x = _numbers(2, 3, 5, 40).astype(dtype.storage)
+    angles = _numbers(2, 1, 5, rotated // 2, seed=1)
+    wide = np.zeros((2, 1, 5, rotated), dtype.storage)
+    wide[..., ::2] = np.sin(angles)
+    for sine in (wide[..., ::2], np.ascontiguousarray(wide[..., ::2])[:, :, :1]):
+        cosine = np.cos(angles)[..., : rotated // 2].astype(dtype.storage)
+        for given in (x, np.ascontiguousarray(x.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)):
+            inputs, out = [given, cosine, sine], np.empty(x.shape, x.dtype)
+            expected = numpy_results("RotaryEmbedding", inputs, [out], {"interleaved": interleaved})
+            got = native_results(
+                library, "RotaryEmbedding", inputs, [out], {"interleaved": interleaved}
+            )
+            assert got is not None
+            unit = 1e-6 if dtype is DType.FLOAT32 else 1e-3
+            np.testing.assert_allclose(got[0], expected[0], rtol=unit, atol=unit)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("inner", [(), (7,), (40, 30)])
+def test_losses_of_labels(
+    library: Library, inner: tuple[int, ...], dtype: str, reduction: str
+) -> None:
+    logarithms = _numbers(6, 5, *inner)
+    shares = np.abs(_numbers(6, *inner, 5, seed=1))
+    shares.reshape(-1, 5)[0] = (0, 1e-9, np.inf, 0.5, 0)
+    labels = np.random.default_rng(2).integers(0, 5, (6, *inner)).astype(dtype)
+    out = np.empty((6, *inner) if reduction == "none" else (), np.float32)
+    for more in ({}, {"ignore_index": 2}):
+        attributes = {"reduction": reduction, **more}
+        for weights in (None, np.abs(_numbers(5, seed=3))):
+            for turned in (False, True):
+                x = np.ascontiguousarray(logarithms.T).T if turned else logarithms
+                if not (turned and len(inner) > 1):
+                    inputs = [x, labels, weights]
+                    _check(library, "NegativeLogLikelihoodLoss", inputs, [out], attributes)
+            _check(library, "Nll", [shares, labels, weights], [out], attributes)
+
+
+@pytest.mark.parametrize("opcode", ["NegativeLogLikelihoodLoss", "Nll"])
+def test_labels_that_are_none(library: Library, opcode: str) -> None:
+    inputs = [_numbers(3, 4), np.array([0, 4, 1])]
+    with pytest.raises(NativeFailure, match="label 4 at"):
+        native_results(library, opcode, inputs, [np.empty(3, np.float32)], {"reduction": "none"})
