@@ -23,7 +23,7 @@ from popc_runtime.kernels import (
     Scratch,
     prepare,
 )
-from popc_runtime.kernels.prepare import from_bfloat16
+from popc_runtime.kernels.preparation import from_bfloat16
 
 __all__ = [
     "assert_matches_onnxruntime",

@@ -18,7 +18,7 @@ from popc.ir import AttributeMap, Graph, Op, Shape, Tensor, TensorType
 from popc.ops.build import build, infer_types
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["GRADIENT_PREFIX", "Backward", "GradientRule", "no_gradient"]
 

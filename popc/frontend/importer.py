@@ -37,7 +37,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["Body", "GraphImporter", "ImportContext", "Scope", "never"]
 

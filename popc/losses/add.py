@@ -16,7 +16,7 @@ from popc.ops.infer import normal_axis
 from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced, squared_error
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["add_loss"]
 

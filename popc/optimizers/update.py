@@ -16,7 +16,7 @@ from popc.optimizers.resolve import Resolution
 from popc.optimizers.scalars import Scalar, Scalars
 from popc.placement import chip_of_variable
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 
 __all__ = [
     "COUNTER_TYPE",

@@ -34,7 +34,7 @@ from popc.training.preparation import Keeping, rewrite_with_loss
 from popc.training.settings import TrainingSettings
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["add_training"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from popc_runtime.device import Engine, Ports, engine_type
 from popc_runtime.errors import UsageError
-from popc_runtime.format import Array, FloatCheck, Manifest, ProgramImage
+from popc_runtime.format import FloatCheck, Manifest, ProgramImage
 
 if TYPE_CHECKING:
     from popc_runtime.counters import CycleCounters
@@ -21,7 +21,7 @@ __all__ = ["chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
 def make_engine(
     manifest: Manifest,
     image: ProgramImage,
-    constants: Array,
+    constants: memoryview,
     ports: Ports,
     *,
     seed: int,

@@ -5,26 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, synthetic_inputs
 from popc_runtime.device import InstructionTime, Ports
-from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
-from popc_runtime.format import (
-    Array,
-    Manifest,
-    ProgramImage,
-    StreamSpec,
-    TensorSpec,
-)
+from popc_runtime.errors import DeviceError, UsageError
+from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.frozen import frozen
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
-from popc_runtime.state import DeviceState
-from popc_runtime.streams import check_sample, joined_mismatches
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +25,8 @@ if TYPE_CHECKING:
     from popc_runtime.counters import CycleCounters
     from popc_runtime.execution import ExecutionReport, Profile
     from popc_runtime.session import Session
+    from popc_runtime.state import DeviceState
+    from popc_runtime.tensors import Tensor
 
 __all__ = ["Executable", "RunStats"]
 
@@ -59,15 +52,13 @@ class Executable:
         manifest: What the archive says about itself.
         inputs: Name, dtype and shape of what `run` takes.
         outputs: Name, dtype and shape of what `run` returns.
-        state: What lives on the device from run to run: weights that are trained, and the state
-            and the changeable numbers of the optimizer.
     """
 
     def __init__(
         self,
         manifest: Manifest,
         image: ProgramImage,
-        constants: Array,
+        constants: memoryview,
         *,
         seed: int = 0,
         threads: int = 1,
@@ -99,10 +90,19 @@ class Executable:
         )
         self._counters = cycle_counters(profile, self._engine)
         self._lock = threading.RLock()
-        self.state = DeviceState(self._engine, manifest, self._lock)
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False
         self._stats = RunStats(perf_counter() - start)
+
+    @cached_property
+    def state(self) -> DeviceState:
+        """What lives on the device from run to run.
+
+        These are weights that are trained, and the optimizer's state and changeable numbers.
+        """
+        from popc_runtime.state import DeviceState
+
+        return DeviceState(self._engine, self.manifest, self._lock)
 
     @property
     def engine(self) -> str:
@@ -136,14 +136,49 @@ class Executable:
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.
             DeviceError: an instruction failed.
         """
+        from popc_runtime.arrays import check_targets, joined_samples
+
         feeds = self._check_inputs({**(inputs or {}), **named}, cast)
-        targets = self._check_targets(out or {})
+        targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
-        self.run_connected(
+        self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
+        return {
+            spec.name: joined_samples(
+                spec, self._streams[spec.name], collected[spec.name], targets.get(spec.name)
+            )
+            for spec in self.outputs
+        }
+
+    def run_buffers(
+        self, inputs: Mapping[str, object] | None = None, /, **named: object
+    ) -> dict[str, Tensor]:
+        """Run the main program once, without numpy: the shortest way from a file to a result.
+
+        Args:
+            inputs: By input name; they may also be given as keyword arguments.  Each is contiguous
+                memory, with the buffer protocol or an array interface: elements of the input's
+                type in its shape or in one dimension, or, as ``bytes``, ``bytearray`` or a
+                memoryview of bytes, the elements as they are stored.  Where a step has several
+                batches, inputs have a leading dimension for them; see `run`.
+
+        Returns:
+            The results by output name.
+
+        Raises:
+            InputMismatchError: inputs are missing, unknown, not contiguous, or of another type,
+                shape or size; lists every problem.
+            DeviceError: an instruction failed.
+        """
+        from popc_runtime.tensors import Tensor, check_buffers
+
+        given = {**(inputs or {}), **named}
+        feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
+        collected = {name: bytearray() for name in self._results}
+        self._step(
             {name: iter(samples) for name, samples in feeds.items()},
-            {name: samples.append for name, samples in collected.items()},
+            {name: samples.extend for name, samples in collected.items()},
         )
-        return {spec.name: self._result(spec, collected, targets) for spec in self.outputs}
+        return {spec.name: Tensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
@@ -166,22 +201,30 @@ class Executable:
 
     def warmup(self, runs: int = 1) -> None:
         """Run on zeros, so that the first real run finds everything in place."""
-        zeros = {spec.name: np.zeros(spec.shape, spec.dtype.storage) for spec in self.inputs}
+        zeros = {spec.name: bytes(spec.nbytes) for spec in self.inputs}
         for _ in range(runs):
-            self.run(zeros)
+            self.run_buffers(zeros)
 
     def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
         """Run once and tell how long each instruction took."""
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
             self._check_open()
-            self._connect({name: iter(samples) for name, samples in feeds.items()}, {})
+            self._connect(feeds, {})
             return self._engine.profile(_MAIN)
+
+    def _check_inputs(
+        self, given: Mapping[str, npt.ArrayLike], cast: str
+    ) -> dict[str, Iterator[Array]]:
+        from popc_runtime.arrays import check_arrays
+
+        checked = check_arrays(given, self.inputs, self._streams, self._synthetic, cast)
+        return {name: iter(samples) for name, samples in checked.items()}
 
     def _connect(
         self,
-        samples: Mapping[str, Iterator[Array]],
-        takers: Mapping[str, Callable[[Array], object]],
+        samples: Mapping[str, Iterator[Any]],
+        takers: Mapping[str, Callable[[memoryview], object]],
     ) -> None:
         for name, feed in self._feeds.items():
             feed.samples = samples[name]
@@ -197,6 +240,16 @@ class Executable:
 
         This is what `run` and sessions are made of; results of other streams are dropped.
         """
+        from popc_runtime.arrays import array_taker
+
+        wrapped = {name: array_taker(self._streams[name], take) for name, take in takers.items()}
+        self._step(samples, wrapped)
+
+    def _step(
+        self,
+        samples: Mapping[str, Iterator[Any]],
+        takers: Mapping[str, Callable[[memoryview], object]],
+    ) -> None:
         with self._lock:
             self._check_open()
             self._connect(samples, takers)
@@ -286,62 +339,3 @@ class Executable:
     def _check_open(self) -> None:
         if self._closed:
             raise DeviceError("the executable is closed")
-
-    # -- checks ----------------------------------------------------------------------------------
-
-    def _check_inputs(
-        self, given: Mapping[str, npt.ArrayLike], cast: str
-    ) -> dict[str, tuple[Array, ...]]:
-        """The samples of each input, in order; reports every problem at once."""
-        problems: list[InputMismatchError] = []
-        known = {spec.name for spec in self.inputs}
-        missing = [name for name in known if name not in given and name not in self._synthetic]
-        unknown = [name for name in given if name not in known]
-        if missing or unknown:
-            problems.append(self._wrong_names(missing, unknown))
-        samples: dict[str, tuple[Array, ...]] = {}
-        for spec in self.inputs:
-            if spec.name not in given:
-                continue
-            try:
-                array = check_sample(given[spec.name], spec, spec.shape, cast=cast)
-            except InputMismatchError as error:
-                problems.append(error)
-            else:
-                stream = self._streams[spec.name]
-                count = max(stream.samples_per_step, 1)
-                samples[spec.name] = tuple(array.reshape(count, *stream.shape))
-        if problems:
-            raise joined_mismatches(problems)
-        return samples
-
-    def _result(
-        self,
-        spec: TensorSpec,
-        collected: Mapping[str, list[Array]],
-        targets: Mapping[str, Array],
-    ) -> Array:
-        samples = collected[spec.name]
-        target = targets.get(spec.name)
-        if target is None:
-            return (
-                np.stack(samples).reshape(spec.shape)
-                if len(samples) > 1
-                else samples[0].reshape(spec.shape)
-            )
-        np.copyto(target.reshape(len(samples), *self._streams[spec.name].shape), samples)
-        return target
-
-    def _wrong_names(self, missing: list[str], unknown: list[str]) -> InputMismatchError:
-        parts = [f"input {name!r} is missing" for name in sorted(missing)]
-        parts += [f"there is no input {name!r}" for name in sorted(unknown)]
-        names = ", ".join(str(spec) for spec in self.inputs)
-        return InputMismatchError("; ".join(parts), hint=f"the program takes {names}")
-
-    def _check_targets(self, out: Mapping[str, Array]) -> Mapping[str, Array]:
-        specs = {spec.name: spec for spec in self.outputs}
-        for name, array in out.items():
-            if name not in specs:
-                raise UsageError(f"out: there is no output {name!r}")
-            check_sample(array, specs[name], specs[name].shape)
-        return out

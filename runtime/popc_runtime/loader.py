@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-from popc_runtime.format import ArchiveFile, Array, Codec, Limits, ProgramImage, decode_program
+from popc_runtime.format import ArchiveFile, Codec, Limits, ProgramImage, decode_program
 from popc_runtime.threads import thread_count
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
         )
 
 
-def _weights(archive: ArchiveFile) -> Array:
+def _weights(archive: ArchiveFile) -> memoryview:
     """Mapped into memory if they are stored for that, decompressed otherwise."""
     if archive.info("weights").codec is Codec.RAW:
         return archive.map("weights")

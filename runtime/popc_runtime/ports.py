@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-
-import numpy as np
+from typing import Any
 
 from popc_runtime.errors import StreamUnderrunError
-from popc_runtime.format import Array
 
 __all__ = ["SwitchedInput", "SwitchedOutput", "discard"]
 
 
 class SwitchedInput:
-    """Feeds the device from ``samples``, an iterator over checked arrays."""
+    """Feeds the device from ``samples``, an iterator over checked arrays or other buffers."""
 
     __slots__ = ("samples",)
 
     def __init__(self) -> None:
-        self.samples: Iterator[Array] = iter(())
+        self.samples: Iterator[Any] = iter(())
 
-    def load(self, target: Array) -> None:
+    def load(self, target: memoryview) -> None:
         """Copy the next sample to device memory."""
         try:
             sample = next(self.samples)
         except StopIteration:
             raise StreamUnderrunError("an input stream is not connected") from None
-        np.copyto(target, sample)
+        given = memoryview(sample)
+        target[:] = given.cast("B") if given.c_contiguous and given.nbytes else given.tobytes()
 
 
 class SwitchedOutput:
-    """Hands copies of device memory to ``take``."""
+    """Hands device memory to ``take``, which copies it."""
 
     __slots__ = ("take",)
 
     def __init__(self) -> None:
-        self.take: Callable[[Array], object] = discard
+        self.take: Callable[[memoryview], object] = discard
 
-    def store(self, value: Array) -> None:
-        """Copy a sample from device memory and hand it on."""
-        self.take(value.copy())
+    def store(self, value: memoryview) -> None:
+        """Hand a sample on."""
+        self.take(value)
 
 
-def discard(value: Array) -> None:
+def discard(value: memoryview) -> None:
     """What happens to outputs that nothing is connected to."""
     del value

@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 
 from popc_runtime.format import Array, DType, StreamSpec, SyntheticData
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["SyntheticInput", "synthetic_sample"]
 
@@ -17,15 +17,15 @@ class SyntheticInput:
 
     def __init__(self, stream: StreamSpec, seed: int) -> None:
         self._stream = stream
-        self._sample = synthetic_sample(stream, seed)
+        self.seed(seed)
 
     def seed(self, seed: int) -> None:
         """Make the sample of another seed."""
-        self._sample = synthetic_sample(self._stream, seed)
+        self._sample = synthetic_sample(self._stream, seed).tobytes()
 
-    def load(self, target: Array) -> None:
+    def load(self, target: memoryview) -> None:
         """Copy the sample to device memory."""
-        np.copyto(target, self._sample)
+        target[:] = self._sample
 
 
 def synthetic_sample(stream: StreamSpec, seed: int) -> Array:

@@ -18,7 +18,7 @@ from popc_runtime.executable import Executable
 from popc_runtime.files import remove_remains, require_room_for
 from popc_runtime.frozen import frozen
 from popc_runtime.interrupts import uninterrupted
-from popc_runtime.kernels.prepare import floats_of
+from popc_runtime.kernels.preparation import floats_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,7 +15,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 from tests.autodiff.cases_rnn import CASES
 from tests.gradients import Case
 from tests.support import import_graph, run_graph, run_ir, run_kernel

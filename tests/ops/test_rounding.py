@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from popc.ir import TensorType
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, MoveKernel, RandomState, Scratch, prepare
-from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
-from popc_runtime.kernels.rounding import Rounding, to_nearest_half
+from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.rounding import rounding_calls, to_nearest_half
+from popc_runtime.kernels.rounding_mode import Rounding
 from tests.support import run_ir, run_kernel
 
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)
@@ -29,7 +30,7 @@ def _rounded(
     random: RandomState | None = None,
 ) -> Array:
     array = np.array(values, np.float32, ndmin=1)
-    for call in rounding.calls(array, dtype, Scratch(), random or RandomState()):
+    for call in rounding_calls(rounding, array, dtype, Scratch(), random or RandomState()):
         with np.errstate(all="ignore"):
             call()
     return array

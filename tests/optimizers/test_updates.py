@@ -13,7 +13,7 @@ from popc.ops.build import build
 from popc.optimizers import UpdateContext, add_loss_scale_update, loss_scale, parse_optimizer
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.prepare import from_bfloat16
+from popc_runtime.kernels.preparation import from_bfloat16
 from tests.optimizers.network import (
     bits,
     gradients,

@@ -15,7 +15,7 @@ from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
 from popc.ops.infer import number
 from popc_runtime.format import DType
-from popc_runtime.kernels.prepare import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 
 __all__ = ["GRADIENTS"]
 

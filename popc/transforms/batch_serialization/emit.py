@@ -14,7 +14,7 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Array, Attribute, DType
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = [
     "Emitter",

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["single_threaded_blas"]
+__all__ = ["settings_of_numpy"]
 
 # numpy's own wheels, then builds against a system OpenBLAS.
 _SUFFIXES: Final = (
@@ -53,7 +53,14 @@ def _functions() -> tuple[Callable[[], int], Callable[[int], object]] | None:
 
 
 @contextmanager
-def single_threaded_blas() -> Iterator[None]:
+def settings_of_numpy() -> Iterator[None]:
+    """One BLAS thread, and IEEE results, which are the ONNX results, without warnings."""
+    with _single_threaded_blas(), np.errstate(all="ignore"):
+        yield
+
+
+@contextmanager
+def _single_threaded_blas() -> Iterator[None]:
     """One BLAS thread for the duration; may be nested and used from several threads."""
     functions = _functions()
     if functions is None:

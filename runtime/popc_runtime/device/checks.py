@@ -21,7 +21,7 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format import Array, DType, FloatCheck, Instruction
 from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, MoveKernel
-from popc_runtime.kernels.prepare import floats_of
+from popc_runtime.kernels.preparation import floats_of
 
 __all__ = ["POLES", "UNCHECKED", "with_checks"]
 

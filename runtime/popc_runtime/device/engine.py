@@ -7,16 +7,12 @@ when the other programs are bound, the values it computed are final and kernels 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from operator import length_hint
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from popc_runtime.device.blas import single_threaded_blas
-from popc_runtime.device.checks import with_checks
 from popc_runtime.device.counts import BlockCounts
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.memory import Memory
@@ -37,7 +33,11 @@ from popc_runtime.format import (
     instructions_of,
 )
 from popc_runtime.frozen import frozen
-from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
+from popc_runtime.kernels import KERNELS
+from popc_runtime.kernels.random_state import RandomState
+
+if TYPE_CHECKING:
+    from popc_runtime.kernels import Binding, Call, Scratch
 
 __all__ = [
     "IO_OPCODES",
@@ -93,9 +93,8 @@ class Engine:
     numbers then, ``alike`` those that it has in common with the other replicas.
 
     Attributes:
-        variables: The arrays of the variables, by name; the host may write to them between runs.
         random: The device's random numbers.
-        scratch: What its kernels use for temporaries.
+        threads: How many may work on one instruction.
         counts: How often loops and branches have run, if they are counted.
 
     ``checks`` are the floating-point exceptions that end a run; the load program may have them.
@@ -109,7 +108,7 @@ class Engine:
     def __init__(
         self,
         image: ProgramImage,
-        constants: Array,
+        constants: memoryview,
         ports: Ports,
         *,
         variables: Sequence[VariableSpec] = (),
@@ -136,9 +135,11 @@ class Engine:
         self.counts = BlockCounts(image, counted) if counted else None
         self._memory = Memory(image, constants)
         self._ports = ports
-        self.scratch = Scratch(threads)
+        self.threads = threads
+        self._variables = variables
+        for spec in variables:
+            self._memory.check(spec)
         # What the host may write counts as changing too.
-        self.variables = {spec.name: self._memory.variable(spec) for spec in variables}
         self._mutable_state = [
             *_mutable_state(image),
             *((spec.offset, spec.offset + spec.nbytes) for spec in variables),
@@ -163,20 +164,37 @@ class Engine:
         """The engine of each replica: this one."""
         return (self,)
 
+    @cached_property
+    def variables(self) -> dict[str, Array]:
+        """The arrays of the variables, by name; the host may write to them between runs."""
+        return {spec.name: self._memory.variable(spec) for spec in self._variables}
+
+    @cached_property
+    def scratch(self) -> Scratch:
+        """What numpy's kernels use for temporaries."""
+        from popc_runtime.kernels.binding import Scratch
+
+        return Scratch(self.threads)
+
     def run(self, program: str) -> None:
         """Run one program to its end.
 
         Raises:
             DeviceError: an instruction failed; names it.
         """
-        # IEEE results are the ONNX results.
-        with single_threaded_blas(), np.errstate(all="ignore"):
+        with self.settings():
             self._walk_of(program)()
 
     def profile(self, program: str) -> list[InstructionTime]:
         """Run one program and time each instruction; a block counts as one."""
-        with single_threaded_blas(), np.errstate(all="ignore"):
+        with self.settings():
             return self.timed(self._steps_of(program))
+
+    def settings(self) -> AbstractContextManager[None]:
+        """What holds while programs run."""
+        from popc_runtime.device.blas import settings_of_numpy
+
+        return settings_of_numpy()
 
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
         """Run ``steps`` and time each."""
@@ -218,40 +236,55 @@ class Engine:
         return [Step(call, item.name, item.opcode) for call in calls]
 
     def _calls(self, item: Instruction) -> tuple[Call, ...]:
+        from popc_runtime.device.transfers import load_calls, store_calls
+        from popc_runtime.kernels.preparation import prepare
+
         if item.opcode == "HostLoad":
             source = self._ports.inputs[str(item.attributes["stream"])]
-            return (partial(source.load, self._memory.view(item.outputs[0])),)
+            return load_calls(source, self.array(item.outputs[0]))
         if item.opcode == "HostStore":
             sink = self._ports.outputs[str(item.attributes["stream"])]
-            return (partial(sink.store, self._memory.view(item.inputs[0])),)
+            return store_calls(sink, self.array(item.inputs[0]))
         binding = self.binding(item)
         calls = prepare(KERNELS[item.opcode], binding)
-        return with_checks(calls, item, binding, self._checks) if self._checks else calls
+        if not self._checks:
+            return calls
+        from popc_runtime.device.checks import with_checks
+
+        return with_checks(calls, item, binding, self._checks)
 
     def binding(self, item: Instruction) -> Binding:
         """What a kernel is given for ``item``."""
+        from popc_runtime.kernels.binding import Binding
+
+        self.scratch.threads = self.threads
         self.scratch.reset()
         return Binding(
-            inputs=self._memory.operands(item.inputs),
-            outputs=self._memory.operands(item.outputs),
-            input_dtypes=self._dtypes(item.inputs),
-            output_dtypes=self._dtypes(item.outputs),
+            inputs=self._memory.arrays(item.inputs),
+            outputs=self._memory.arrays(item.outputs),
+            input_dtypes=self.dtypes(item.inputs),
+            output_dtypes=self.dtypes(item.outputs),
             attributes=item.attributes,
-            constant=tuple(index >= 0 and self._is_final(index) for index in item.inputs),
+            constant=self.finals(item.inputs),
             scratch=self.scratch,
-            random=self._random_of(item),
+            random=self.random_of(item),
             replica=self._replica,
         )
 
-    def _random_of(self, item: Instruction) -> RandomState:
+    def random_of(self, item: Instruction) -> RandomState:
         """The sequence that an instruction draws random numbers from."""
         random = self._alike if item.attributes.get("alike") else self.random
         number = item.attributes.get("sequence")
         return random.numbered(number) if isinstance(number, int) else random
 
-    def _dtypes(self, indices: Sequence[int]) -> tuple[DType | None, ...]:
+    def dtypes(self, indices: Sequence[int]) -> tuple[DType | None, ...]:
+        """The types of an operand list; -1 gives ``None``."""
         slots = self._image.slots
         return tuple(None if index < 0 else slots[index].dtype for index in indices)
+
+    def finals(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """Whether operands no longer change once the load program has run."""
+        return tuple(index >= 0 and self._is_final(index) for index in indices)
 
     def _is_final(self, index: int) -> bool:
         """Whether the slot's contents no longer change once the load program has run."""
@@ -287,7 +320,7 @@ class Engine:
         return repeat
 
     def _bind_if(self, block: IfBlock) -> Call:
-        condition = self._memory.view(block.condition_slot).reshape(())
+        condition = self.array(block.condition_slot).reshape(())
         then_walk = self.walker(self.bind_block(block.then_body))
         else_walk = self.walker(self.bind_block(block.else_body))
 
@@ -299,12 +332,12 @@ class Engine:
 
         return counting(branch, condition, [self.counts.row(block)]) if self.counts else branch
 
-    def view(self, slot: int) -> Array:
+    def array(self, slot: int) -> Array:
         """The array that a slot stands for."""
-        return self._memory.view(slot)
+        return self._memory.array(slot)
 
     def _scalar(self, slot: int) -> Array | None:
-        return None if slot < 0 else self._memory.view(slot).reshape(())
+        return None if slot < 0 else self.array(slot).reshape(())
 
 
 def counting(branch: Call, condition: Array, rows: Sequence[list[int]]) -> Call:

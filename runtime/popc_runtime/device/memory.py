@@ -4,61 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from popc_runtime.errors import CorruptArchiveError
-from popc_runtime.format import (
-    Array,
-    ProgramImage,
-    Region,
-    Slot,
-    VariableSpec,
-    aligned_empty,
-)
+from popc_runtime.format import Array, ProgramImage, Region, Slot, VariableSpec, aligned_bytes
+from popc_runtime.native.views import View, address_of
 
 __all__ = ["Memory"]
 
 
 class Memory:
-    """Regions of one program image; ``constants`` are shared and never written."""
+    """Regions of one program image; ``constants`` are shared and never written.
 
-    def __init__(self, image: ProgramImage, constants: Array) -> None:
+    Slots are arrays for numpy's kernels, and views for native ones.
+    """
+
+    def __init__(self, image: ProgramImage, constants: memoryview) -> None:
         self._regions = {
-            Region.ARENA: aligned_empty(image.arena_bytes),
+            Region.ARENA: aligned_bytes(image.arena_bytes),
             Region.CONSTANT: constants,
-            Region.STATE: aligned_empty(image.state_bytes),
-            Region.REMOTE: aligned_empty(image.remote_bytes),
+            Region.STATE: aligned_bytes(image.state_bytes),
+            Region.REMOTE: aligned_bytes(image.remote_bytes),
         }
         self._slots = image.slots
-        self._views: dict[int, Array] = {}
+        self._arrays: dict[int, Array] = {}
+        self._views: dict[int, View] = {}
+        self._addresses: dict[Region, int] = {}
 
-    def variable(self, spec: VariableSpec) -> Array:
-        """The array that holds a variable.
+    def check(self, spec: VariableSpec) -> None:
+        """Check that a variable lies in the region that it should.
 
         Raises:
-            CorruptArchiveError: it does not lie in the region that it should.
+            CorruptArchiveError: it does not.
         """
-        region = Region.REMOTE if spec.off_chip else Region.STATE
+        region = _region_of(spec)
         if spec.offset + spec.nbytes > self._regions[region].nbytes:
             raise CorruptArchiveError(
                 f"the archive is damaged: variable {spec.name!r} lies outside of the "
                 f"{region.name.lower()} region",
                 hint="copy it again, or compile the model again",
             )
-        return self._make_view(Slot(region, spec.offset, spec.dtype, spec.shape))
 
-    def view(self, index: int) -> Array:
+    def variable(self, spec: VariableSpec) -> Array:
+        """The array that holds a variable."""
+        return self._make_array(Slot(_region_of(spec), spec.offset, spec.dtype, spec.shape))
+
+    def array(self, index: int) -> Array:
         """The array that slot ``index`` stands for."""
+        if index not in self._arrays:
+            self._arrays[index] = self._make_array(self._slots[index])
+        return self._arrays[index]
+
+    def arrays(self, indices: Sequence[int]) -> tuple[Array | None, ...]:
+        """The arrays of an operand list; -1 gives ``None``."""
+        return tuple(None if index < 0 else self.array(index) for index in indices)
+
+    def view(self, index: int) -> View:
+        """The view that slot ``index`` stands for."""
         if index not in self._views:
-            self._views[index] = self._make_view(self._slots[index])
+            slot = self._slots[index]
+            address = self._address(slot.region) + slot.offset
+            dtype, strides = slot.dtype.stored, slot.strides
+            self._views[index] = View(address, slot.shape, dtype, strides, self)
         return self._views[index]
 
-    def operands(self, indices: Sequence[int]) -> tuple[Array | None, ...]:
-        """The arrays of an operand list; -1 gives ``None``."""
+    def views(self, indices: Sequence[int]) -> tuple[View | None, ...]:
+        """The views of an operand list; -1 gives ``None``."""
         return tuple(None if index < 0 else self.view(index) for index in indices)
 
-    def _make_view(self, slot: Slot) -> Array:
+    def _address(self, region: Region) -> int:
+        if region not in self._addresses:
+            self._addresses[region] = address_of(self._regions[region])
+        return self._addresses[region]
+
+    def _make_array(self, slot: Slot) -> Array:
+        import numpy as np  # native programs have no arrays
+
         buffer = self._regions[slot.region]
         if 0 in slot.shape:
             return np.empty(slot.shape, slot.dtype.storage)
         return np.ndarray(slot.shape, slot.dtype.storage, buffer, slot.offset, slot.strides)
+
+
+def _region_of(spec: VariableSpec) -> Region:
+    return Region.REMOTE if spec.off_chip else Region.STATE

@@ -7,10 +7,9 @@ the calls that the numpy engine would make.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from popc_runtime.device.engine import (
     IO_OPCODES,
@@ -21,7 +20,7 @@ from popc_runtime.device.engine import (
     tell_iteration,
 )
 from popc_runtime.errors import DeviceError, PopcError
-from popc_runtime.format import Array, Block, IfBlock, Instruction, RepeatBlock
+from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.frozen import frozen
 from popc_runtime.native import (
     Binding,
@@ -31,15 +30,17 @@ from popc_runtime.native import (
     Loop,
     NativeFailure,
     NativeProgram,
+    Record,
     Space,
     encode,
-    translate,
 )
+from popc_runtime.native.packing import move_record
+from popc_runtime.native.views import View, empty
 
 __all__ = ["NativeEngine"]
 
 # A loop around an instruction, and where the number of its iteration stands.
-_Loops = tuple[tuple[RepeatBlock, Array], ...]
+_Loops = tuple[tuple[RepeatBlock, View], ...]
 
 
 @frozen
@@ -56,6 +57,7 @@ class NativeEngine(Engine):
         self._library = library
         self._space = Space()
         self._loops: _Loops = ()
+        self._calls_numpy = False
         super().__init__(*args, **keywords)
 
     # -- running ---------------------------------------------------------------------------------
@@ -65,13 +67,23 @@ class NativeEngine(Engine):
         """What computes: the processors that the kernels are for."""
         return self._library.variant
 
+    def run(self, program: str) -> None:
+        """See `Engine`."""
+        walk = self._walk_of(program)  # which finds out whether it calls numpy
+        with self.settings():
+            walk()
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Those of numpy, if it is called."""
+        return super().settings() if self._calls_numpy else nullcontext()
+
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
         return partial(self._run, self._program(steps))
 
     def _program(self, steps: Sequence[Step]) -> NativeProgram:
         items = [step.item for step in steps if isinstance(step, _NativeStep)]
-        return NativeProgram(self._library, items, self._memory, self.scratch.threads)
+        return NativeProgram(self._library, items, self._memory, self.threads)
 
     @staticmethod
     def _run(program: NativeProgram) -> None:
@@ -112,58 +124,96 @@ class NativeEngine(Engine):
         return tuple(steps)
 
     def _instruction(self, item: Instruction) -> list[Step]:
-        record = None
-        if item.opcode not in IO_OPCODES:
-            with naming(item):
-                self._space.reset()
-                binding = Binding.of(self.binding(item), self._space)
-                record = encode(item.opcode, binding, self._library.numbers)
-        if record is not None:
-            step = Step(_nothing, item.name, item.opcode)
-            return [_NativeStep(*_of(step), record.owned((step, self._loops)))]
+        self._space.reset()
+        if item.opcode in IO_OPCODES:
+            return self._transfer(item)
+        with naming(item):
+            record = encode(item.opcode, self._operands(item), self._library.numbers)
+        return self._calls_of_numpy(item) if record is None else [self._native(item, record)]
+
+    def _operands(self, item: Instruction) -> Binding:
+        return Binding(
+            inputs=self._memory.views(item.inputs),
+            outputs=self._memory.views(item.outputs),
+            input_dtypes=self.dtypes(item.inputs),
+            output_dtypes=self.dtypes(item.outputs),
+            attributes=item.attributes,
+            constant=self.finals(item.inputs),
+            scratch=self._space,
+            random=self.random_of(item),
+            replica=self._replica,
+        )
+
+    def _native(self, item: Instruction, record: Record) -> Step:
+        step = Step(_nothing, item.name, item.opcode)
+        return _NativeStep(*_of(step), record.owned((step, self._loops)))
+
+    def _called(self, step: Step) -> Step:
+        return _NativeStep(*_of(step), partial(_guarded, step, self._loops))
+
+    def _transfer(self, item: Instruction) -> list[Step]:
+        """A port's call, on contiguous memory, and a move from or to memory that is not."""
+        stream, loads = str(item.attributes["stream"]), item.opcode == "HostLoad"
+        view = self._memory.view(item.outputs[0] if loads else item.inputs[0])
+        near = view if view.is_contiguous else self._space.take(view.shape, view.dtype)
+        if loads:
+            call = partial(self._ports.inputs[stream].load, near.memory())
+        else:
+            call = partial(self._ports.outputs[stream].store, near.memory())
+        steps = [self._called(Step(call, item.name, item.opcode))]
+        if near is not view:
+            record = move_record(view, near) if loads else move_record(near, view)
+            steps.insert(len(steps) if loads else 0, self._native(item, record))
+        return steps
+
+    def _calls_of_numpy(self, item: Instruction) -> list[Step]:
+        """The calls that numpy's kernel makes, by native kernels if all are known to them."""
+        from popc_runtime.native.translation import translate
+
         # On several threads numpy's calls may be others: results must not depend on that.
         steps = self._on_one_thread(item)
         records = [translate(step.call, self._library.numbers) for step in steps]
         if None not in records:
-            return [
-                _NativeStep(*_of(step), record.owned((step, self._loops)))
-                for step, record in zip(steps, records, strict=True)
-                if record is not None
-            ]
-        if self.scratch.threads > 1:
+            return [self._native(item, record) for record in records if record is not None]
+        if self.threads > 1:
             steps = self._bind_instruction(item)
-        return [_NativeStep(*_of(step), partial(_guarded, step, self._loops)) for step in steps]
+        self._calls_numpy = True
+        return [self._called(step) for step in steps]
 
     def _on_one_thread(self, item: Instruction) -> list[Step]:
-        threads, self.scratch.threads = self.scratch.threads, 1
+        threads, self.threads = self.threads, 1
         try:
-            return self._bind_instruction(item)
+            with super().settings():
+                return self._bind_instruction(item)
         finally:
-            self.scratch.threads = threads
+            self.threads = threads
 
     def _repeat(self, block: RepeatBlock) -> Step:
         if self.counts:  # which Python does
-            step = Step(self._bind_repeat(block), block.name, "Repeat")
-            return _NativeStep(*_of(step), partial(_guarded, step, self._loops))
-        counter = self._scalar(block.counter_slot)
+            self._calls_numpy = True
+            return self._called(Step(self._bind_repeat(block), block.name, "Repeat"))
+        counter = self._view(block.counter_slot)
         if counter is None:  # errors tell it
-            counter = np.zeros((), np.int64)
+            counter = empty((), DType.INT64)
         outer = self._loops
         self._loops = (*outer, (block, counter))
         body = self._items(block.body)
         self._loops = outer
-        scalars = (self._scalar(slot) for slot in (block.count_slot, block.condition_slot))
-        limit, condition = (0 if one is None else _address(one) for one in scalars)
-        loop = Loop(body, block.count, limit, condition, _address(counter), kept=(counter,))
+        scalars = (self._view(slot) for slot in (block.count_slot, block.condition_slot))
+        limit, condition = (0 if one is None else one.address for one in scalars)
+        loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
         return _NativeStep(_nothing, block.name, "Repeat", loop)
 
     def _choice(self, block: IfBlock) -> Step:
         if self.counts:
-            step = Step(self._bind_if(block), block.name, "If")
-            return _NativeStep(*_of(step), partial(_guarded, step, self._loops))
-        condition = _address(self._memory.view(block.condition_slot))
+            self._calls_numpy = True
+            return self._called(Step(self._bind_if(block), block.name, "If"))
+        condition = self._memory.view(block.condition_slot).address
         branch = Branch(condition, self._items(block.then_body), self._items(block.else_body))
         return _NativeStep(_nothing, block.name, "If", branch)
+
+    def _view(self, slot: int) -> View | None:
+        return None if slot < 0 else self._memory.view(slot)
 
     def _items(self, block: Block) -> list[Item]:
         return [step.item for step in self.bind_block(block) if isinstance(step, _NativeStep)]
@@ -175,11 +225,6 @@ def _of(step: Step) -> tuple[Callable[[], object], str, str]:
 
 def _nothing() -> None:
     """The call of a step that is part of a native program only."""
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _guarded(step: Step, loops: _Loops) -> None:
@@ -203,4 +248,4 @@ def _device_error(step: Step, loops: _Loops, cause: Exception) -> DeviceError:
 
 def _tell_iterations(error: DeviceError, loops: _Loops) -> None:
     for block, counter in reversed(loops):
-        tell_iteration(error, block, int(counter[()]))
+        tell_iteration(error, block, counter.item())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from popc_runtime.format.dtypes import Array
 from popc_runtime.frozen import frozen
 
 __all__ = ["InputPort", "OutputPort", "Ports"]
@@ -14,15 +13,15 @@ __all__ = ["InputPort", "OutputPort", "Ports"]
 class InputPort(Protocol):
     """Source of one input stream."""
 
-    def load(self, target: Array) -> None:
-        """Copy the next sample into ``target`` (the stream's shape, in storage dtype)."""
+    def load(self, target: memoryview) -> None:
+        """Copy the next sample into ``target``: its bytes, as contiguous elements are stored."""
 
 
 class OutputPort(Protocol):
     """Sink of one output stream."""
 
-    def store(self, value: Array) -> None:
-        """Take a sample; ``value`` is device memory and must be copied before returning."""
+    def store(self, value: memoryview) -> None:
+        """Take a sample: its bytes, in device memory, to be copied before returning."""
 
 
 @frozen

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from popc_runtime.device.blas import single_threaded_blas
+from popc_runtime.device.blas import settings_of_numpy
 from popc_runtime.device.checks import with_checks
 from popc_runtime.device.engine import (
     IO_OPCODES,
@@ -33,6 +33,7 @@ from popc_runtime.device.engine import (
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.ports import InputPort, Ports
 from popc_runtime.device.replicated_random import ReplicatedRandom
+from popc_runtime.device.transfers import load_calls, store_calls
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import (
     Array,
@@ -109,7 +110,7 @@ class ReplicatedEngine:
     def __init__(
         self,
         image: ProgramImage,
-        constants: Array,
+        constants: memoryview,
         ports: Ports,
         *,
         replicas: int,
@@ -170,13 +171,13 @@ class ReplicatedEngine:
             for engine in self.replicas:
                 engine.run(program)
             return
-        with single_threaded_blas(), np.errstate(all="ignore"):
+        with settings_of_numpy():
             self._walks[program]()
 
     def profile(self, program: str) -> list[InstructionTime]:
         """Run one program and time each instruction of each replica; a block counts as one."""
         times: list[InstructionTime] = []
-        with single_threaded_blas(), np.errstate(all="ignore"):
+        with settings_of_numpy():
             for stage in self._stages[program]:
                 if isinstance(stage, Step):
                     times += timed((stage,))
@@ -231,7 +232,7 @@ class ReplicatedEngine:
         block = tuple(items)
         shared = self._pays(block)
         for engine in self.replicas:
-            engine.scratch.threads = 1 if shared else self._threads
+            engine.threads = 1 if shared else self._threads
         steps = tuple(engine.bind_block(block) for engine in self.replicas)
         walks = tuple(
             partial(_on_replica, number, engine.walker(one))
@@ -272,7 +273,8 @@ class ReplicatedEngine:
                 return self._loads(item)
             if item.opcode == "HostStore":
                 sink = self._ports.outputs[str(item.attributes["stream"])]
-                return tuple(partial(sink.store, view) for view in self._views(item.inputs[0]))
+                arrays = self._arrays(item.inputs[0])
+                return tuple(call for array in arrays for call in store_calls(sink, array))
             return self._exchange(item)
 
     def _exchange(self, item: Instruction) -> tuple[Call, ...]:
@@ -296,17 +298,17 @@ class ReplicatedEngine:
     def _loads(self, item: Instruction) -> tuple[Call, ...]:
         """Each replica takes a sample, or all get the same."""
         source: InputPort = self._ports.inputs[str(item.attributes["stream"])]
-        first, *others = self._views(item.outputs[0])
+        first, *others = self._arrays(item.outputs[0])
         if item.attributes.get("broadcast"):
-            copies = [partial(np.copyto, view, first) for view in others]
-            return (partial(source.load, first), *copies)
-        return tuple(partial(source.load, view) for view in (first, *others))
+            copies = [partial(np.copyto, array, first) for array in others]
+            return (*load_calls(source, first), *copies)
+        return tuple(call for array in (first, *others) for call in load_calls(source, array))
 
-    def _views(self, slot: int) -> list[Array]:
-        return [engine.view(slot) for engine in self.replicas]
+    def _arrays(self, slot: int) -> list[Array]:
+        return [engine.array(slot) for engine in self.replicas]
 
     def _scalars(self, slot: int) -> list[Array]:
-        return [] if slot < 0 else [view.reshape(()) for view in self._views(slot)]
+        return [] if slot < 0 else [array.reshape(()) for array in self._arrays(slot)]
 
     def _repeat(self, block: RepeatBlock) -> Call:
         walk = self._walk(self._bind(block.body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from popc_runtime.format.blobs import BlobInfo, BlobKind
-from popc_runtime.format.buffers import aligned_empty
+from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
@@ -96,7 +96,7 @@ __all__ = [
     "TrainingSpec",
     "VariableRole",
     "VariableSpec",
-    "aligned_empty",
+    "aligned_bytes",
     "decode_program",
     "encode_program",
     "format_attribute",

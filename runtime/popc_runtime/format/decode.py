@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, TypeVar
-
-import numpy as np
 
 from popc_runtime.format.columns import (
     DTYPES,
@@ -111,8 +110,8 @@ class _Decoder:
             integers = tuple(self._columns.take("value_integer", count))
             return integers[0] if single else integers
         if kind in {AttributeKind.FLOAT, AttributeKind.FLOATS}:
-            bits = np.array(self._columns.take("value_float", count), "<i8")
-            floats = tuple(bits.view("<f8").tolist())
+            bits = struct.pack(f"<{count}q", *self._columns.take("value_float", count))
+            floats = struct.unpack(f"<{count}d", bits)
             return floats[0] if single else floats
         texts = tuple(self._string(one) for one in self._columns.take("value_text", count))
         if kind in {AttributeKind.WIDE, AttributeKind.WIDES}:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
+from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
 __all__ = ["Array", "DType"]
@@ -40,12 +41,28 @@ class DType(StrEnum):
     @property
     def storage(self) -> np.dtype[Any]:
         """The numpy dtype that holds the elements."""
-        return _STORAGE[self]
+        return _storage()[self]
 
     @property
     def itemsize(self) -> int:
         """Bytes per element."""
-        return _STORAGE[self].itemsize
+        return _ITEMSIZES[self]
+
+    @property
+    def stored(self) -> DType:
+        """The type that the elements are stored as."""
+        return DType.UINT16 if self is DType.BFLOAT16 else self
+
+    @property
+    def code(self) -> str:
+        """How Python's module ``struct`` calls an element as it is stored."""
+        return _CODES[self]
+
+    @property
+    def typestr(self) -> str:
+        """How numpy's array interface calls the elements as they are stored."""
+        kind = "b" if self is DType.BOOL else "f" if self.stored.is_float else "i"
+        return f"<{'u' if self.stored.is_unsigned else kind}{self.itemsize}"
 
     @property
     def is_float(self) -> bool:
@@ -74,10 +91,20 @@ class DType(StrEnum):
         Raises:
             ValueError: numpy's ``dtype`` has no counterpart (complex, object, datetime, ...).
         """
+        import numpy as np
+
         return cls(np.dtype(dtype).name)
 
 
+# As `struct` calls the elements; bfloat16 as it is stored.
+_CODES: Final = dict(zip(DType, "?bhiqBHIQeHfd", strict=True))
+_ITEMSIZES: Final = {dtype: calcsize(code) for dtype, code in _CODES.items()}
 _FLOATS: Final = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
-_STORAGE: Final = {
-    dtype: np.dtype(np.uint16 if dtype is DType.BFLOAT16 else dtype.value) for dtype in DType
-}
+
+
+@cache
+def _storage() -> dict[DType, np.dtype[Any]]:
+    import numpy as np  # programs that need none of its arrays go without
+
+    names = {dtype: "uint16" if dtype is DType.BFLOAT16 else dtype.value for dtype in DType}
+    return {dtype: np.dtype(name) for dtype, name in names.items()}

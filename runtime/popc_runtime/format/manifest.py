@@ -113,6 +113,11 @@ class TensorSpec:
     dtype: DType
     shape: tuple[int, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements as they are stored."""
+        return prod(self.shape) * self.dtype.itemsize
+
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
 

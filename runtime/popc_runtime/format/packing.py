@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
-import numpy as np
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK, Limits
@@ -29,11 +29,17 @@ Packable: TypeAlias = (
 )
 _T = TypeVar("_T")
 
-# The smallest type that holds a column is chosen from this table, in this order.
-_COLUMN_TYPES: Final = ("u1", "i1", "u2", "i2", "u4", "i4", "i8")
-_COLUMN_RANGES: Final = {
-    code: (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in _COLUMN_TYPES
-}
+# The smallest type that holds a column is chosen from this table, in this order; how `struct` calls
+# them.
+_COLUMN_TYPES: Final = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "i8": "q"}
+
+
+def _column_range(code: str) -> tuple[int, int]:
+    bits = 8 * int(code[1])
+    return (0, (1 << bits) - 1) if code[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+_COLUMN_RANGES: Final = {code: _column_range(code) for code in _COLUMN_TYPES}
 
 
 def corrupt(what: str) -> CorruptArchiveError:
@@ -192,13 +198,13 @@ class Fields:
     def column(self, key: str) -> list[int]:
         """Integers that `pack_column` wrote."""
         values = self._take(key, list)
-        if len(values) != 2 or values[0] not in _COLUMN_TYPES or not isinstance(values[1], bytes):
+        code, data = values if len(values) == 2 else (None, None)
+        if not isinstance(code, str) or code not in _COLUMN_TYPES or not isinstance(data, bytes):
             raise corrupt(f"field {key!r} of {self._what} is not a column")
-        dtype = np.dtype(f"<{values[0]}")
-        if len(values[1]) % dtype.itemsize:
+        count, rest = divmod(len(data), int(code[1]))
+        if rest:
             raise corrupt(f"field {key!r} of {self._what} ends within a number")
-        numbers: list[int] = np.frombuffer(values[1], dtype).tolist()
-        return numbers
+        return list(struct.unpack(f"<{count}{_COLUMN_TYPES[code]}", data))
 
 
 def read_shape(source: Fields) -> tuple[int, ...]:
@@ -214,7 +220,7 @@ def pack_column(values: Sequence[int]) -> Packable:
     low, high = min(values, default=0), max(values, default=0)
     for code, (least, most) in _COLUMN_RANGES.items():
         if least <= low and high <= most:
-            return [code, np.array(values, f"<{code}").tobytes()]
+            return [code, struct.pack(f"<{len(values)}{_COLUMN_TYPES[code]}", *values)]
     raise ValueError(f"integers from {low} to {high} do not fit a column")
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-import numpy as np
-
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
-from popc_runtime.format.buffers import aligned_empty
+from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
     Codec,
@@ -22,7 +20,6 @@ from popc_runtime.format.codec import (
     default_threads,
     ordered_map,
 )
-from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
@@ -113,20 +110,19 @@ class ArchiveFile:
         """
         return self.load(name).tobytes()
 
-    def load(self, name: str, *, threads: int | None = None) -> Array:
-        """A blob as read-only bytes (uint8), aligned for any element type.
+    def load(self, name: str, *, threads: int | None = None) -> memoryview:
+        """A blob as read-only bytes, aligned for any element type.
 
         Raises:
             CorruptArchiveError: the blob is missing or damaged.
             ResourceError: the file cannot be read, or there is not enough memory.
         """
-        out = aligned_empty(self.info(name).raw_bytes)
+        out = aligned_bytes(self.info(name).raw_bytes)
         self.load_into(name, out, threads=threads)
-        out.flags.writeable = False
-        return out
+        return out.toreadonly()
 
-    def load_into(self, name: str, out: Array, *, threads: int | None = None) -> None:
-        """Decompress a blob into ``out``: contiguous uint8 of its size.
+    def load_into(self, name: str, out: memoryview, *, threads: int | None = None) -> None:
+        """Decompress a blob into ``out``: contiguous bytes of its size.
 
         Raises:
             CorruptArchiveError: the blob is missing or damaged; ``out`` then holds rubbish.
@@ -134,12 +130,12 @@ class ArchiveFile:
             ValueError: ``out`` has another size or type.
         """
         info = self.info(name)
-        if out.dtype != np.uint8 or out.shape != (info.raw_bytes,) or not out.flags.c_contiguous:
+        if out.format != "B" or out.shape != (info.raw_bytes,) or not out.c_contiguous:
             raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
         count = 1 if info.raw_bytes <= _ALONE_BYTES else threads or default_threads()
         _check_content(info, ordered_map(partial(self._decode, out), _parts(info), count))
 
-    def map(self, name: str, *, verify: bool = True) -> Array:
+    def map(self, name: str, *, verify: bool = True) -> memoryview:
         """A raw blob as a read-only view of the file, or of the bytes that were opened.
 
         Pages are read when they are touched; with ``verify`` that is at once.  The file must not
@@ -155,17 +151,16 @@ class ArchiveFile:
         view = self._source.view()[info.offset : info.offset + info.stored_bytes]
         if len(view) != info.stored_bytes:
             raise corrupt(f"the file was cut off in blob {name!r}")
-        array: Array = np.frombuffer(view, np.uint8)
         if verify:
-            _check_content(info, (array[part.start : part.stop] for part in _parts(info)))
-        return array
+            _check_content(info, (view[part.start : part.stop] for part in _parts(info)))
+        return view
 
-    def _decode(self, out: Array, part: _Part) -> Array:
+    def _decode(self, out: memoryview, part: _Part) -> memoryview:
         """Fill the range of ``out`` that is ``part``; that range."""
         target = out[part.start : part.stop]
         stored = memoryview(self._source.read(part.offset, sum(part.sizes)))
         if not part.is_compressed:
-            target[...] = np.frombuffer(stored, np.uint8)
+            target[:] = stored
             return target
         frames: list[memoryview] = []
         for size in part.sizes:
@@ -211,11 +206,11 @@ def _parts(info: BlobInfo) -> Iterator[_Part]:
         start, offset = stop, offset + sum(chunk.frames)
 
 
-def _check_content(info: BlobInfo, parts: Iterable[Array]) -> None:
+def _check_content(info: BlobInfo, parts: Iterable[memoryview]) -> None:
     """Compare the hash of a blob, fed part by part."""
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(part.data)
+        digest.update(part)
     if digest.digest() != info.sha256:
         raise corrupt(f"blob {info.name!r} has other contents than when it was written")
 

@@ -22,15 +22,12 @@ from popc_runtime.files import new_file, refuse_to_replace
 from popc_runtime.format.blobs import BLOB_NAME, RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
-    ChunkPlan,
     Codec,
     Compression,
-    Extent,
     default_threads,
-    encode_chunk,
     ordered_map,
-    plan_chunks,
 )
+from popc_runtime.format.compress import ChunkPlan, Extent, encode_chunk, plan_chunks
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS

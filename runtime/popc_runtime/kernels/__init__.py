@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from popc_runtime.kernels.binding import (
-    Binding,
-    Call,
-    Calls,
-    CollectiveKernel,
-    Kernel,
-    MoveKernel,
-    Scratch,
-    pure,
-)
 from popc_runtime.kernels.families import FAMILIES
-from popc_runtime.kernels.prepare import prepare
-from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.lazy import lazy_names
 from popc_runtime.tables import LazyTable
+
+if TYPE_CHECKING:
+    from popc_runtime.kernels.binding import (
+        Binding,
+        Call,
+        Calls,
+        CollectiveKernel,
+        Kernel,
+        MoveKernel,
+        Scratch,
+        pure,
+    )
+    from popc_runtime.kernels.operands import Operands
+    from popc_runtime.kernels.preparation import prepare
+    from popc_runtime.kernels.random_state import RandomState
 
 __all__ = [
     "KERNELS",
@@ -28,6 +32,7 @@ __all__ = [
     "CollectiveKernel",
     "Kernel",
     "MoveKernel",
+    "Operands",
     "RandomState",
     "Scratch",
     "prepare",
@@ -35,3 +40,21 @@ __all__ = [
 ]
 
 KERNELS: Final[Mapping[str, Kernel]] = LazyTable(__name__, "KERNELS", FAMILIES)
+
+# What native kernels compute needs no numpy.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Binding": "popc_runtime.kernels.binding",
+        "Call": "popc_runtime.kernels.binding",
+        "Calls": "popc_runtime.kernels.binding",
+        "CollectiveKernel": "popc_runtime.kernels.binding",
+        "Kernel": "popc_runtime.kernels.binding",
+        "MoveKernel": "popc_runtime.kernels.binding",
+        "Operands": "popc_runtime.kernels.operands",
+        "RandomState": "popc_runtime.kernels.random_state",
+        "Scratch": "popc_runtime.kernels.binding",
+        "prepare": "popc_runtime.kernels.preparation",
+        "pure": "popc_runtime.kernels.binding",
+    },
+)

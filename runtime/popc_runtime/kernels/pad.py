@@ -11,7 +11,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
 from popc_runtime.kernels.copying import copy_calls, subarray
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 
 __all__ = ["KERNELS", "border_runs"]
 

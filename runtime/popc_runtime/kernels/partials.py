@@ -24,7 +24,8 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.epilogue import epilogue_calls
-from popc_runtime.kernels.rounding import Rounding, to_nearest_half
+from popc_runtime.kernels.rounding import rounding_calls, to_nearest_half
+from popc_runtime.kernels.rounding_mode import Rounding
 
 __all__ = ["adds_up_in_half", "half_convolution", "half_product", "half_weights_grad"]
 
@@ -41,7 +42,7 @@ def _rounded(binding: Binding, total: Array) -> tuple[Call, ...]:
     """Calls that round ``total`` (C-contiguous float32) to numbers that float16 has."""
     rounding, scratch = Rounding.of(binding.attributes), binding.scratch
     mark = scratch.mark()
-    special = tuple(rounding.calls(total, DType.FLOAT16, scratch, binding.random))
+    special = tuple(rounding_calls(rounding, total, DType.FLOAT16, scratch, binding.random))
     scratch.rewind(mark)
     nearest = tuple(to_nearest_half(total, scratch))
     scratch.rewind(mark)

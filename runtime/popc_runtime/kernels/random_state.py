@@ -1,15 +1,18 @@
-"""The device's random numbers: sequences that can be restarted, saved and restored."""
+"""The device's random numbers: sequences that can be restarted, saved and restored.
+
+numpy is imported where the first number is drawn: most programs draw none.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
 from popc_runtime.format.dtypes import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
 __all__ = ["LegacySequence", "RandomState"]
 
@@ -84,6 +87,8 @@ class RandomState:
     def generator(self) -> np.random.Generator:
         """Made when first needed: most programs never do, and numpy.random is slow to load."""
         if self._generator is None:
+            import numpy as np
+
             entropy = _entropy(self._key, self._replica)
             self._generator = np.random.Generator(np.random.Philox(entropy))
         return self._generator
@@ -95,6 +100,8 @@ class RandomState:
         Nothing else may draw from the sequence while a native program runs.
         """
         if self._source is None:
+            import numpy as np
+
             self._source = np.zeros(3, np.uint64)
             self._point_source()
         return self._source
@@ -109,6 +116,8 @@ class RandomState:
         What is equal on all replicas is to stay so: the compiler marks such instructions, and the
         engine gives them a sequence that all replicas have in common.
         """
+        import numpy as np
+
         if self._rounding is None:
             self._rounding = np.random.SFC64(_entropy([self._seed, _ROUNDING], self._replica))
         return self._rounding.random_raw(-(-count // 4)).view(np.uint16)[:count]
@@ -141,6 +150,8 @@ class RandomState:
         if state["drawn"] is not None:
             self.generator.bit_generator.state = state["drawn"]
         if state.get("rounding") is not None:
+            import numpy as np
+
             self._rounding = np.random.SFC64()
             self._rounding.state = state["rounding"]
         for sequence, saved in zip(self._own, state["own"], strict=True):
@@ -194,6 +205,8 @@ class LegacySequence:
 
     def restart(self) -> None:
         """Restart the sequence."""
+        import numpy as np
+
         # A generator made from a seed does not give its bits away.
         self._bits = np.random.MT19937(0)
         self._generator = np.random.RandomState(self._bits)
@@ -205,6 +218,8 @@ class LegacySequence:
     def source(self) -> Array:
         """What native kernels draw from: see `_point`."""
         if self._source is None:
+            import numpy as np
+
             self._source = np.zeros(3, np.uint64)
             _point(self._source, self._bits)
         return self._source
@@ -247,11 +262,7 @@ def _plain(value: object) -> Plain:
     """``value`` without numpy's types."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in _items(value)}
-    if isinstance(value, np.ndarray):
-        return [int(item) for item in value]
-    if isinstance(value, np.integer):
-        return int(value)
-    return value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _items(mapping: Mapping[Any, Any]) -> Sequence[tuple[Any, Any]]:

@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.program import Attributes
 from popc_runtime.frozen import frozen
 from popc_runtime.kernels.binding import Call, Scratch
 from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.kernels.rounding_mode import Rounding
 
-__all__ = ["Rounding", "to_nearest_half"]
+__all__ = ["rounding_calls", "to_nearest_half"]
 
 _BLOCK: Final = 24576  # elements: five arrays of as many fit a second-level cache
 
@@ -60,47 +60,23 @@ _NARROW: Final = {
 }
 
 
-@frozen
-class Rounding:
-    """How the results of an instruction are rounded.
-
-    Attributes:
-        stochastic: To one of the two neighbours at random; otherwise to nearest, which is left to
-            the conversion.
-        overflow: What finite numbers that would become infinite become: "infinity", "nan", or
-            "largest", the largest number of the format with their sign.
-    """
-
-    stochastic: bool = False
-    overflow: str = "infinity"
-
-    @classmethod
-    def of(cls, attributes: Attributes) -> Rounding:
-        """What an instruction asks for by its attributes ``rounding`` and ``overflow``."""
-        stochastic = attributes.get("rounding") == "stochastic"
-        return cls(stochastic, str(attributes.get("overflow", "infinity")))
-
-    def __bool__(self) -> bool:
-        """Whether it differs from what a conversion does."""
-        return self.stochastic or self.overflow != "infinity"
-
-    def calls(
-        self, values: Array, dtype: DType, scratch: Scratch, random: RandomState
-    ) -> Iterator[Call]:
-        """Round ``values``, C-contiguous float32, to numbers of ``dtype``, in place."""
-        narrow, flat = _NARROW[dtype], values.reshape(-1)
-        capacity = min(flat.size, _BLOCK)
-        spare = [scratch.take((capacity,), np.uint32) for _ in range(3)]
-        mask = scratch.take((capacity,), np.bool_)
-        for start in range(0, flat.size, _BLOCK):
-            block = flat[start : start + _BLOCK]
-            size, base, bits = (array[: block.size] for array in spare)
-            within = mask[: block.size]
-            if self.stochastic:
-                yield from _stochastic(block, narrow, size, base, bits, within, random)
-            if self.overflow != "infinity":
-                yield from _find_overflow(block, narrow, size, within)
-                yield from _REPLACEMENTS[self.overflow](block, narrow, size, within)
+def rounding_calls(
+    rounding: Rounding, values: Array, dtype: DType, scratch: Scratch, random: RandomState
+) -> Iterator[Call]:
+    """Round ``values``, C-contiguous float32, to numbers of ``dtype``, in place."""
+    narrow, flat = _NARROW[dtype], values.reshape(-1)
+    capacity = min(flat.size, _BLOCK)
+    spare = [scratch.take((capacity,), np.uint32) for _ in range(3)]
+    mask = scratch.take((capacity,), np.bool_)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        size, base, bits = (array[: block.size] for array in spare)
+        within = mask[: block.size]
+        if rounding.stochastic:
+            yield from _stochastic(block, narrow, size, base, bits, within, random)
+        if rounding.overflow != "infinity":
+            yield from _find_overflow(block, narrow, size, within)
+            yield from _REPLACEMENTS[rounding.overflow](block, narrow, size, within)
 
 
 def _stochastic(

@@ -1,11 +1,18 @@
 """Native kernels: the same instructions, compiled from C.  The package works without them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from popc_runtime.lazy import lazy_names
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import Library, find_library, variants, why_missing
 from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
 from popc_runtime.native.record import Record
-from popc_runtime.native.translate import translate
+
+if TYPE_CHECKING:
+    from popc_runtime.native.translation import translate
 
 __all__ = [
     "Binding",
@@ -24,3 +31,6 @@ __all__ = [
     "variants",
     "why_missing",
 ]
+
+# Calls of numpy functions are looked at where there are such.
+__getattr__ = lazy_names(__name__, {"translate": "popc_runtime.native.translation"})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.now import run_now

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
-from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import (

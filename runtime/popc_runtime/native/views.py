@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from types import EllipsisType
-from typing import Any, Final, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
-from popc_runtime.format.buffers import aligned_empty
+from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.dtypes import DType
 
 __all__ = [
@@ -30,22 +30,6 @@ __all__ = [
 ]
 
 Index: TypeAlias = "int | slice | EllipsisType | None"
-
-_CODES: Final = {
-    DType.BOOL: "?",
-    DType.INT8: "b",
-    DType.INT16: "h",
-    DType.INT32: "i",
-    DType.INT64: "q",
-    DType.UINT8: "B",
-    DType.UINT16: "H",
-    DType.UINT32: "I",
-    DType.UINT64: "Q",
-    DType.FLOAT16: "e",
-    DType.FLOAT32: "f",
-    DType.FLOAT64: "d",
-    DType.BFLOAT16: "H",
-}
 
 
 class View:
@@ -118,7 +102,7 @@ class View:
         """For numpy, where something is left to it: the array shares the memory."""
         return {
             "version": 3,
-            "typestr": _typestr(self.dtype),
+            "typestr": self.dtype.typestr,
             "shape": self.shape,
             "strides": self.strides,
             "data": (self.address, False),
@@ -185,12 +169,12 @@ class View:
     def item(self) -> Any:
         """The value of the only element."""
         assert self.size == 1, "there is one element"
-        return struct.unpack(_CODES[self.dtype], _window(self.address, self.itemsize))[0]
+        return struct.unpack(self.dtype.code, _window(self.address, self.itemsize))[0]
 
     def tolist(self) -> list[Any]:
         """The values of all elements, in the order of their indices, without the shape."""
         if self.is_contiguous:
-            return self.memory().cast(_CODES[self.dtype]).tolist()
+            return self.memory().cast(self.dtype.code).tolist()
         if self.ndim == 1:
             return [self[place].item() for place in range(len(self))]
         return [value for row in range(len(self)) for value in self[row].tolist()]
@@ -205,12 +189,6 @@ def _window(address: int, nbytes: int) -> memoryview:
     from popc_runtime.native import _native
 
     return _native.window(address, nbytes)
-
-
-def _typestr(dtype: DType) -> str:
-    """A type as numpy's interface calls it."""
-    kind = "b" if dtype is DType.BOOL else "f" if dtype.is_float else "i"
-    return f"<{'u' if dtype.is_unsigned else kind}{dtype.itemsize}"
 
 
 def address_of(buffer: object) -> int:
@@ -310,19 +288,19 @@ def is_same_memory(a: View, b: View) -> bool:
 
 def empty(shape: tuple[int, ...], dtype: DType) -> View:
     """New memory, contiguous, whose elements are 0."""
-    buffer = aligned_empty(max(prod(shape) * dtype.itemsize, 1))
+    buffer = aligned_bytes(max(prod(shape) * dtype.itemsize, 1))
     return View(address_of(buffer), shape, dtype, kept=buffer)
 
 
 def view_of_numbers(values: Sequence[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> View:
     """New memory that holds ``values``, contiguous."""
     view = empty((len(values),), dtype)
-    struct.pack_into(f"{len(values)}{_CODES[dtype]}", view.memory(), 0, *values)
+    struct.pack_into(f"{len(values)}{dtype.code}", view.memory(), 0, *values)
     return view.reshape(shape)
 
 
 def filled(shape: tuple[int, ...], dtype: DType, value: Any) -> View:
     """New memory, contiguous, all elements ``value``."""
     view = empty(shape, dtype)
-    view.memory()[:] = struct.pack(_CODES[dtype], value) * view.size
+    view.memory()[:] = struct.pack(dtype.code, value) * view.size
     return view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from popc_runtime.lazy import lazy_names
-from popc_runtime.streams.samples import StreamType, check_sample, joined_mismatches
+from popc_runtime.streams.samples import StreamType, check_sample, describe, joined_mismatches
 
 if TYPE_CHECKING:
     from popc_runtime.streams.sinks import Sink, SinkLike, make_sink
@@ -18,6 +18,7 @@ __all__ = [
     "SourceLike",
     "StreamType",
     "check_sample",
+    "describe",
     "is_at_hand",
     "joined_mismatches",
     "make_sink",

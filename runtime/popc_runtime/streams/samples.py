@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from popc_runtime.errors import InputMismatchError, StreamTimeoutError
 from popc_runtime.format import Array, DType
 
@@ -47,6 +45,8 @@ def check_sample(
     Raises:
         InputMismatchError: another dtype or shape.
     """
+    import numpy as np
+
     array = np.asarray(value)
     storage = stream.dtype.storage
     if array.dtype != storage:

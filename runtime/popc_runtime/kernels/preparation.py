@@ -19,7 +19,8 @@ from popc_runtime.kernels.binding import (
     Scratch,
 )
 from popc_runtime.kernels.blocking import conversion
-from popc_runtime.kernels.rounding import Rounding
+from popc_runtime.kernels.rounding import rounding_calls
+from popc_runtime.kernels.rounding_mode import Rounding
 
 __all__ = ["floats_of", "from_bfloat16", "prepare", "to_bfloat16"]
 
@@ -98,7 +99,7 @@ def _through_float32(
     after: list[Call] = []
     for array, wide, dtype in narrowed:
         scratch.rewind(mark)
-        after += rounding.calls(wide, dtype, scratch, binding.random)
+        after += rounding_calls(rounding, wide, dtype, scratch, binding.random)
         scratch.rewind(mark)
         after += _store(array, wide, dtype, scratch)
     return (*before, *calls, *after)

@@ -1,0 +1,89 @@
+"""Inputs and results of a step as numpy's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from popc_runtime.errors import InputMismatchError, UsageError
+from popc_runtime.feeds import wrong_names
+from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.streams import check_sample, joined_mismatches
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["array_taker", "check_arrays", "check_targets", "joined_samples"]
+
+
+def check_arrays(
+    given: Mapping[str, npt.ArrayLike],
+    specs: Sequence[TensorSpec],
+    streams: Mapping[str, StreamSpec],
+    synthetic: Container[str],
+    cast: str,
+) -> dict[str, tuple[Array, ...]]:
+    """The samples of each input, in order; reports every problem at once.
+
+    Raises:
+        InputMismatchError: inputs are missing, unknown or of another dtype or shape.
+    """
+    problems = wrong_names(given, specs, synthetic)
+    samples: dict[str, tuple[Array, ...]] = {}
+    for spec in specs:
+        if spec.name not in given:
+            continue
+        try:
+            array = check_sample(given[spec.name], spec, spec.shape, cast=cast)
+        except InputMismatchError as error:
+            problems.append(error)
+        else:
+            stream = streams[spec.name]
+            count = max(stream.samples_per_step, 1)
+            samples[spec.name] = tuple(array.reshape(count, *stream.shape))
+    if problems:
+        raise joined_mismatches(problems)
+    return samples
+
+
+def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> Mapping[str, Array]:
+    """``out``, if all results fit.
+
+    Raises:
+        UsageError: there is no such output.
+        InputMismatchError: an array has another dtype or shape.
+    """
+    specs = {spec.name: spec for spec in outputs}
+    for name, array in out.items():
+        if name not in specs:
+            raise UsageError(f"out: there is no output {name!r}")
+        check_sample(array, specs[name], specs[name].shape)
+    return out
+
+
+def array_taker(
+    stream: StreamSpec, take: Callable[[Array], object]
+) -> Callable[[memoryview], object]:
+    """What gives ``take`` an array of its own for each sample of a stream."""
+    storage, shape = stream.dtype.storage, stream.shape
+
+    def taker(memory: memoryview) -> None:
+        array = np.empty(shape, storage)
+        if memory.nbytes:
+            array.data.cast("B")[:] = memory
+        take(array)
+
+    return taker
+
+
+def joined_samples(
+    spec: TensorSpec, stream: StreamSpec, samples: Sequence[Array], target: Array | None
+) -> Array:
+    """The result of a step, in ``target`` if there is one."""
+    if target is not None:
+        np.copyto(target.reshape(len(samples), *stream.shape), samples)
+        return target
+    joined = np.stack(samples) if len(samples) > 1 else samples[0]
+    return joined.reshape(spec.shape)

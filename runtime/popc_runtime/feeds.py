@@ -1,0 +1,26 @@
+"""What is wrong with the names of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from popc_runtime.errors import InputMismatchError
+from popc_runtime.format import TensorSpec
+
+__all__ = ["wrong_names"]
+
+
+def wrong_names(
+    given: Iterable[str], specs: Sequence[TensorSpec], synthetic: Container[str]
+) -> list[InputMismatchError]:
+    """The problem with the names ``given``, if there is one; synthetic inputs may be left out."""
+    names = list(given)
+    known = {spec.name for spec in specs}
+    missing = sorted(name for name in known.difference(names) if name not in synthetic)
+    unknown = sorted(name for name in names if name not in known)
+    parts = [f"input {name!r} is missing" for name in missing]
+    parts += [f"there is no input {name!r}" for name in unknown]
+    if not parts:
+        return []
+    listed = ", ".join(str(spec) for spec in specs)
+    return [InputMismatchError("; ".join(parts), hint=f"the program takes {listed}")]
