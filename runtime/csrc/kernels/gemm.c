@@ -87,20 +87,24 @@ void ISA(pack_panels)(
 // Weights beyond this many floats are not in a near cache, and are asked for ahead of their use.
 enum { FAR = 1 << 17 };
 
+// What a tile asks the memory for, while it multiplies: one line for each number of its depth.
+typedef struct {
+    const float *at;
+    int64_t step;  // floats
+} Ahead;
+
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 static inline __attribute__((always_inline)) void multiply_rows(
     const float *left, const float *right, int64_t depth, float *out, int64_t out_row, const int rows,
-    const int vectors, bool add) {
+    const int vectors, bool add, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
     for (int i = 0; i < rows; i++)
         for (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++) {
-        __builtin_prefetch(left + 64 * TILE_ROWS);  // from far away, where there are few columns
-        if (rows <= 4) {  // the same where there are few rows
-            __builtin_prefetch(right + 64 * TILE_COLUMNS);
-            __builtin_prefetch(right + 64 * TILE_COLUMNS + 16);
-        }
+        __builtin_prefetch(ahead.at, 0, 2);
+        if (rows <= 4) __builtin_prefetch(ahead.at + 16, 0, 2);
+        ahead.at += ahead.step;
         const Floats low = load(right), high = vectors > 1 ? load(right + LANES) : low;
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
@@ -116,7 +120,7 @@ static inline __attribute__((always_inline)) void multiply_rows(
 
 #define CASE(N, VECTORS)                                                    \
     case N:                                                                 \
-        multiply_rows(left, right, depth, out, out_row, N, VECTORS, add);   \
+        multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ahead); \
         break;
 #if VECTOR_BYTES == 64
 #define MORE_CASES(V) CASE(6, V) CASE(7, V) CASE(8, V) CASE(9, V) CASE(10, V) CASE(11, V)
@@ -129,7 +133,7 @@ static inline __attribute__((always_inline)) void multiply_rows(
 #define MULTIPLY(NAME, VECTORS)                                                                  \
     static void NAME(                                                                            \
         const float *left, const float *right, int64_t depth, float *out, int64_t out_row,       \
-        int rows, bool add) {                                                                    \
+        int rows, bool add, Ahead ahead) {                                                       \
         switch (rows) {                                                                          \
             CASE(1, VECTORS)                                                                     \
             CASE(2, VECTORS)                                                                     \
@@ -138,21 +142,22 @@ static inline __attribute__((always_inline)) void multiply_rows(
             CASE(5, VECTORS)                                                                     \
             MORE_CASES(VECTORS)                                                                  \
             default:                                                                             \
-                multiply_rows(left, right, depth, out, out_row, TILE_ROWS, VECTORS, add);        \
+                multiply_rows(left, right, depth, out, out_row, TILE_ROWS, VECTORS, add, ahead); \
         }                                                                                        \
     }
 
 MULTIPLY(multiply_full, 2)
 MULTIPLY(multiply_half, 1)
 
-void ISA(multiply_tile)(
-    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add) {
+static void multiply_one(
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add,
+    Ahead ahead) {
     if (columns == TILE_COLUMNS) {
-        multiply_full(left, right, depth, out.data, out.row, rows, add);
+        multiply_full(left, right, depth, out.data, out.row, rows, add, ahead);
         return;
     }
     if (columns == LANES) {
-        multiply_half(left, right, depth, out.data, out.row, rows, add);
+        multiply_half(left, right, depth, out.data, out.row, rows, add, ahead);
         return;
     }
     float block[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
@@ -160,10 +165,16 @@ void ISA(multiply_tile)(
     for (int i = 0; add && i < rows; i++)
         copy_floats(block + i * width, out.data + i * out.row, columns);
     if (width == LANES)
-        multiply_half(left, right, depth, block, width, rows, add);
+        multiply_half(left, right, depth, block, width, rows, add, ahead);
     else
-        multiply_full(left, right, depth, block, width, rows, add);
+        multiply_full(left, right, depth, block, width, rows, add, ahead);
     for (int i = 0; i < rows; i++) copy_floats(out.data + i * out.row, block + i * width, columns);
+}
+
+void ISA(multiply_tile)(
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add) {
+    const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS};
+    multiply_one(left, right, depth, out, rows, columns, add, ahead);
 }
 
 // `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
@@ -254,32 +265,50 @@ void ISA(next_activation)(Params *params, Epilogue *epilogue) {
     if (epilogue->relu) epilogue->activation = NULL;
 }
 
-// As many columns as stay in the second cache while all rows go by.
+// One panel of the right matrix, which stays in the first cache while all rows go by.  They ask for
+// `next`, the panel behind it, a little at a time: memory that is far away is as fast as that.
+static void multiply_panel(
+    const float *left, int64_t left_panel, const float *right, int64_t depth, const float *next,
+    Place out, int64_t rows, int columns, bool add) {
+    const int64_t tiles = ceil_div(rows, TILE_ROWS), step = ceil_div(TILE_COLUMNS, tiles);
+    const float *const end = next + depth * TILE_COLUMNS;
+    for (int64_t i = 0; i < rows; i += TILE_ROWS, left += left_panel) {
+        const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
+        const int64_t below = i + TILE_ROWS, left_over = rows - below;
+        const Place tile = {out.data + i * out.row, out.row, 0, 0};
+        if (!add)
+            expect(
+                out.data + below * out.row, out.row, left_over < TILE_ROWS ? left_over : TILE_ROWS,
+                columns);
+        multiply_one(
+            left, right, depth, tile, height, columns, add, (Ahead){next, next < end ? step : 0});
+        next += step * depth;
+    }
+}
+
+// As many columns as stay in the second cache, and their results with them.
 static void multiply_block(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
     // A single panel of rows uses each of the right matrix once: nothing has to stay anywhere.
-    const int64_t most = rows <= TILE_ROWS ? k : DEPTH;
+    const int64_t slices = rows <= TILE_ROWS || k < DEPTH ? 1 : (k + DEPTH / 2) / DEPTH;
+    const int64_t most = ceil_div(k, slices);
     for (int64_t done = 0; done == 0 || done < k; done += most) {
         const int64_t depth = k - done < most ? k - done : most;
-        for (int64_t i = 0; i < rows; i += TILE_ROWS) {
-            const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
-            Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
-            for (int64_t j = 0; j < columns; j += TILE_COLUMNS, tile.data += TILE_COLUMNS) {
-                const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
-                const int64_t next = i + TILE_ROWS;
-                if (done == 0)
-                    expect(
-                        out.data + next * out.row + j, out.row,
-                        rows - next < TILE_ROWS ? rows - next : TILE_ROWS, width);
-                ISA(multiply_tile)(
-                    left + i * k + done * TILE_ROWS, right + j * k + done * TILE_COLUMNS, depth, tile,
-                    height, width, done > 0);
-            }
-            tile.data = out.data + i * out.row;
-            if (epilogue && done + depth == k) ISA(finish)(epilogue, tile, height, columns);
+        for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
+            const float *panel = right + j * k + done * TILE_COLUMNS, *next = panel + k * TILE_COLUMNS;
+            if (rows <= TILE_ROWS)
+                next = panel + 64 * TILE_COLUMNS;
+            else if (j + TILE_COLUMNS >= columns && done + depth < k)
+                next = right + (done + depth) * TILE_COLUMNS;
+            const Place part = {out.data + j, out.row, 0, 0};
+            const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
+            multiply_panel(
+                left + done * TILE_ROWS, k * TILE_ROWS, panel, depth, next, part, rows, width,
+                done > 0);
         }
     }
+    if (epilogue) ISA(finish)(epilogue, out, rows, columns);
 }
 
 void ISA(multiply_panels)(
@@ -288,7 +317,12 @@ void ISA(multiply_panels)(
     for (int64_t j = 0; j < columns; j += BLOCK_PANELS * TILE_COLUMNS) {
         const int64_t rest = columns - j;
         const int64_t width = rest < BLOCK_PANELS * TILE_COLUMNS ? rest : BLOCK_PANELS * TILE_COLUMNS;
-        const Place block = {out.data + j, out.row, out.first_row, out.first_column + j};
-        multiply_block(left, right + j * k, k, block, rows, width, epilogue);
+        for (int64_t i = 0; i < rows; i += BLOCK_TILES * TILE_ROWS) {
+            const int64_t below = rows - i;
+            const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below : BLOCK_TILES * TILE_ROWS;
+            const Place block = {
+                out.data + i * out.row + j, out.row, out.first_row + i, out.first_column + j};
+            multiply_block(left + i * k, right + j * k, k, block, height, width, epilogue);
+        }
     }
 }

@@ -16,8 +16,10 @@ enum { TILE_ROWS = 8 };
 #endif
 enum {
     TILE_COLUMNS = 2 * LANES,
-    DEPTH = 512,  // of products that are made at once, so that panels stay in the caches
-    BLOCK_PANELS = 8,  // panels of the right matrix that are used in turn: they stay in the second cache
+    DEPTH = 256,  // about: of products that are made at once, so that a panel stays in the first cache
+    // Panels of both matrices that are used in turn: with their results they stay in the second cache.
+    BLOCK_TILES = 16,
+    BLOCK_PANELS = 8,
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
