@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.prepare import to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 from popc_runtime.native import Library, NativeFailure
 from tests.native.bindings import native_results, numpy_results
 
