@@ -77,6 +77,38 @@ def test_many_channels_and_few_pixels(
     )
 
 
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (4, 4), (7, 7), (8, 8), (5, 17), (9, 32)])
+@pytest.mark.parametrize("taps", [(3, 3), (1, 4), (5, 2)])
+def test_many_narrow_images(
+    library: Library,
+    taps: tuple[int, int],
+    size: tuple[int, int],
+    stride: int,
+    group: int,
+    constant: tuple[int, ...],
+) -> None:
+    x, w = _numbers(9, 5 * group, *size), _numbers(17 * group, 5, *taps, seed=1)
+    pads = (taps[0] // 2, taps[1] // 2) * 2
+    if min(one + 2 * pad - tap for one, pad, tap in zip(size, pads, taps, strict=False)) >= 0:
+        _convolve(library, x, w, group, (stride, stride), pads, "Relu", constant)
+
+
+def test_many_narrow_images_of_many_channels(library: Library) -> None:
+    x, w = _numbers(10, 200, 4, 4), _numbers(70, 200, 3, 3, seed=1) / 20
+    _convolve(library, x, w, 1, (1, 1), (1, 1, 1, 1))
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "group": 1}
+    all_at_once, one = (
+        native_results(library, "Conv", [images, w], [np.empty_like(images[:, :70])], attributes)
+        for images in (x, x[:1])
+    )
+    assert all_at_once is not None
+    assert one is not None
+    assert all_at_once[0][0].tobytes() == one[0][0].tobytes()
+
+
 @pytest.mark.parametrize("activation", ["", "Relu", "Gelu"])
 @pytest.mark.parametrize("width", [1, 8, 15, 16, 17, 31, 32, 33, 48, 65, 130])
 def test_results_of_any_width(library: Library, width: int, activation: str) -> None:

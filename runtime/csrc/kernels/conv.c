@@ -75,6 +75,7 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     conv->epilogue.residual_row = conv->pixels;
     conv->constant = w.constant;
     conv->plain = is_plain(&x, 2);
+    conv->contiguous = is_plain(&x, 0);
     *plain = is_plain(&y, 0) && (!residual.data || is_plain(&residual, 0));
     return !params->bad && is_plain(&w, 0) && element_count(&y) > 0 && conv->in > 0;
 }

@@ -22,6 +22,7 @@ typedef struct {
     float *y;
     int64_t x_batch, x_channel, x_axis[AXES];  // strides of the input, in floats
     bool plain;  // elements of a channel lie one behind the other
+    bool contiguous;  // the whole input
     int64_t y_batch, y_channel, y_axis[AXES];  // those of the result
     int64_t residual_batch, residual_channel, residual_axis[AXES];
     Epilogue epilogue;

@@ -25,6 +25,9 @@ enum {
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
 
+// Rows of tiles of about the same height: one of few rows takes longer than its share.
+static inline int64_t even_rows(int64_t rows) { return ceil_div(rows, ceil_div(rows, TILE_ROWS)); }
+
 // What happens to a part of the result before it is left alone, in this order.
 typedef struct {
     const float *row_bias;  // one number for each row
@@ -56,6 +59,12 @@ void ISA(pack_panels)(
 // out = left * right of one panel each, with `depth` numbers to add up; if `add`, added to out.
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
+
+// A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
+// offsets[p] and right[1] + offsets[p].  `out` has TILE_COLUMNS floats from row to row.
+void ISA(multiply_lines)(
+    const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
+    int rows, bool add);
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
 void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns);

@@ -16,6 +16,7 @@ typedef struct {
     float *packed;  // the right matrix, if it is constant and the same for the whole batch
     Epilogue epilogue;
     int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
+    bool packs_early;  // several chunks use the same columns, which are packed before any of them
 } State;
 
 // The operands of one product of a batch.
@@ -115,6 +116,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     choose_groups(state);
+    state->packs_early = !constant && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, TILE_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
     if (constant) {
@@ -133,8 +135,10 @@ static void *prepare(Params *params, Needs *needs) {
                                   : BLOCK_PANELS * TILE_COLUMNS * state->k;
         needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
     } else {
-        needs->shared = left_floats * (int64_t)sizeof(float);
-        needs->own = constant ? 0 : state->column_group * state->k * (int64_t)sizeof(float);
+        const int64_t early = state->packs_early ? right_floats : 0;
+        needs->shared = (padded(left_floats, 16) + early) * (int64_t)sizeof(float);
+        const int64_t late = constant || early ? 0 : state->column_group * state->k;
+        needs->own = late * (int64_t)sizeof(float);
     }
     return state;
 }
@@ -179,10 +183,32 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
 
 enum { PANELS_AT_ONCE = 8 };
 
-static void pack_left(void *context, int64_t chunk, int thread) {
+static int64_t left_packs(const State *state) {
+    return ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+}
+
+static float *early_columns(const Job *job) {
+    const State *state = job->state;
+    return (float *)job->run->shared + padded(padded(state->m, TILE_ROWS) * state->k, 16);
+}
+
+static void pack_right(const State *state, int64_t first, int64_t columns, float *to) {
+    ISA(pack_panels)(
+        to, state->right + first * state->right_column, state->right_column, state->right_row,
+        columns, state->k, TILE_COLUMNS);
+}
+
+// Panels of rows and, behind them, those of columns.
+static void pack_some(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const State *state = job->state;
+    if (chunk >= left_packs(state)) {
+        const int64_t block = BLOCK_PANELS * TILE_COLUMNS, j = (chunk - left_packs(state)) * block;
+        const int64_t rest = state->n - j;
+        pack_right(state, j, rest < block ? rest : block, early_columns(job) + j * state->k);
+        return;
+    }
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
     int64_t rows = state->m - first;
     if (rows > PANELS_AT_ONCE * TILE_ROWS) rows = PANELS_AT_ONCE * TILE_ROWS;
@@ -210,11 +236,11 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
     const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
     const int64_t height = state->m - i < state->row_group ? state->m - i : state->row_group;
     const float *right = state->packed + j * state->k;
-    if (!state->packed) {
+    if (state->packs_early) {
+        right = early_columns(job) + j * state->k;
+    } else if (!state->packed) {
         float *own = (float *)job->run->own[thread];
-        ISA(pack_panels)(
-            own, state->right + j * state->right_column, state->right_column, state->right_row, width,
-            state->k, TILE_COLUMNS);
+        pack_right(state, j, width, own);
         right = own;
     }
     const Place out = {state->out + i * state->out_row + j, state->out_row, i, j};
@@ -236,8 +262,8 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(run, ceil_div(state->n, state->column_group), row_chunk, &job);
         return OK;
     }
-    const int64_t packs = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
-    share_chunks(run, packs, pack_left, &job);
+    const int64_t columns = ceil_div(state->n, BLOCK_PANELS * TILE_COLUMNS);
+    share_chunks(run, left_packs(state) + (state->packs_early ? columns : 0), pack_some, &job);
     const int64_t across = ceil_div(state->n, state->column_group);
     const int64_t down = ceil_div(state->m, state->row_group);
     share_chunks(run, across * down, single_chunk, &job);

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-__all__ = ["winograd_wins"]
+__all__ = ["lines_win", "winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
 _LEAST_CHANNELS: Final = 16
 # Fewer tiles do not pay for fetching, or for transforming, the weights.
 _LEAST_TILES: Final = 48
+# A thread's copies of an image, which are to stay in its second cache, in floats.
+_MOST_COPIED: Final = 1 << 16
+_WIDEST: Final = 32
+_LEAST_IMAGES: Final = 8
 
 
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:
@@ -26,3 +30,21 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
     """
     tiles = prod(-(-size // _RESULT) for size in result[2:])
     return min(channels, result[1]) >= _LEAST_CHANNELS and tiles >= _LEAST_TILES
+
+
+def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool:
+    """Whether windows of a convolution are best read from copies of the image for each tap.
+
+    Otherwise they are collected before they are multiplied, which takes long if lines are short.
+    Both add up the same numbers in the same order.
+
+    Args:
+        x: [N, C, *sizes].
+        w: [M, C / group, *kernel].
+        result: [N, M, *sizes].
+    """
+    planes = x[0] * (x[1] // w[1])
+    copied = w[1] * w[-1] * (prod(result[2:-1]) + prod(w[2:-1])) * result[-1]
+    few_axes = len(x) <= 4 and prod(w[2:]) > 1
+    fits = copied <= _MOST_COPIED and result[-1] <= _WIDEST
+    return few_axes and fits and planes >= _LEAST_IMAGES

@@ -10,6 +10,7 @@ from typing import Any, Final
 from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import frozen
 from popc_runtime.kernels.windows import Axis, window_axes
+from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.record import (
@@ -140,8 +141,9 @@ def _phase_records(
     words += [*tensor_words(bias), *tensor_words(None), group]
     for phase, axis in zip(phases, axes, strict=True):
         words += (1, phase.dilation(axis), phase.begin)
-    depthwise = x.shape[1] == group and prod(weights.shape[:1]) // group <= 2
-    kernel = "DepthwiseConv_f32" if depthwise else "Conv_f32"
+    kernel = "ConvLines_f32" if lines_win(x.shape, weights.shape, result.shape) else "Conv_f32"
+    if x.shape[1] == group and prod(weights.shape[:1]) // group <= 2:
+        kernel = "DepthwiseConv_f32"
     yield Record(kernel, (*words, *activation), (turned, result))
     if result is not target:
         yield Record("Move", (*tensor_words(result), *tensor_words(target)), (result,))

@@ -8,6 +8,7 @@ from math import prod
 from typing import Final
 
 from popc_runtime.kernels.windows import window_axes
+from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
@@ -68,7 +69,9 @@ def _kernel(x: View, w: View, out: View, residual: View | None, group: int) -> s
         return "DepthwiseLast_f32"
     if last or not plain:
         return "ConvDirect_f32"
-    return "DepthwiseConv_f32" if x.shape[1] == group and w.shape[0] // group <= 2 else "Conv_f32"
+    if x.shape[1] == group and w.shape[0] // group <= 2:
+        return "DepthwiseConv_f32"
+    return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 
 
 def _is_product(binding: Binding) -> bool:
