@@ -64,13 +64,21 @@ def test_gradients_of_weights_of_convolutions(data: st.DataObject) -> None:
     _compare(_library(), "ConvWeightsGrad", [dy, x], [w], attributes, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 30, 16, 3), (2, 3, 28, 64, 5), (32, 32, 8, 32, 3)])
+_MANY_PIXELS = [
+    *((8, 8, 30, 16, 3), (2, 3, 28, 64, 5), (32, 32, 8, 32, 3), (9, 1, 8, 16, 3), (9, 16, 4, 16, 3)),
+    *((3, 48, 17, 20, 3), (70, 32, 2, 5, 2), (1, 64, 40, 33, 4)),
+]
+
+
+@pytest.mark.parametrize("shape", _MANY_PIXELS)
 def test_gradients_of_weights_from_many_pixels(
     library: Library, shape: tuple[int, int, int, int, int]
 ) -> None:
     batch, channels, size, filters, taps = shape
     x, w = _numbers(batch, channels, size, size), _numbers(filters, channels, taps, taps)
-    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (taps // 2,) * 4, "group": 1}
+    before, after = taps // 2, (taps - 1) // 2
+    pads = (before, before, after, after)
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": pads, "group": 1}
     dy = _numbers(batch, filters, size, size, seed=1)
     _compare(library, "ConvWeightsGrad", [dy, x], [w], attributes, rtol=1e-4, atol=1e-2)
 

@@ -1,14 +1,18 @@
 // The gradient of a convolution's weights, as matrix products: gradients of the result
 // [out][pixels of all images] times windows [pixels of all images][taps * in].
 //
-// The input is laid out with its channels last, so that a window is a few runs of neighbours, which
-// are copied into panels just before they are multiplied.
+// The input is laid out with its channels last, so that a window is a few runs of neighbours.  Where
+// these fill vectors, they are multiplied where they lie; others are copied into panels before.
 #include <stdlib.h>
 #include <string.h>
 
 #include "conv.h"
+#include "squares.h"
 
-enum { CHANNELS = 8 };  // of the input that are laid out at once
+enum {
+    CHANNELS = 16,  // of the input that are laid out at once
+    SPAN = 256,  // pixels whose vectors stay in the first cache
+};
 
 // Neighbours in a row of a panel that are neighbours in the input, too.
 typedef struct {
@@ -23,6 +27,10 @@ typedef struct {
     int64_t panels;  // of columns
     int64_t parts, part;  // of the pixels, which have sums of their own, and how many each has
     int64_t channels;  // of the input
+    int64_t rows;  // of the gradients of the result that are multiplied at once
+    bool in_place;  // a vector of columns is channels of a single tap
+    int64_t *places;  // of the pixels of a few images, in floats; NULL if not in place
+    int64_t images;  // as many
     Stretch *stretches;  // of a group, panel after panel
     int64_t *first_stretch;  // of each panel, and the end
     int64_t input_floats, left_floats;
@@ -40,7 +48,28 @@ static void release(void *argument) {
     State *state = argument;
     free(state->stretches);
     free(state->first_stretch);
+    free(state->places);
     free(state);
+}
+
+// From the place of the first pixel of all.
+static int64_t place_of(const State *state, int64_t pixel) {
+    const Conv *conv = &state->conv;
+    const int64_t image = pixel / conv->pixels, column = pixel % conv->pixels % conv->result[2];
+    const int64_t line = pixel % conv->pixels / conv->result[2];
+    const int64_t row = line % conv->result[1], slice = line / conv->result[1];
+    return image * conv->plane + (slice * conv->phase[1] + row) * conv->phase[2] + column;
+}
+
+static bool find_places(State *state) {
+    const Conv *conv = &state->conv;
+    state->in_place = conv->in % LANES == 0;
+    state->images = conv->pixels < SPAN ? SPAN / conv->pixels : 1;
+    const int64_t count = state->images * conv->pixels;
+    state->places = malloc((size_t)count * sizeof(int64_t));
+    for (int64_t i = 0; state->places && i < count; i++)
+        state->places[i] = place_of(state, i) * state->channels;
+    return state->places != NULL;
 }
 
 static bool find_stretches(State *state) {
@@ -58,9 +87,14 @@ static bool find_stretches(State *state) {
             const int64_t channel = column % conv->in;
             int64_t count = conv->in - channel;
             if (count > end - column) count = end - column;
-            state->stretches[found++] = (Stretch){
+            const Stretch next = {
                 (int)(column - panel * TILE_COLUMNS), (int)count,
                 ISA(tap_offset)(conv, column / conv->in) * state->channels + channel};
+            Stretch *last = state->stretches + found - 1;
+            if (found > state->first_stretch[panel] && last->offset + last->count == next.offset)
+                last->count += next.count;  // the next tap, of a single group
+            else
+                state->stretches[found++] = next;
             column += count;
         }
     }
@@ -81,6 +115,11 @@ static void choose_parts(State *state) {
     state->parts = ceil_div(state->k, state->part);
 }
 
+// Of the packed gradients of a group.
+static int64_t left_floats(const State *state) {
+    return ceil_div(state->conv.out, state->rows) * TILE_ROWS * state->k;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -93,14 +132,15 @@ static void *prepare(Params *params, Needs *needs) {
     state->columns = conv->in * conv->window;
     state->panels = ceil_div(state->columns, TILE_COLUMNS);
     state->channels = conv->groups * conv->in;
-    if (!find_stretches(state)) {
+    state->rows = even_rows(conv->out);
+    if (!find_stretches(state) || !find_places(state)) {
         release(state);
         return NULL;
     }
     choose_parts(state);
     // What is copied beyond the end of a stretch is overwritten, or belongs to no column.
     state->input_floats = padded(conv->batch * conv->plane * state->channels + TILE_COLUMNS, 16);
-    state->left_floats = padded(conv->groups * padded(conv->out, TILE_ROWS) * state->k, 16);
+    state->left_floats = padded(conv->groups * left_floats(state), 16);
     const int64_t sums =
         state->parts * conv->groups * conv->out * state->panels * TILE_COLUMNS;
     needs->shared = (state->input_floats + state->left_floats + sums) * (int64_t)sizeof(float);
@@ -111,44 +151,69 @@ static void *prepare(Params *params, Needs *needs) {
 
 // -- running --------------------------------------------------------------------------------------
 
+static void clear_places(float *to, int64_t places, int64_t step, int64_t count) {
+    for (int64_t place = 0; place < places; place++, to += step)
+        for (int64_t i = 0; i < count; i++) to[i] = 0;
+}
+
+// Channels of an image whose lines are runs: line by line.
+static void turn_lines(const State *state, const float *from, int64_t count, float *to) {
+    const Conv *conv = &state->conv;
+    const int64_t step = state->channels, width = conv->phase[2];
+    const int64_t shift = conv->before[2], skipped = shift < 0 ? -shift : 0;
+    const int64_t first = shift > width ? width : shift > 0 ? shift : 0;
+    int64_t length = conv->size[2] - skipped;
+    if (length > width - first) length = width - first;
+    if (length < 0) length = 0;
+    for (int64_t line = 0; line < conv->phase[0] * conv->phase[1]; line++, to += width * step) {
+        const int64_t slice = line / conv->phase[1] - conv->before[0];
+        const int64_t row = line % conv->phase[1] - conv->before[1];
+        if (slice < 0 || slice >= conv->size[0] || row < 0 || row >= conv->size[1]) {
+            clear_places(to, width, step, count);
+            continue;
+        }
+        clear_places(to, first, step, count);
+        turn(from + slice * conv->x_axis[0] + row * conv->x_axis[1] + skipped, conv->x_channel,
+             to + first * step, step, count, length);
+        clear_places(to + (first + length) * step, width - first - length, step, count);
+    }
+}
+
 static void lay_out(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const int64_t blocks = ceil_div(state->channels, CHANNELS);
     const int64_t image = chunk / blocks, first = chunk % blocks * CHANNELS;
-    const int count = (int)(state->channels - first < CHANNELS ? state->channels - first : CHANNELS);
-    float *planes = (float *)job->run->own[thread];
-    for (int i = 0; i < count; i++)
-        ISA(lay_out_channel)(
-            conv, conv->x + image * conv->x_batch + (first + i) * conv->x_channel,
-            planes + i * conv->plane);
+    const int64_t count = state->channels - first < CHANNELS ? state->channels - first : CHANNELS;
+    const float *from = conv->x + image * conv->x_batch + first * conv->x_channel;
     float *to = job->input + image * conv->plane * state->channels + first;
-    if (count == CHANNELS) {
-        for (int64_t place = 0; place < conv->plane; place++, to += state->channels)
-            for (int i = 0; i < CHANNELS; i++) to[i] = planes[i * conv->plane + place];
-    } else {
-        for (int64_t place = 0; place < conv->plane; place++, to += state->channels)
-            for (int i = 0; i < count; i++) to[i] = planes[i * conv->plane + place];
+    if (conv->stride[0] * conv->stride[1] * conv->stride[2] == 1 && conv->x_axis[2] == 1) {
+        turn_lines(state, from, count, to);
+        return;
     }
+    float *planes = (float *)job->run->own[thread];
+    for (int64_t i = 0; i < count; i++)
+        ISA(lay_out_channel)(conv, from + i * conv->x_channel, planes + i * conv->plane);
+    turn(planes, conv->plane, to, state->channels, count, conv->plane);
 }
 
-// Panels of outputs, [pixels of all images][TILE_ROWS] each.
+// Panels of `rows` outputs, [pixels of all images][TILE_ROWS] each.
 static void pack_gradients(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t panels = ceil_div(conv->out, TILE_ROWS);
+    const int64_t panels = ceil_div(conv->out, state->rows);
     const int64_t panel = chunk % panels, group = chunk / panels % conv->groups;
     const int64_t image = chunk / panels / conv->groups;
-    const int64_t rest = conv->out - panel * TILE_ROWS;
-    const int64_t channel = group * conv->out + panel * TILE_ROWS;
+    const int64_t rest = conv->out - panel * state->rows;
+    const int64_t channel = group * conv->out + panel * state->rows;
     ISA(pack_panels)(
         job->left + (group * panels + panel) * TILE_ROWS * state->k +
             image * conv->pixels * TILE_ROWS,
         conv->y + (image * conv->groups * conv->out + channel) * conv->pixels, conv->pixels, 1,
-        rest < TILE_ROWS ? rest : TILE_ROWS, conv->pixels, TILE_ROWS);
+        rest < state->rows ? rest : state->rows, conv->pixels, TILE_ROWS);
 }
 
 // The columns of one panel for `count` neighbouring pixels.
@@ -176,16 +241,44 @@ static void collect(
     const Conv *conv = &state->conv;
     const Stretch *stretches = state->stretches + state->first_stretch[panel];
     const int64_t found = state->first_stretch[panel + 1] - state->first_stretch[panel];
+    // What is left of earlier kernels must not be multiplied: subnormal numbers are slow.
+    const int wide = state->columns <= LANES ? LANES : TILE_COLUMNS;
+    const Stretch *last = stretches + found - 1;
+    if (last->start + padded(last->count, LANES) < wide)
+        memset(to, 0, (size_t)((end - begin) * TILE_COLUMNS) * sizeof(float));
     while (begin < end) {
-        const int64_t image = begin / conv->pixels, pixel = begin % conv->pixels;
-        const int64_t column = pixel % conv->result[2], line = pixel / conv->result[2];
-        const int64_t row = line % conv->result[1], slice = line / conv->result[1];
-        int64_t count = conv->result[2] - column;
+        int64_t count = conv->result[2] - begin % conv->pixels % conv->result[2];
         if (count > end - begin) count = end - begin;
-        const int64_t place = (slice * conv->phase[1] + row) * conv->phase[2] + column;
-        const float *from = input + (image * conv->plane + place) * state->channels;
+        const float *from = input + place_of(state, begin) * state->channels;
         to = copy_line(stretches, found, from, state->channels, count, to);
         begin += count;
+    }
+}
+
+// Where the columns of a panel begin for the pixel at place 0.
+static void find_vectors(const State *state, const float *input, int64_t panel, const float **vectors) {
+    for (int v = 0; v < 2; v++) {
+        int64_t column = panel * TILE_COLUMNS + v * LANES;
+        if (column >= state->columns) column -= LANES;  // whose sums are not used
+        vectors[v] = input + column % state->conv.in +
+                     ISA(tap_offset)(&state->conv, column / state->conv.in) * state->channels;
+    }
+}
+
+// What all rows of the gradients are multiplied with: `depth` pixels from `done` on.
+static void multiply_rows(
+    const State *state, const float *left, const float *windows, const float *const *vectors,
+    const int64_t *places, int64_t depth, float *sums, bool add) {
+    const Conv *conv = &state->conv;
+    const int64_t row = state->panels * TILE_COLUMNS;
+    for (int64_t i = 0; i < conv->out; i += state->rows, left += TILE_ROWS * state->k) {
+        const int rows = (int)(conv->out - i < state->rows ? conv->out - i : state->rows);
+        if (state->in_place)
+            ISA(multiply_lines)(left, vectors, places, depth, sums + i * row, row, rows, add);
+        else
+            ISA(multiply_tile)(
+                left, windows, depth, (Place){sums + i * row, row, 0, 0}, rows,
+                state->columns <= LANES ? LANES : TILE_COLUMNS, add);
     }
 }
 
@@ -197,18 +290,26 @@ static void multiply(void *context, int64_t chunk, int thread) {
     const int64_t part = chunk / state->panels / conv->groups;
     const int64_t begin = part * state->part, row = state->panels * TILE_COLUMNS;
     const int64_t end = begin + state->part < state->k ? begin + state->part : state->k;
-    const float *left = job->left + group * padded(conv->out, TILE_ROWS) * state->k;
+    const float *left = job->left + group * left_floats(state);
+    const float *input = job->input + group * conv->in;
     float *sums = job->sums + (part * conv->groups + group) * conv->out * row + panel * TILE_COLUMNS;
     float *windows = (float *)job->run->own[thread];
-    for (int64_t done = begin; done < end; done += DEPTH) {
-        const int64_t depth = end - done < DEPTH ? end - done : DEPTH;
-        collect(state, job->input + group * conv->in, panel, done, done + depth, windows);
-        for (int64_t i = 0; i < conv->out; i += TILE_ROWS) {
-            const int rows = conv->out - i < TILE_ROWS ? (int)(conv->out - i) : TILE_ROWS;
-            ISA(multiply_tile)(
-                left + i * state->k + done * TILE_ROWS, windows, depth,
-                (Place){sums + i * row, row, 0, 0}, rows, TILE_COLUMNS, done > begin);
+    const int64_t span = state->images * conv->pixels, most = state->in_place ? SPAN : DEPTH;
+    int64_t depth;
+    for (int64_t done = begin; done < end; done += depth) {
+        depth = end - done < most ? end - done : most;
+        const float *vectors[2] = {NULL, NULL};
+        const int64_t at = done % span;
+        if (state->in_place) {
+            if (depth > span - at) depth = span - at;
+            find_vectors(state, input + done / span * state->images * conv->plane * state->channels,
+                         panel, vectors);
+        } else {
+            collect(state, input, panel, done, done + depth, windows);
         }
+        multiply_rows(
+            state, left + done * TILE_ROWS, windows, vectors, state->places + at, depth, sums,
+            done > begin);
     }
 }
 
@@ -237,7 +338,7 @@ static Failure run_weights(const void *argument, const Run *run) {
         shared + state->input_floats + state->left_floats};
     share_chunks(run, conv->batch * ceil_div(state->channels, CHANNELS), lay_out, &job);
     share_chunks(
-        run, conv->batch * conv->groups * ceil_div(conv->out, TILE_ROWS), pack_gradients, &job);
+        run, conv->batch * conv->groups * ceil_div(conv->out, state->rows), pack_gradients, &job);
     share_chunks(run, state->parts * conv->groups * state->panels, multiply, &job);
     const Run alone = {1, run->shared, {run->own[0]}};
     const bool small = conv->groups * conv->out * state->columns * state->parts < 1 << 13;

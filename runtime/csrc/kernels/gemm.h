@@ -61,10 +61,10 @@ void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
 
 // A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
-// offsets[p] and right[1] + offsets[p].  `out` has TILE_COLUMNS floats from row to row.
+// offsets[p] and right[1] + offsets[p].
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int rows, bool add);
+    int64_t out_row, int rows, bool add);
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
 void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns);
