@@ -18,6 +18,7 @@ from tests.native.placed import PLACED
 from tests.native.test_channels import CHANNELLED
 from tests.native.test_dynamic import DYNAMIC
 from tests.native.test_layers import LAYERS
+from tests.native.test_pools import POOLED
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_randoms import DRAWN
 from tests.native.test_types import TYPED
@@ -380,7 +381,16 @@ def test_every_native_opcode_is_tested_here() -> None:
     }
     assert (
         native_opcodes()
-        <= here | CHANNELLED | DYNAMIC | GRADIENTS | LAYERS | PLACED | QUANTIZED | TYPED | DRAWN
+        <= here
+        | CHANNELLED
+        | DYNAMIC
+        | GRADIENTS
+        | LAYERS
+        | POOLED
+        | PLACED
+        | QUANTIZED
+        | TYPED
+        | DRAWN
     )
 
 

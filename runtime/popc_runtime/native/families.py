@@ -164,7 +164,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "pools": (
         "AveragePool",
+        "LpPool",
         "MaxPool",
+        "MaxUnpool",
     ),
     "products": (
         "Gemm",

@@ -33,6 +33,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "LRN",
         "LayerNormalization",
         "LogSoftmax",
+        "LpPool",
         "MatMul",
         "MaxPool",
         "RMSNormalization",

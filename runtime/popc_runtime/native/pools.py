@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
+from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import is_channels_last
+from popc_runtime.native.packing import is_plain, packed, tensors
 from popc_runtime.native.pool_gradients import of_squares, pooling_words, window_factors
-from popc_runtime.native.record import Encoder, Record, activation_words, is_float32, tensor_words
+from popc_runtime.native.record import (
+    MAX_RANK,
+    Encoder,
+    Record,
+    activation_words,
+    is_float32,
+    tensor_words,
+)
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
 _MOST_AXES: Final = 3
+_OTHERS: Final = (DType.FLOAT64, DType.INT8, DType.UINT8)
 
 
 def _max_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
-    return None if binding.optional_output(1) is not None else _pool(binding, maximum=True)
+    places, dtype = binding.optional_output(1), binding.input_dtypes[0]
+    if places is None and dtype is DType.FLOAT32:
+        return _pool(binding, maximum=True)
+    known = (DType.FLOAT32,) if places is not None else _OTHERS
+    return _by_rows("MaxPoolRows", binding, places) if dtype in known else None
+
+
+def _norm_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Sums of powers; padding counts as zero."""
+    del numbers
+    return _by_rows("NormPool_f32", binding, None) if is_float32(binding) else None
+
+
+def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | None:
+    """Kernels of pool_rows.c, which know up to three axes."""
+    x, out, taps = binding.input(0), binding.output(), binding.integers("kernel_shape")
+    results = [one for one in (out, places) if one is not None]
+    plain = x.ndim < MAX_RANK and all(one.is_contiguous for one in results)
+    if not plain or not 1 <= len(taps) <= _MOST_AXES or out.size == 0 or x.size == 0:
+        return None
+    axes = window_axes(binding, x.shape[2:], taps, out.shape[2:])
+    x, before = packed(binding, 0)
+    sizes = x.shape[2:]
+    by_column = bool(binding.integer("storage_order", 0))
+    steps = [prod(sizes[:n] if by_column else sizes[n + 1 :]) for n in range(len(sizes))]
+    words = [*tensors(x, out, places), binding.integer("p", 2)]
+    words += (1, 1, 1, 1, 1, 0, 0) * (_MOST_AXES - len(axes))
+    for axis, step in zip(axes, steps, strict=True):
+        words += (axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin, step)
+    return Record(kernel, tuple(words), (x, *results), before=before)
 
 
 def _average_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -49,4 +90,22 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     return Record(kernel_name, (*words, *tensor_words(factors)), (factors,))
 
 
-ENCODERS: Final[dict[str, Encoder]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}
+def _unpool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Values put where indices say; zero elsewhere."""
+    del numbers
+    x, indices, out = binding.input(0), binding.input(1), binding.output()
+    if not is_plain(binding) or indices.dtype is not DType.INT64 or x.size == 0 or out.size == 0:
+        return None
+    (values, first), (places, second) = packed(binding, 0), packed(binding, 1)
+    flat = [one.reshape(-1) for one in (out, places, values)]
+    zero = Record("Fill", (*tensors(out), 0), (out,))
+    words = (*tensors(*flat), 0, 0, 0)
+    return Record("PutPlaces", words, tuple(flat), before=(zero, *first, *second))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "AveragePool": _average_pool,
+    "LpPool": _norm_pool,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _unpool,
+}

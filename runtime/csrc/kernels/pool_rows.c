@@ -1,0 +1,253 @@
+// Pooling of planes one row after another: maxima with their places, maxima of types that have no
+// kernel of their own, and norms.
+#include <math.h>
+#include <stdlib.h>
+
+#include "../kernel.h"
+#include "simd.h"
+
+enum { AXES = 3, POOLED_WORK = 1 << 15 };
+
+typedef struct {
+    int64_t size, out, taps, stride, dilation, begin;
+    int64_t place;  // what the number of an element grows by along the axis
+} Axis;
+
+typedef struct {
+    const char *x;
+    char *y;
+    int64_t *places;  // of the maxima, or NULL
+    DType dtype;
+    int64_t planes, unit;
+    int64_t power;  // of a norm
+    Axis axes[AXES];  // those of the rows are the last
+} Pool;
+
+static void *prepare(Params *params, Needs *needs) {
+    (void)needs;
+    Pool *pool = calloc(1, sizeof(Pool));
+    if (!pool) return NULL;
+    const Tensor x = next_tensor(params), y = next_tensor(params), places = next_tensor(params);
+    pool->power = next_int(params);
+    int64_t size = 1, work = 1;
+    for (int i = 0; i < AXES; i++) {
+        int64_t *const words[] = {&pool->axes[i].size, &pool->axes[i].out, &pool->axes[i].taps,
+                                  &pool->axes[i].stride, &pool->axes[i].dilation,
+                                  &pool->axes[i].begin, &pool->axes[i].place};
+        for (int k = 0; k < 7; k++) *words[k] = next_int(params);
+        size *= pool->axes[i].size;
+        work *= pool->axes[i].out * pool->axes[i].taps;
+    }
+    const bool fits = !params->bad && is_contiguous(&x) && is_contiguous(&y) && work > 0 &&
+                      size > 0 && (!places.data || is_contiguous(&places));
+    if (!fits) {
+        free(pool);
+        return NULL;
+    }
+    pool->x = x.data;
+    pool->y = y.data;
+    pool->places = (int64_t *)places.data;
+    pool->dtype = x.dtype;
+    pool->planes = element_count(&x) / size;
+    pool->unit = (POOLED_WORK + work - 1) / work;
+    return pool;
+}
+
+// One tap of a row: elements of the result first .. end - 1 get the `count` from `x` on, `step`
+// after each other.  `place` is the number of the first, which grows by `next`.
+typedef struct {
+    int64_t first, count, x, step, place, next;
+} Tap;
+
+typedef void (*TapFn)(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places);
+
+// Which elements of the result a tap of an axis belongs to: those whose element exists.
+static void reach(const Axis *axis, int64_t tap, int64_t *first, int64_t *end) {
+    const int64_t offset = tap * axis->dilation - axis->begin;
+    *first = offset < 0 ? (-offset + axis->stride - 1) / axis->stride : 0;
+    const int64_t last = axis->size - 1 - offset;
+    *end = last < 0 ? 0 : last / axis->stride + 1;
+    if (*end > axis->out) *end = axis->out;
+}
+
+static void tap_row(
+    const Pool *pool, const int64_t *at, const int64_t *tap, const char *x, char *y,
+    int64_t *places, TapFn work) {
+    const Axis *row = &pool->axes[AXES - 1];
+    int64_t element = 0, place = 0;
+    for (int i = 0; i < AXES - 1; i++) {
+        const Axis *axis = &pool->axes[i];
+        const int64_t index = at[i] * axis->stride + tap[i] * axis->dilation - axis->begin;
+        if (index < 0 || index >= axis->size) return;
+        element = (element + index) * pool->axes[i + 1].size;
+        place += index * axis->place;
+    }
+    int64_t first, end;
+    reach(row, tap[AXES - 1], &first, &end);
+    if (first >= end) return;
+    const int64_t start = first * row->stride + tap[AXES - 1] * row->dilation - row->begin;
+    const Tap one = {
+        first, end - first, element + start, row->stride, place + start * row->place,
+        row->stride * row->place};
+    work(pool, &one, x, y, places);
+}
+
+// The taps of a row, the last first: of equal maxima the first is kept.
+static void pool_row(
+    const Pool *pool, const int64_t *at, const char *x, char *y, int64_t *places, TapFn work) {
+    const Axis *axes = pool->axes;
+    int64_t tap[AXES];
+    for (tap[0] = axes[0].taps - 1; tap[0] >= 0; tap[0]--)
+        for (tap[1] = axes[1].taps - 1; tap[1] >= 0; tap[1]--)
+            for (tap[2] = axes[2].taps - 1; tap[2] >= 0; tap[2]--)
+                tap_row(pool, at, tap, x, y, places, work);
+}
+
+typedef void (*EndFn)(const Pool *pool, char *y, int64_t *places, int64_t count);
+
+// What is done with each tap of a row, before the first of them, and after the last; the last two
+// may be NULL.
+typedef struct {
+    TapFn tap;
+    EndFn start, end;
+} Steps;
+
+typedef struct {
+    const Pool *pool;
+    const Steps *steps;
+} Job;
+
+static void pool_plane(const Job *job, int64_t plane) {
+    const Pool *pool = job->pool;
+    const Axis *axes = pool->axes;
+    const int64_t item = item_size(pool->dtype), width = axes[2].out;
+    const char *x = pool->x + plane * axes[0].size * axes[1].size * axes[2].size * item;
+    int64_t row = plane * axes[0].out * axes[1].out, at[AXES] = {0};
+    for (at[0] = 0; at[0] < axes[0].out; at[0]++)
+        for (at[1] = 0; at[1] < axes[1].out; at[1]++, row++) {
+            char *y = pool->y + row * width * item;
+            int64_t *places = pool->places ? pool->places + row * width : NULL;
+            job->steps->start(pool, y, places, width);
+            pool_row(pool, at, x, y, places, job->steps->tap);
+            const int64_t size = axes[0].size * axes[1].size * axes[2].size;
+            for (int64_t i = 0; places && i < width; i++) places[i] += plane * size;
+            if (job->steps->end) job->steps->end(pool, y, places, width);
+        }
+}
+
+static void some_planes(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    int64_t end = (chunk + 1) * job->pool->unit;
+    if (end > job->pool->planes) end = job->pool->planes;
+    for (int64_t plane = chunk * job->pool->unit; plane < end; plane++) pool_plane(job, plane);
+}
+
+static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
+    Job job = {pool, steps};
+    share_chunks(run, (pool->planes + pool->unit - 1) / pool->unit, some_planes, &job);
+    return OK;
+}
+
+// -- maxima ---------------------------------------------------------------------------------------
+
+#define MAXIMA(TYPE, LEAST)                                                                      \
+    static void start_##TYPE(const Pool *pool, char *y, int64_t *places, int64_t count) {        \
+        (void)pool;                                                                              \
+        for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                              \
+        for (int64_t i = 0; places && i < count; i++) places[i] = 0;                             \
+    }                                                                                            \
+    static void largest_##TYPE(                                                                  \
+        const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {             \
+        (void)pool, (void)places;                                                                \
+        const TYPE *from = (const TYPE *)x + tap->x;                                             \
+        TYPE *to = (TYPE *)y + tap->first;                                                       \
+        if (tap->step == 1)                                                                      \
+            for (int64_t i = 0; i < tap->count; i++)                                             \
+                to[i] = from[i] > to[i] || from[i] != from[i] ? from[i] : to[i];                 \
+        else                                                                                     \
+            for (int64_t i = 0; i < tap->count; i++) {                                           \
+                const TYPE v = from[i * tap->step];                                              \
+                to[i] = v > to[i] || v != v ? v : to[i];                                         \
+            }                                                                                    \
+    }
+
+MAXIMA(float, -INFINITY)
+MAXIMA(double, -(double)INFINITY)
+MAXIMA(int8_t, INT8_MIN)
+MAXIMA(uint8_t, 0)
+
+static void locate(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {
+    (void)pool;
+    const float *from = (const float *)x + tap->x;
+    float *to = (float *)y + tap->first;
+    int64_t *where = places + tap->first;
+    for (int64_t i = 0; i < tap->count; i++) {
+        const float v = from[i * tap->step];
+        const bool larger = v >= to[i];
+        to[i] = larger ? v : to[i];
+        where[i] = larger ? tap->place + i * tap->next : where[i];
+    }
+}
+
+static Failure run_maxima(const void *state, const Run *run) {
+    static const Steps floats = {largest_float, start_float, NULL};
+    static const Steps doubles = {largest_double, start_double, NULL};
+    static const Steps bytes = {largest_int8_t, start_int8_t, NULL};
+    static const Steps unsigned_bytes = {largest_uint8_t, start_uint8_t, NULL};
+    static const Steps located = {locate, start_float, NULL};
+    const Pool *pool = state;
+    if (pool->places) return run_steps(pool, run, &located);
+    switch (pool->dtype) {
+        case F64: return run_steps(pool, run, &doubles);
+        case I8: return run_steps(pool, run, &bytes);
+        case U8: return run_steps(pool, run, &unsigned_bytes);
+        default: return run_steps(pool, run, &floats);
+    }
+}
+
+static void *prepare_maxima(Params *params, Needs *needs) {
+    Pool *pool = prepare(params, needs);
+    if (!pool) return NULL;
+    const DType dtype = pool->dtype;
+    const bool known = dtype == F32 || dtype == F64 || dtype == I8 || dtype == U8;
+    if (known && (!pool->places || dtype == F32)) return pool;
+    free(pool);
+    return NULL;
+}
+
+// -- norms ----------------------------------------------------------------------------------------
+
+static void start_norm(const Pool *pool, char *y, int64_t *places, int64_t count) {
+    (void)pool, (void)places;
+    for (int64_t i = 0; i < count; i++) ((float *)y)[i] = 0;
+}
+
+static void add_powers(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {
+    (void)places;
+    const float *from = (const float *)x + tap->x, power = (float)pool->power;
+    float *to = (float *)y + tap->first;
+    for (int64_t i = 0; i < tap->count; i++) {
+        const float v = fabsf(from[i * tap->step]);
+        to[i] += pool->power == 2 ? v * v : pool->power == 1 ? v : powf(v, power);
+    }
+}
+
+static void take_root(const Pool *pool, char *y, int64_t *places, int64_t count) {
+    (void)places;
+    float *values = (float *)y;
+    const float root = (float)(1.0 / (double)pool->power);
+    for (int64_t i = 0; pool->power > 1 && i < count; i++)
+        values[i] = pool->power == 2 ? sqrtf(values[i]) : powf(values[i], root);
+}
+
+static Failure run_norm(const void *state, const Run *run) {
+    static const Steps steps = {add_powers, start_norm, take_root};
+    return run_steps(state, run, &steps);
+}
+
+const Kernel ISA(POOLED_ROWS)[] = {
+    {"MaxPoolRows", prepare_maxima, run_maxima, NULL},
+    {"NormPool_f32", prepare, run_norm, NULL},
+    {NULL, NULL, NULL, NULL},
+};

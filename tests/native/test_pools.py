@@ -1,0 +1,105 @@
+"""Pooling of every kind: places of maxima, integers, norms, and values put back.
+
+Maxima and places are those of numpy, to the bit; norms agree to a hundred-thousandth.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library, NativeFailure, find_library
+from tests.native.bindings import native_results, numpy_results
+
+__all__ = ["POOLED"]
+
+POOLED: Final = frozenset({"LpPool", "MaxUnpool"})
+
+
+def _numbers(*shape: int, dtype: str = "float32") -> Array:
+    values = np.random.default_rng(0).standard_normal(shape) * 4
+    return np.round(values).astype(dtype) if dtype != "uint8" else np.abs(values).astype(dtype)
+
+
+def _window(data: st.DataObject) -> tuple[list[int], list[int], dict[str, Any]]:
+    """Sizes, results and attributes of windows that each see an element."""
+    rank = data.draw(st.integers(1, 3), label="rank")
+    taps, strides, dilations, before, after, sizes, results = ([] for _ in range(7))
+    for _ in range(rank):
+        taps.append(data.draw(st.integers(1, 4), label="taps"))
+        strides.append(data.draw(st.integers(1, 3), label="stride"))
+        dilations.append(data.draw(st.integers(1, 2), label="dilation"))
+        before.append(data.draw(st.integers(0, taps[-1] - 1), label="before"))
+        after.append(data.draw(st.integers(0, taps[-1] - 1), label="after"))
+        reach = (taps[-1] - 1) * dilations[-1] + 1
+        sizes.append(reach + data.draw(st.integers(0, 12), label="size"))
+        results.append((sizes[-1] + before[-1] + after[-1] - reach) // strides[-1] + 1)
+    attributes = {
+        "kernel_shape": tuple(taps),
+        "strides": tuple(strides),
+        "dilations": tuple(dilations),
+        "pads": (*before, *after),
+    }
+    return sizes, results, attributes
+
+
+def _check(
+    opcode: str, x: Array, outputs: list[Array], attributes: dict[str, Any], tolerance: float
+) -> None:
+    library = find_library()
+    if library is None:
+        pytest.skip("there are no native kernels")
+    expected = numpy_results(opcode, [x], outputs, attributes)
+    for threads in (1, 2):
+        got = native_results(library, opcode, [x], outputs, attributes, (), threads)
+        assert got is not None, f"{opcode} has no native form here"
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_pools_by_rows(data: st.DataObject) -> None:
+    sizes, results, attributes = _window(data)
+    dtype = data.draw(st.sampled_from(["float32", "uint8", "int8", "float64"]), label="type")
+    x = _numbers(2, 3, *sizes, dtype=dtype)
+    if data.draw(st.booleans(), label="channels last"):
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    out = np.empty((2, 3, *results), dtype)
+    _check("MaxPool", x, [out], attributes, 0)
+    if dtype == "float32":
+        by_column = data.draw(st.integers(0, 1), label="by column")
+        places = np.empty(out.shape, np.int64)
+        _check("MaxPool", x, [out, places], {**attributes, "storage_order": by_column}, 0)
+        power = data.draw(st.integers(1, 4), label="power")
+        _check("LpPool", x, [out], {**attributes, "p": power}, 1e-5)
+
+
+def test_places_of_halves(library: Library) -> None:
+    x = _numbers(2, 3, 9, 8, dtype="float16")
+    outputs = [np.empty((2, 3, 4, 4), np.float16), np.empty((2, 3, 4, 4), np.int64)]
+    attributes = {"kernel_shape": (2, 2), "strides": (2, 2)}
+    expected = numpy_results("MaxPool", [x], outputs, attributes)
+    got = native_results(library, "MaxPool", [x], outputs, attributes)
+    assert got is not None
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_values_put_back(library: Library, dtype: str) -> None:
+    x = _numbers(2, 2, 3, 4, dtype=dtype)
+    indices = np.random.default_rng(1).permutation(400)[: x.size].reshape(x.shape)
+    out = np.empty((2, 2, 10, 10), dtype)
+    for given_x in (x, np.ascontiguousarray(x.T).T):
+        expected = numpy_results("MaxUnpool", [given_x, indices], [out], {})
+        got = native_results(library, "MaxUnpool", [given_x, indices], [out], {})
+        assert got is not None
+        np.testing.assert_array_equal(got[0], expected[0])
+    with pytest.raises(NativeFailure, match="outside"):
+        native_results(library, "MaxUnpool", [x, indices + 399], [out], {})
