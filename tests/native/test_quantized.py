@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeProgram, find_library
+from popc_runtime.native.byte_products import ByteForm, byte_product_record
 from popc_runtime.native.library import variants
-from popc_runtime.native.quantized import ByteForm, byte_product_record
 from tests.native.bindings import bound, native_results, numpy_results, viewed
 
-QUANTIZED = frozenset({"DequantizeLinear", "MatMulInteger", "QuantizeLinear"})
+QUANTIZED = frozenset({"ConvInteger", "DequantizeLinear", "MatMulInteger", "QuantizeLinear"})
 """The instructions that are tested here."""
 
 _TYPES = ("int8", "uint8")
@@ -155,6 +155,69 @@ def test_quotients_are_those_of_divisions(variant: str, scale: float) -> None:
     inputs = [zeros[:, :1], zeros, None, None, None, None, None, residual]
     attributes = {"quantize_scale": float(np.float32(scale)), "quantize_zero": 127}
     _check(library, inputs, np.empty(residual.shape, np.uint8), (), attributes)
+
+
+def _image(array: Array, data: st.DataObject) -> Array:
+    """The same elements, plane by plane or pixel by pixel."""
+    if not data.draw(st.booleans(), label="pixel by pixel"):
+        return array
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+
+
+def _windows(data: st.DataObject) -> tuple[list[int], list[int], dict[str, Any]]:
+    """Sizes of an input and of the result, and the attributes of the windows."""
+    rank = data.draw(st.integers(1, 3), label="axes")
+    number = st.integers(1, 3)
+    kernel, strides, dilations = (tuple(data.draw(number) for _ in range(rank)) for _ in "ksd")
+    pads = tuple(data.draw(st.integers(0, 2)) for _ in range(2 * rank))
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    sizes = [extent + data.draw(st.integers(0, 9)) for extent in extents]
+    padded = [size + sum(pads[axis::rank]) for axis, size in enumerate(sizes)]
+    steps = zip(padded, extents, strides, strict=True)
+    results = [(size - extent) // step + 1 for size, extent, step in steps]
+    attributes = {"pads": pads, "strides": strides, "dilations": dilations}
+    return sizes, results, {**attributes, "kernel_shape": kernel}
+
+
+@pytest.mark.parametrize("variant", variants())
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_convolutions(variant: str, data: st.DataObject) -> None:
+    library = find_library(variant)
+    assert library is not None
+    sizes, results, attributes = _windows(data)
+    group = data.draw(st.sampled_from([1, 1, 2, 5, 40]), label="group")
+    of_group, times = (data.draw(st.sampled_from([1, 1, 4, 7])) for _ in range(2))
+    outs = group * times * data.draw(st.sampled_from([1, 1, 9]), label="more channels")
+    batch = data.draw(st.integers(1, 2), label="batch")
+    x_type, w_type = (data.draw(st.sampled_from(_TYPES)) for _ in range(2))
+    dtype = data.draw(st.sampled_from(["int32", "float32", *_TYPES]))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    shapes = ((outs,), (outs,), (batch, outs, *results))
+    scale, bias, residual = (
+        data.draw(st.sampled_from([None, random.normal(size=shape).astype(np.float32)]))
+        for shape in shapes
+    )
+    inputs: list[Array | None] = [
+        _image(_bytes(x_type, batch, group * of_group, *sizes), data),
+        _bytes(w_type, outs, of_group, *attributes["kernel_shape"], seed=1),
+        data.draw(st.sampled_from([None, _bytes(x_type)])),
+        data.draw(st.sampled_from([None, _bytes(w_type, outs, *[1] * (len(sizes) + 1))])),
+        data.draw(st.sampled_from([None, random.integers(-999, 999, outs, np.int32)])),
+    ]
+    attributes |= {"dtype": dtype, "group": group}
+    if dtype != "int32":
+        inputs += [scale, bias, None if residual is None else _image(residual, data)]
+        attributes |= data.draw(_epilogues(dtype))
+    outputs = [_image(np.empty(shapes[2], dtype), data)]
+    constant = data.draw(st.sampled_from([(), (1, 2, 3, 4)]), label="constant")
+    expected = numpy_results("ConvInteger", inputs, outputs, attributes, constant)[0]
+    for threads in (1, 2):
+        native = native_results(
+            library, "ConvInteger", inputs, outputs, attributes, constant, threads
+        )
+        assert native is not None
+        np.testing.assert_array_equal(native[0], expected)
 
 
 @pytest.mark.parametrize("a_type", _TYPES)

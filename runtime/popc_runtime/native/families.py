@@ -12,6 +12,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "RotaryEmbedding",
     ),
     "attention_gradients": ("AttentionGrad",),
+    "byte_products": ("ConvInteger", "MatMulInteger"),
     "conv_gradients": (
         "ConvTranspose",
         "ConvWeightsGrad",
@@ -174,7 +175,6 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "quantized": (
         "DequantizeLinear",
-        "MatMulInteger",
         "QuantizeLinear",
     ),
     "randoms": (
