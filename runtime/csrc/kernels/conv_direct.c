@@ -304,12 +304,13 @@ static void make_panel(
     const int64_t pixels = part->end - part->first;
     tile->ahead = (const char *)tile->weights;
     tile->ahead_step = 0;
+    tile->expected = state->beside == state->panels && conv->y_channel == 1;
     if (panel + state->beside < state->panels) {
         // Each tile asks for some of the panel that comes next.
         tile->ahead = (const char *)(tile->weights + state->beside * panel_floats +
                                      panel_floats * (first - part->first) / pixels);
         tile->ahead_step = vectors * VECTOR_BYTES * count / pixels;
-    } else if (conv->y_channel == 1) {
+    } else if (tile->expected) {
         // Where the next tile will write.
         const int64_t bytes = count * conv->y_axis[2] * (int64_t)sizeof(float);
         tile->ahead = (const char *)(conv->y + part->image * conv->y_batch + tile->next) +

@@ -82,6 +82,17 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     keep_sums(tile, P, V * LANES, kept);
 }
 
+// What is read and written at the end, unless the tile before has asked for it.
+INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
+    if (tile->residual)
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < V; v++)
+                __builtin_prefetch(tile->residual + tile->pixels[p].residual + v * LANES);
+    if (!tile->expected)
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < V; v++) __builtin_prefetch(tile->y + tile->pixels[p].y + v * LANES, 1);
+}
+
 INLINE void make_sums(const Tile *tile, const int P, const int V) {
     Floats sums[MOST_PIXELS][MOST_VECTORS];
     const float *rows[MOST_PIXELS];
@@ -91,6 +102,7 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
     for (int v = 0; v < V; v++)
         for (int p = 0; p < P; p++) sums[p][v] = load(tile->bias + v * LANES);
     for (int p = 0; p < P; p++) rows[p] = tile->image + tile->pixels[p].from;
+    ask_for_results(tile, P, V);
     for (int64_t t = 0; t < tile->window; t++) {
         int64_t c = tile->distances[t];
         if (!tile->inside) {

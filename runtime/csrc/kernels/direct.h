@@ -29,6 +29,7 @@ typedef struct {
     const float *weights, *bias;
     const char *ahead;  // what is needed next, so much of it for each line of weights
     int64_t ahead_step;
+    bool expected;  // whether the tile before has asked for the results
     const float *residual;  // of the first channel; NULL if there is none
     float *y;
     int channels;  // that there are
