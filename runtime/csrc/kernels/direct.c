@@ -14,9 +14,9 @@ static inline Floats within(Floats value, Floats low, Floats high) {
 
 // A vector of channels of a residual, as far as they are there.
 static inline Floats residual_part(const Tile *tile, int p, int channel) {
-    const float *from = tile->residual + tile->pixels[p].residual;
+    const float *from = tile->panel->residual + tile->residual[p];
     const int64_t step = tile->conv->residual_channel;
-    const int rest = tile->channels - channel;
+    const int rest = tile->panel->channels - channel;
     if (step == 1 && rest >= LANES) return load(from + channel);
     float part[LANES] = {0};
     for (int c = 0; c < LANES && c < rest; c++) part[c] = from[(channel + c) * step];
@@ -35,12 +35,12 @@ static __attribute__((noinline)) void keep_sums(
     }
     if (conv->y_channel == 1) {
         for (int p = 0; p < pixels; p++)
-            copy_floats(tile->y + tile->pixels[p].y, sums + p * width, tile->channels);
+            copy_floats(tile->panel->y + tile->y[p], sums + p * width, tile->panel->channels);
         return;
     }
-    for (int c = 0; c < tile->channels; c++)
+    for (int c = 0; c < tile->panel->channels; c++)
         for (int p = 0; p < pixels; p++)
-            tile->y[tile->pixels[p].y + c * conv->y_channel] = sums[p * width + c];
+            tile->panel->y[tile->y[p] + c * conv->y_channel] = sums[p * width + c];
 }
 
 // `P` and `V` are constants wherever these are called, so that sums stay in registers.
@@ -59,8 +59,8 @@ INLINE void store_rest(float *to, Floats sum, int count) {
 
 INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
     const Floats low = all_of(tile->limits.low), high = all_of(tile->limits.high);
-    const int rest = tile->channels - (V - 1) * LANES;
-    if (tile->residual)
+    const int rest = tile->panel->channels - (V - 1) * LANES;
+    if (tile->panel->residual)
 #pragma GCC unroll 12
         for (int p = 0; p < P; p++)
 #pragma GCC unroll 4
@@ -68,7 +68,7 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     if (tile->conv->y_channel == 1 && !tile->limits.activation) {
 #pragma GCC unroll 12
         for (int p = 0; p < P; p++) {
-            float *y = tile->y + tile->pixels[p].y;
+            float *y = tile->panel->y + tile->y[p];
 #pragma GCC unroll 4
             for (int v = 0; v < V - 1; v++) store(y + v * LANES, within(sums[p][v], low, high));
             store_rest(y + (V - 1) * LANES, within(sums[p][V - 1], low, high), rest);
@@ -84,42 +84,66 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
 
 // What is read and written at the end, unless the tile before has asked for it.
 INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
-    if (tile->residual)
+    if (tile->panel->residual)
         for (int p = 0; p < P; p++)
             for (int v = 0; v < V; v++)
-                __builtin_prefetch(tile->residual + tile->pixels[p].residual + v * LANES);
+                __builtin_prefetch(tile->panel->residual + tile->residual[p] + v * LANES);
     if (!tile->expected)
         for (int p = 0; p < P; p++)
-            for (int v = 0; v < V; v++) __builtin_prefetch(tile->y + tile->pixels[p].y + v * LANES, 1);
+            for (int v = 0; v < V; v++) __builtin_prefetch(tile->panel->y + tile->y[p] + v * LANES, 1);
+}
+
+// What is multiplied: the weights that come next, and what they ask for.
+typedef struct {
+    const float *weights;
+    const char *ahead;
+    int64_t step;
+} Stream;
+
+// Adds the products of one run.  Pixels lie at one distance from each other if `even`: registers for
+// addresses are few.
+INLINE void add_run(
+    Stream *stream, const float *const *rows, int64_t distance, int64_t run, bool even, const int P,
+    const int V, Floats (*sums)[MOST_VECTORS]) {
+    const float *bases[MOST_PIXELS / 4], *weights = stream->weights;
+    const char *ahead = stream->ahead;
+    const int64_t step = stream->step;
+    for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
+    for (int64_t c = 0; c < run; c++) {
+        Floats right[MOST_VECTORS];
+        __builtin_prefetch(ahead, 0, 2);
+        if (V > 1) __builtin_prefetch(ahead + 64, 0, 2);
+        ahead += step;
+        for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < V; v++)
+                sums[p][v] += (even ? bases[p / 4][p % 4 * distance] : rows[p][c]) * right[v];
+        weights += V * LANES;
+        if (even)
+            for (int i = 0; 4 * i < P; i++) bases[i]++;
+    }
+    stream->weights = weights;
+    stream->ahead = ahead;
 }
 
 INLINE void make_sums(const Tile *tile, const int P, const int V) {
     Floats sums[MOST_PIXELS][MOST_VECTORS];
     const float *rows[MOST_PIXELS];
-    const float *weights = tile->weights;
-    const char *ahead = tile->ahead;
+    Stream stream = {tile->panel->weights, tile->ahead, tile->ahead_step};
     int64_t tap[AXES] = {0};
-    for (int v = 0; v < V; v++)
-        for (int p = 0; p < P; p++) sums[p][v] = load(tile->bias + v * LANES);
-    for (int p = 0; p < P; p++) rows[p] = tile->image + tile->pixels[p].from;
     ask_for_results(tile, P, V);
+    for (int v = 0; v < V; v++)
+        for (int p = 0; p < P; p++) sums[p][v] = load(tile->panel->bias + v * LANES);
     for (int64_t t = 0; t < tile->window; t++) {
-        int64_t c = tile->distances[t];
-        if (!tile->inside) {
-            find_runs(tile->conv, tile->source, tile->image, tap, tile->pixels, P, false, rows);
-            next_tap(tile->source, tap);
-            c = 0;
+        if (tile->even) {
+            rows[0] = tile->image + (tile->from + tile->distances[t]);
+            add_run(&stream, rows, tile->distance, tile->run, true, P, V, sums);
+            continue;
         }
-        for (const int64_t end = c + tile->run; c < end; c++) {
-            Floats right[MOST_VECTORS];
-            __builtin_prefetch(ahead, 0, 2);
-            __builtin_prefetch(ahead + 64, 0, 2);
-            ahead += tile->ahead_step;
-            for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
-            for (int p = 0; p < P; p++)
-                for (int v = 0; v < V; v++) sums[p][v] += rows[p][c] * right[v];
-            weights += V * LANES;
-        }
+        find_runs(
+            tile->conv, tile->source, tile->image, tap, tile->pixels, P, tile->inside, rows);
+        next_tap(tile->source, tap);
+        add_run(&stream, rows, 0, tile->run, false, P, V, sums);
     }
     finish_tile(tile, P, V, sums);
 }
@@ -156,6 +180,6 @@ int ISA(most_pixels)(int vectors) {
     return most[vectors - 1];
 }
 
-void ISA(make_tile)(const Tile *tile, int pixels, int vectors) {
-    MAKE[vectors - 1][pixels - 1](tile);
+void ISA(make_tile)(const Tile *tile, int pixels) {
+    MAKE[tile->panel->vectors - 1][pixels - 1](tile);
 }

@@ -1,5 +1,6 @@
-// A tile of a direct convolution: a few pixels by a few vectors of output channels, which stay in
-// registers while the numbers of their windows, one by one, are multiplied with vectors of weights.
+// Direct convolutions: their input, and their tiles.  A tile is a few pixels by a few vectors of output
+// channels, whose sums stay in registers while the numbers of the windows, one by one, are multiplied
+// with vectors of weights.
 #ifndef POPC_DIRECT_H
 #define POPC_DIRECT_H
 
@@ -9,11 +10,42 @@
 // to be under way, and all of them have to be in registers.
 enum { MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4, MOST_PIXELS = 12, MOST_WIDTH = MOST_VECTORS * LANES };
 
+// What windows read: the input, or a copy of it whose channels lie side by side, with its padding.
+typedef struct {
+    Source source;
+    int64_t window, run;  // taps of the source, and floats that each reads
+    int64_t *distances;  // from the first tap to each, in floats
+    float *outside;
+    bool copied;
+    int64_t copy_floats;
+} Input;
+
+// Lines of pixels that are like one become one in `conv`.  False if memory is exhausted.
+bool ISA(plan_input)(Conv *conv, Input *input);
+void ISA(release_input)(Input *input);
+
+// Lines of the copy, each of which can be made by itself.
+int64_t ISA(input_lines)(const Conv *conv, const Input *input);
+void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy);
+
 // What is done with sums: values below `low` become `low`, those above `high` become `high`.
 typedef struct {
     float low, high;
     MapLoop activation;  // any other one, or NULL
 } Limits;
+
+// Some vectors of output channels of an image.
+typedef struct {
+    const float *weights;  // [tap][in][channels], padded to whole vectors
+    const float *bias;  // the same
+    const float *residual;  // of the first channel; NULL if there is none
+    float *y;
+    int vectors, channels;  // channels that there are
+    // Tiles ask for what is needed next, so many bytes for each of their pixels.
+    const char *ahead;
+    int64_t ahead_place;  // from where on
+    int64_t ahead_pixel, ahead_line;  // the latter divided by lines of weights, in 65536ths
+} Panel;
 
 typedef struct {
     const Conv *conv;
@@ -22,22 +54,20 @@ typedef struct {
     int64_t window, run;  // taps of the source, and floats that each reads
     Limits limits;
     const float *image;  // of the source, from the first channel of the group on
+    bool even;  // all windows lie inside, and each at the same distance from the one before
+    int64_t distance, from;  // then; where the first begins
+    bool inside;  // all their windows, if they are not even
     Pixel pixels[MOST_PIXELS];
-    bool inside;  // all their windows
-    int64_t next;  // where the pixel behind them is written
-    // The same for a panel of weights: [tap][in][channels], padded to whole vectors.
-    const float *weights, *bias;
-    const char *ahead;  // what is needed next, so much of it for each line of weights
-    int64_t ahead_step;
+    int64_t y[MOST_PIXELS], residual[MOST_PIXELS];  // where pixels lie
+    const Panel *panel;
     bool expected;  // whether the tile before has asked for the results
-    const float *residual;  // of the first channel; NULL if there is none
-    float *y;
-    int channels;  // that there are
+    const char *ahead;  // what is needed next: so many bytes for each line of weights
+    int64_t ahead_step;
 } Tile;
 
 // The most pixels of a tile of so many vectors.
 int ISA(most_pixels)(int vectors);
 
-void ISA(make_tile)(const Tile *tile, int pixels, int vectors);
+void ISA(make_tile)(const Tile *tile, int pixels);
 
 #endif

@@ -51,26 +51,32 @@ static inline Walk walk_from(const Conv *conv, const Source *source, int64_t fir
     return walk;
 }
 
-// The next pixels, of one line.  Whether all their windows lie inside.
-static inline bool walk_line(
-    const Conv *conv, const Source *source, Walk *walk, int64_t count, Pixel *pixels) {
-    Pixel pixel = walk->pixel;
-    const int64_t stride = conv->stride[2], step = stride * source->axis[2];
-    const int64_t y = conv->y_axis[2], residual = conv->residual_axis[2];
-    const int64_t end = pixel.at[2] + (count - 1) * stride;
-    bool inside = (pixel.at[2] >= 0) & (end <= walk->last[2]);
+// Whether the windows of the next `count` pixels lie inside, if those are of one line.
+static inline bool lies_inside(const Conv *conv, const Walk *walk, int64_t count) {
+    const Pixel *pixel = &walk->pixel;
+    const int64_t end = pixel->at[2] + (count - 1) * conv->stride[2];
+    bool inside = (pixel->at[2] >= 0) & (end <= walk->last[2]);
     for (int axis = 0; axis < AXES - 1; axis++)
-        inside &= (pixel.at[axis] >= 0) & (pixel.at[axis] <= walk->last[axis]);
-    for (int64_t p = 0; p < count; p++) {
-        pixels[p] = pixel;
-        pixel.at[2] += stride;
-        pixel.from += step;
-        pixel.y += y;
-        pixel.residual += residual;
-    }
-    walk->index[2] += count;
-    walk->pixel = pixel;
+        inside &= (pixel->at[axis] >= 0) & (pixel->at[axis] <= walk->last[axis]);
     return inside;
+}
+
+// Goes by `count` pixels of one line.
+static inline void pass_pixels(const Conv *conv, const Source *source, Walk *walk, int64_t count) {
+    walk->index[2] += count;
+    if (walk->index[2] < conv->result[2]) {
+        walk->pixel.at[2] += count * conv->stride[2];
+        walk->pixel.from += count * conv->stride[2] * source->axis[2];
+        walk->pixel.y += count * conv->y_axis[2];
+        walk->pixel.residual += count * conv->residual_axis[2];
+        return;
+    }
+    walk->index[2] = 0;
+    if (++walk->index[1] == conv->result[1]) {
+        walk->index[1] = 0;
+        walk->index[0]++;
+    }
+    walk->pixel = pixel_at(conv, source, walk->index);
 }
 
 // The next `count` pixels.  Whether all their windows lie inside.
@@ -79,16 +85,17 @@ static inline bool walk_pixels(
     bool inside = true;
     while (count > 0) {
         const int64_t rest = conv->result[2] - walk->index[2], some = count < rest ? count : rest;
-        inside &= walk_line(conv, source, walk, some, pixels);
-        pixels += some;
-        count -= some;
-        if (some < rest) break;
-        walk->index[2] = 0;
-        if (++walk->index[1] == conv->result[1]) {
-            walk->index[1] = 0;
-            walk->index[0]++;
+        Pixel pixel = walk->pixel;
+        inside &= lies_inside(conv, walk, some);
+        for (int64_t p = 0; p < some; p++) {
+            *pixels++ = pixel;
+            pixel.at[2] += conv->stride[2];
+            pixel.from += conv->stride[2] * source->axis[2];
+            pixel.y += conv->y_axis[2];
+            pixel.residual += conv->residual_axis[2];
         }
-        walk->pixel = pixel_at(conv, source, walk->index);
+        pass_pixels(conv, source, walk, some);
+        count -= some;
     }
     return inside;
 }
