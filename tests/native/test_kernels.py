@@ -18,6 +18,7 @@ from tests.native.placed import PLACED
 from tests.native.test_channels import CHANNELLED
 from tests.native.test_dynamic import DYNAMIC
 from tests.native.test_layers import LAYERS
+from tests.native.test_moves import MOVED
 from tests.native.test_pools import POOLED
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_randoms import DRAWN
@@ -387,6 +388,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         | GRADIENTS
         | LAYERS
         | POOLED
+        | MOVED
         | PLACED
         | QUANTIZED
         | TYPED

@@ -12,9 +12,9 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.accumulate import clear
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.borders import border_runs
 from popc_runtime.kernels.copying import copy_calls, subarray
 from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.pad import border_runs
 
 __all__ = ["KERNELS"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final, TypeAlias
@@ -99,6 +100,7 @@ _BINARY: Final = (
     "PRelu",
     "Sub",
 )
+_FIXED_POWERS: Final = {-1: "Reciprocal", 2: "Square"}
 _COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGICAL: Final = ("And", "Or", "Xor")
 _FLOATS_OF_32: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
@@ -193,10 +195,25 @@ def _modulo(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """Constant exponents that numpy's kernel computes otherwise are left to it."""
-    if binding.input(1).size == 1 and binding.is_constant(1):
+    """Constant exponents that numpy's kernel computes otherwise: by products, or a quotient."""
+    base, exponent = binding.input_dtypes[0], binding.input(1)
+    fixed = exponent.size == 1 and binding.is_constant(1) and base is not None and base.is_float
+    power = exponent.item() if fixed and binding.input_dtypes[1] is not DType.BFLOAT16 else None
+    if power in _FIXED_POWERS:
+        return _map(_FIXED_POWERS[power], binding, numbers, 1)
+    if power == 3 and base in (DType.FLOAT32, DType.FLOAT64):
+        return _cube(binding, numbers)
+    return None if fixed and power in (None, 0, 1, 3) else _binary("Pow", binding, numbers)
+
+
+def _cube(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    x, out = binding.input(0), binding.output()
+    first, second = (map_for(name, binding.input_dtypes[0], numbers) for name in ("Square", "Mul"))
+    if out.ndim > MAX_RANK or out.size == 0 or first is None or second is None:
         return None
-    return _binary("Pow", binding, numbers)
+    square = binding.scratch.take(out.shape, out.dtype)
+    before = map_record(first, square, [x])
+    return replace(map_record(second, out, [square, x]), before=(before,))
 
 
 def _bit_shift(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
