@@ -10,9 +10,9 @@ A result is channels-last if all of this holds:
   computes, whose kernel writes any format (`OpSpec.strided_output`), and no output of the graph;
 * every reader is an op without nested graphs that reads strided operands, or reduces all pixels
   of a channel to one number;
-* it is the result of a convolution of one group or of single channels, or at least half of its
-  operands of its size are channels-last (so that maps, pooling and joined images stay in the format
-  that they find);
+* it is the result of a convolution, but not of groups of few channels, or at least half of its
+  operands of its size are channels-last (so that maps, pooling, resized and joined images stay in
+  the format that they find), or the channels of such an image in another order;
 * at least half of its readers gain: they write any format themselves, reduce pixels, or turn the
   image to [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes
   together.
@@ -33,6 +33,7 @@ from popc.ops.views import contiguous_strides, normal_strides
 __all__ = ["choose_formats", "reads_format"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
+_FEWEST_OF_GROUP: Final = 16
 _TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
 
 
@@ -66,6 +67,9 @@ def _finds(op: Op, found: Container[Tensor]) -> bool:
     """Whether what ``op`` reads lets it write channels-last."""
     if op.op_type == "Conv":
         return not _has_short_rows(op)
+    if op.op_type == "Reshape":
+        first = _before_shuffle(op)
+        return first is not None and first.operand(0) in found and _shuffled(first) is op
     images = [one for one in op.present_inputs if not one.is_constant and _is_as_large(one, op)]
     return bool(images) and 2 * sum(image in found for image in images) >= len(images)
 
@@ -96,17 +100,49 @@ def _reduces_pixels(op: Op) -> bool:
     return rank == len(_TO_CHANNELS_LAST) and axes == [2, 3]
 
 
+def _shuffled(op: Op) -> Op | None:
+    """The last of three ops, of which ``op`` is the first, that change the order of channels.
+
+    A Reshape to [N, groups, C / groups, H, W], a Transpose of groups, and a Reshape back.
+    """
+    if op.op_type != "Reshape":
+        return None
+    image, turn = op.operand(0), _only_reader(op)
+    last = None if turn is None or turn.op_type != "Transpose" else _only_reader(turn)
+    if turn is None or last is None or last.op_type != "Reshape":
+        return None
+    batch, *parts = op.output.type.shape
+    apart = len(parts) == 4 and (batch, *parts[2:]) == (image.type.shape[0], *image.type.shape[2:])
+    swaps = apart and turn.attributes["perm"] == (0, 2, 1, 3, 4)
+    return last if swaps and last.output.type == image.type else None
+
+
+def _only_reader(op: Op) -> Op | None:
+    readers = list(op.output.uses)
+    return readers[0] if len(readers) == 1 else None
+
+
+def _before_shuffle(op: Op) -> Op | None:
+    """The first of three ops of which ``op`` may be the last."""
+    turn = op.operand(0).producer
+    return None if turn is None or turn.op_type != "Transpose" else turn.operand(0).producer
+
+
 def _gains(op: Op) -> bool:
+    if op.op_type == "Reshape":
+        return _shuffled(op) is not None
     turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
     return turns or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
 
 
 def _has_short_rows(op: Op) -> bool:
-    """Whether ``op`` is a convolution of several groups, other than of single channels.
+    """Whether ``op`` is a convolution of groups of few channels, other than of single ones.
 
     It reads and writes a part of each row of channels at a time.
     """
     group = op.attributes.get("group", 1)
     if op.op_type != "Conv" or group == 1:
         return False
-    return not group == op.operand(0).type.shape[1] == op.output.type.shape[1]
+    assert isinstance(group, int), f"{op!r}: group={group!r}"
+    widths = (op.operand(0).type.shape[1], op.output.type.shape[1])
+    return widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group

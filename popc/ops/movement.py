@@ -117,7 +117,7 @@ OPS: Final[dict[str, OpSpec]] = {
     "Concat": OpSpec(_concat, strided_output=True),
     "Copy": OpSpec(same_as_first),
     "Expand": OpSpec(_expand, view=expand_view),
-    "Reshape": OpSpec(_reshape, view=reshape_view),
+    "Reshape": OpSpec(_reshape, view=reshape_view, strided_output=True),
     "ReverseSequence": OpSpec(_reverse_sequence),
     "Slice": OpSpec(_slice, view=slice_view),
     "Split": OpSpec(_split, view=split_view),

@@ -52,6 +52,6 @@ def _infer_resize_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[Te
 
 
 OPS: Final[dict[str, OpSpec]] = {
-    "Resize": OpSpec(_infer_resize),
+    "Resize": OpSpec(_infer_resize, strided_output=True),
     "ResizeGrad": OpSpec(_infer_resize_grad),
 }

@@ -66,6 +66,20 @@ def test_a_part_that_is_seen_in_another_way_is_copied() -> None:
     assert _plan(small)[0].joined == {joined: frozenset({0})}
 
 
+def test_channels_change_their_order_within_pixels() -> None:
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 5, 5), 32)
+    apart = small("Reshape", x, shape=(1, 4, 8, 5, 5))
+    turned = small("Transpose", apart, perm=(0, 2, 1, 3, 4))
+    shuffled = small.op("Reshape", turned, shape=(1, 32, 5, 5))
+    small.output(_conv(small, shuffled.output, 32))
+    plan, _ = _plan(small)
+    assert plan.placements[shuffled.output].strides == (3200, 4, 640, 128)
+    assert [op for op in small.graph.ops if op.op_type == "Reshape" and op not in plan.views] == [
+        shuffled
+    ]
+
+
 def test_images_stay_in_pixels_where_they_are_scaled() -> None:
     small = SmallGraph()
     x = _conv(small, small.input(1, 3, 7, 7), 32)

@@ -36,6 +36,11 @@ class _Net:
         self.weights.append(numpy_helper.from_array(values, name))
         return name
 
+    def numbers(self, values: list[float], dtype: type) -> str:
+        name = f"n{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.array(values, dtype), name))
+        return name
+
     def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, list(inputs), [name], **attributes))
@@ -116,12 +121,27 @@ def _join(net: _Net, x: str, channels: int) -> str:
     return net.node("Concat", half, net.node("Neg", half), axis=1)
 
 
+def _shuffle(net: _Net, x: str, channels: int) -> str:
+    batch, _, *sizes = net.shape
+    apart = net.numbers([batch, 4, channels // 4, *sizes], np.int64)
+    turned = net.node("Transpose", net.node("Reshape", x, apart), perm=[0, 2, 1, 3, 4])
+    return net.node("Reshape", turned, net.numbers([batch, channels, *sizes], np.int64))
+
+
+def _resize(net: _Net, x: str, channels: int) -> str:
+    del channels
+    larger, smaller = (net.numbers([1, 1, by, by], np.float32) for by in (2, 0.5))
+    return net.node("Resize", net.node("Resize", x, "", larger), "", smaller, mode="linear")
+
+
 _BLOCKS: Final[dict[str, Callable[[_Net, str, int], str]]] = {
     "dense": lambda net, x, channels: net.conv(x, channels, channels),
     "depthwise": lambda net, x, channels: net.conv(x, channels, channels, 3, channels),
     "grouped": lambda net, x, channels: net.conv(x, channels, channels, 1, 2),
     "join": _join,
+    "resize": _resize,
     "scale": _scale,
+    "shuffle": _shuffle,
     "turn": _turn,
 }
 

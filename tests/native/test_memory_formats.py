@@ -235,3 +235,19 @@ def test_reductions_over_pixels(opcode: str, channels: int) -> None:
     inputs = [_numbers(3, channels, 7, 9)]
     used = _check(opcode, inputs, ("last",) * 3, (3, channels, 1, 1), attributes)
     assert used == {f"{opcode}_f32"}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.bool_])
+@pytest.mark.parametrize("form", FORMATS[:3])
+@pytest.mark.parametrize("groups", [1, 4, 5])
+def test_shuffled_channels(dtype: type, form: str, groups: int) -> None:
+    """A Reshape whose operand is a view of groups that were exchanged."""
+    x = (_numbers(2, groups * 7, 3, 5) * 100).astype(dtype)
+    turned = x.reshape(2, groups, 7, 3, 5).transpose(0, 2, 1, 3, 4)
+    for name in variants():
+        library = find_library(name)
+        assert library is not None
+        out = np.zeros((2, 3, 5, groups * 9), dtype).transpose(0, 3, 1, 2)[:, groups * 2 :]
+        out = out if form.endswith("last") else np.zeros(x.shape, dtype)
+        assert _run(library, "Reshape", [turned], out, {"shape": x.shape}, 2) == "Move"
+        np.testing.assert_array_equal(out, turned.reshape(x.shape))

@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "squares.h"
 
 typedef struct {
     int64_t size;  // bytes of an element
@@ -129,6 +130,10 @@ static void move_plane(const Move *move, const char *from, char *to) {
     if (fc == move->size && tc == move->size) {
         for (int64_t i = 0; i < rows; i++)
             memmove(to + i * tr, from + i * fr, (size_t)(columns * move->size));
+        return;
+    }
+    if (move->size == 4 && fr == 4 && tc == 4 && fc % 4 == 0 && tr % 4 == 0) {
+        turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
         return;
     }
     switch (move->size) {

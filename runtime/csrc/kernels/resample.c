@@ -16,6 +16,7 @@ typedef struct {
     int64_t dims[MAX_RANK];
     const int64_t *offsets[MAX_RANK];  // bytes, for each index of the axis
     int64_t size, lines, unit;
+    bool runs;  // what lies side by side stays so: the last axis is not resized
 } Pick;
 
 // x, out, offsets of each axis
@@ -38,6 +39,9 @@ static void *prepare_pick(Params *params, Needs *needs) {
             params->bad = true;
     }
     const int64_t length = out.rank ? out.dims[out.rank - 1] : 0;
+    pick->runs = true;
+    for (int64_t i = 0; i < length && !params->bad; i++)
+        pick->runs &= pick->offsets[out.rank - 1][i] == i * pick->size;
     pick->unit = length > 0 ? (RESAMPLE_WORK + length - 1) / length : 1;
     if (!params->bad && length > 0 && is_contiguous(&out)) return pick;
     free(pick);
@@ -62,6 +66,10 @@ static void pick_line(const Pick *pick, int64_t line) {
     for (int axis = last - 1; axis >= 0; axis--) {
         x += pick->offsets[axis][line % pick->dims[axis]];
         line /= pick->dims[axis];
+    }
+    if (pick->runs) {
+        memcpy(to, x, (size_t)(count * pick->size));
+        return;
     }
     switch (pick->size) {
         case 1: pick_uint8_t(to, x, offsets, count); break;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -12,21 +13,49 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.banded import replaced, resampled
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.copying import as_contiguous
+from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside, taps
 
-__all__ = ["KERNELS", "axis_taps", "processing_order", "resized_axes"]
+__all__ = ["KERNELS", "axis_taps", "in_memory_order", "processing_order", "resized_axes"]
 
 
 def _resize(binding: Binding) -> Calls:
     if binding.output().size == 0:
         return ()
+    binding = in_memory_order(binding)
     axes = resized_axes(binding, binding.input(0).shape, binding.output().shape)
     nearest = binding.text("mode") == "nearest"
     calls = _gather(binding, axes) if nearest else _interpolate(binding, axes)
     return (*calls, *_extrapolate(binding, axes))
 
 
-def resized_axes(binding: Binding, before: tuple[int, ...], after: tuple[int, ...]) -> list[Axis]:
+_Operands = TypeVar("_Operands", bound="Operands[Any]")
+
+
+def in_memory_order(binding: _Operands) -> _Operands:
+    """The same with the axes in the order of the result's memory: the last ones lie closest."""
+    x, out = binding.input(0), binding.output()
+    rank = len(out.shape)
+    order = sorted(range(rank), key=lambda axis: -abs(out.strides[axis]))
+    if order == list(range(rank)):
+        return binding
+    regions = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
+    attributes: dict[str, Any] = {
+        **binding.attributes,
+        "scales": tuple(binding.numbers("scales")[axis] for axis in order),
+        "roi": tuple(regions[axis + end] for end in (0, rank) for axis in order),
+    }
+    return replace(
+        binding,
+        inputs=(x.transpose(*order), *binding.inputs[1:]),
+        outputs=(out.transpose(*order),),
+        attributes=attributes,
+    )
+
+
+def resized_axes(
+    binding: Operands[Any], before: tuple[int, ...], after: tuple[int, ...]
+) -> list[Axis]:
     """The axes of a tensor of shape ``before`` that is resized to ``after``."""
     rank = len(before)
     roi = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
@@ -153,7 +182,7 @@ def _widened(binding: Binding, work: np.dtype[Any]) -> tuple[Array, tuple[Call, 
     return wide, (partial(np.copyto, wide, x),)
 
 
-def axis_taps(binding: Binding, axis: Axis) -> Taps:
+def axis_taps(binding: Operands[Any], axis: Axis) -> Taps:
     """The sources of an axis that is interpolated."""
     cubic = binding.text("mode") == "cubic"
     return taps(

@@ -20,6 +20,7 @@ from popc_runtime.native.winograd import winograd_record
 __all__ = ["ENCODERS"]
 
 _MOST_AXES: Final = 3
+_FEW_CHANNELS: Final = 16  # of a group: less than a vector has
 
 
 def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -67,10 +68,11 @@ def _kernel(x: View, w: View, out: View, residual: View | None, group: int) -> s
     last = is_channels_last(x) and not x.is_contiguous
     if x.shape[1] == group == w.shape[0] and (last or not plain):
         return "DepthwiseLast_f32"
-    if last or not plain:
-        return "ConvDirect_f32"
-    if x.shape[1] == group and w.shape[0] // group <= 2:
+    if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"
+    few = group > 1 and min(w.shape[0] // group, w.shape[1]) < _FEW_CHANNELS
+    if not plain or (last and not few):
+        return "ConvDirect_f32"
     return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 
 

@@ -156,6 +156,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Transpose",
     ),
     "movement": (
+        "Reshape",
         "ReverseSequence",
         "SequenceSlice",
         "TensorScatter",

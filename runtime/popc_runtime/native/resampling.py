@@ -10,7 +10,12 @@ import numpy as np
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
-from popc_runtime.kernels.resize import axis_taps, processing_order, resized_axes
+from popc_runtime.kernels.resize import (
+    axis_taps,
+    in_memory_order,
+    processing_order,
+    resized_axes,
+)
 from popc_runtime.kernels.resize_grad import gradient_taps
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, tensors
@@ -22,6 +27,7 @@ __all__ = ["ENCODERS"]
 
 def _resize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
+    binding = in_memory_order(binding)
     x, out = binding.input(0), binding.output()
     if not is_plain(binding) or out.size == 0 or not out.is_contiguous:
         return None
