@@ -156,7 +156,6 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Transpose",
     ),
     "movement": (
-        "Reshape",
         "ReverseSequence",
         "SequenceSlice",
         "TensorScatter",

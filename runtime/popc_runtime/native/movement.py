@@ -1,4 +1,4 @@
-"""Elements in another shape, rows that move to where numbers say, and triangles."""
+"""Rows that move to where numbers say, and triangles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import copied, packed, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View, merged_view
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -81,16 +81,7 @@ def _copy_runs(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("CopyRuns", words, (source, out, *runs), before=(*before, *start))
 
 
-def _reshape(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """X, whose dimensions are seen in the result: it need not be contiguous."""
-    del numbers
-    x = binding.input(0)
-    out = merged_view(binding.output(), x.shape) if _is_movable(x) else None
-    return None if out is None else Record("Move", tensors(x, out), (x, out))
-
-
 ENCODERS: Final[dict[str, Encoder]] = {
-    "Reshape": _reshape,
     "ReverseSequence": _reverse,
     "SequenceSlice": _copy_runs,
     "TensorScatter": _store_steps,

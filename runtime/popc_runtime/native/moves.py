@@ -12,7 +12,7 @@ from popc_runtime.kernels.borders import border_runs
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import move_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View, broadcast_to, filled, is_same_memory
+from popc_runtime.native.views import View, broadcast_to, filled, is_same_memory, merged_view
 
 __all__ = ["ENCODERS"]
 
@@ -43,8 +43,9 @@ def _bit_cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 def _reshape(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
-    x, out = binding.input(0), binding.output()
-    return _moves([(out.reshape(x.shape), x)]) if out.is_contiguous else None
+    x = binding.input(0)
+    out = merged_view(binding.output(), x.shape)
+    return None if out is None else _moves([(out, x)])
 
 
 def _transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
