@@ -22,6 +22,7 @@ from tests.native.test_moves import MOVED
 from tests.native.test_pools import POOLED
 from tests.native.test_quantized import QUANTIZED
 from tests.native.test_randoms import DRAWN
+from tests.native.test_sampling import SAMPLED
 from tests.native.test_types import TYPED
 
 _UNARY: dict[str, dict[str, Any]] = {
@@ -389,6 +390,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         | LAYERS
         | POOLED
         | MOVED
+        | SAMPLED
         | PLACED
         | QUANTIZED
         | TYPED

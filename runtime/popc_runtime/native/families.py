@@ -225,6 +225,11 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ReduceSumSquare",
         "Softmax",
     ),
+    "sampling": (
+        "GridSample",
+        "MaxRoiPool",
+        "RoiAlign",
+    ),
     "slopes": (
         "CeluGrad",
         "ClipGrad",

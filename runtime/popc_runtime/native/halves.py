@@ -42,6 +42,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "ReduceMin",
         "ReduceSum",
         "ReduceSumSquare",
+        "RoiAlign",
         "RotaryEmbedding",
         "Softmax",
     }

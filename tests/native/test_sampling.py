@@ -1,0 +1,97 @@
+"""Sampling at positions of grids and regions: as numpy's kernels, to a hundred-thousandth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from popc_runtime.format import Array
+from popc_runtime.native import Library, NativeFailure
+from tests.native.bindings import native_results, numpy_results
+
+__all__ = ["SAMPLED"]
+
+SAMPLED: Final = frozenset({"GridSample", "MaxRoiPool", "RoiAlign"})
+
+
+def _numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@np.errstate(all="ignore")
+def _check(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array],
+    shape: tuple[int, ...],
+    attributes: Mapping[str, Any],
+) -> None:
+    out = np.empty(shape, np.float32)
+    expected = numpy_results(opcode, inputs, [out], attributes)
+    got, again = (
+        native_results(library, opcode, inputs, [out], attributes, (), threads)
+        for threads in (1, 2)
+    )
+    assert got is not None, f"{opcode} has no native form here"
+    assert again is not None
+    np.testing.assert_allclose(got[0], expected[0], rtol=1e-5, atol=1e-5)
+    assert got[0].tobytes() == again[0].tobytes(), "the result depends on the number of threads"
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("sizes", [(9,), (7, 5), (1, 6), (4, 3, 5)])
+def test_grids(
+    library: Library, sizes: tuple[int, ...], mode: str, padding: str, align: int
+) -> None:
+    outs = (13, 11, 2)[: len(sizes)]
+    grid = _numbers(2, *outs, len(sizes), seed=1) * 1.5
+    # Which element is nearest to what is not a number is not defined.
+    grid.reshape(-1)[:6] = (-1, 1, 0, 0.5 if mode == "nearest" else np.nan, 30, -1e9)
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
+    x = _numbers(2, 3, *sizes)
+    for given in (x, np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)):
+        _check(library, "GridSample", [given, grid], (2, 3, *outs), attributes)
+
+
+@pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("ratio", [0, 1, 3])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions(library: Library, mode: str, ratio: int, transformation: str) -> None:
+    random = np.random.default_rng(3)
+    corners = random.uniform(-8, 40, (30, 2, 2)).astype(np.float32)
+    corners.sort(axis=1)
+    regions = corners.reshape(30, 4)
+    regions[:5] = [(3, 3, 3, 3), (9, 9, 2, 2), (-9e8, -5, 9e8, 5), (0, 0, 31, 35), (50, 50, 60, 60)]
+    regions[5, 2] = np.inf
+    regions[6, 1] = np.nan
+    attributes = {
+        "mode": mode,
+        "sampling_ratio": ratio,
+        "spatial_scale": 0.5,
+        "coordinate_transformation_mode": transformation,
+    }
+    x, images = _numbers(3, 4, 18, 16), random.integers(0, 3, 30)
+    _check(library, "RoiAlign", [x, regions, images], (30, 4, 5, 3), attributes)
+    out = np.empty((30, 4, 5, 3), np.float32)
+    with pytest.raises(NativeFailure, match="outside"):
+        native_results(library, "RoiAlign", [x, regions, images + 1], [out], attributes)
+
+
+def test_maxima_of_regions(library: Library) -> None:
+    random = np.random.default_rng(3)
+    corners = random.uniform(-8, 40, (30, 2, 2)).astype(np.float32)
+    corners.sort(axis=1)
+    images = random.integers(0, 3, (30, 1)).astype(np.float32)
+    regions = np.concatenate([images, corners.reshape(30, 4)], axis=1)
+    regions[:3, 1:] = [(3, 3, 3, 3), (9, 9, 2, 2), (-9e8, -5, 9e8, 5)]
+    x = _numbers(3, 4, 18, 16)
+    x[0, 1, 5, 5] = np.nan
+    _check(library, "MaxRoiPool", [x, regions], (30, 4, 5, 3), {"spatial_scale": 0.5})
+    out = np.empty((30, 4, 5, 3), np.float32)
+    with pytest.raises(NativeFailure, match="outside"):
+        native_results(library, "MaxRoiPool", [x, regions + 3], [out], {"spatial_scale": 0.5})
