@@ -133,7 +133,7 @@ def test_gradients_of_pools(
     _compare(library, opcode, [dy, x, y], [x], attributes)
 
 
-_SLOPES: list[tuple[str, dict[str, Any]]] = [
+SLOPES: list[tuple[str, dict[str, Any]]] = [
     ("CeluGrad", {"alpha": 1.5}),
     ("ClipGrad", {"min": -0.5, "max": 0.75}),
     ("ClipGrad", {"min": -0.5}),
@@ -160,7 +160,7 @@ _SLOPES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("opcode", "attributes"), _SLOPES)
+@pytest.mark.parametrize(("opcode", "attributes"), SLOPES)
 @np.errstate(all="ignore")
 def test_slopes(library: Library, opcode: str, attributes: dict[str, Any], *, turned: bool) -> None:
     g, v = _numbers(19, 37), _numbers(19, 37, seed=1)
@@ -175,7 +175,7 @@ def _scalars(*values: float) -> list[Array]:
     return [np.asarray(value, np.float64) for value in values]
 
 
-_STEPS: list[tuple[str, int, tuple[float, ...], dict[str, Any]]] = [
+STEPS: list[tuple[str, int, tuple[float, ...], dict[str, Any]]] = [
     ("AccumulateMoment", 2, (0.9, 0.5), {"kind": "decay_add"}),
     ("AccumulateMoment", 2, (0.9, 0.5), {"kind": "decay_add_square"}),
     ("AccumulateMoment", 2, (0.9, 0.5), {"kind": "infinity"}),
@@ -205,7 +205,7 @@ _STEPS: list[tuple[str, int, tuple[float, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("final", [False, True])
-@pytest.mark.parametrize(("opcode", "tensors", "scalars", "attributes"), _STEPS)
+@pytest.mark.parametrize(("opcode", "tensors", "scalars", "attributes"), STEPS)
 def test_steps_of_optimizers(
     library: Library,
     opcode: str,
@@ -381,8 +381,8 @@ def test_gradients_of_softmax(library: Library, opcode: str, shape: tuple[int, i
 
 def test_every_gradient_is_tested_here() -> None:
     here = {
-        *(opcode for opcode, _ in _SLOPES),
-        *(opcode for opcode, *_ in _STEPS),
+        *(opcode for opcode, _ in SLOPES),
+        *(opcode for opcode, *_ in STEPS),
         *("AttentionGrad", "AveragePoolGrad", "BatchNormalizationGrad"),
         *("BatchNormalizationTraining", "ConvTranspose", "ConvWeightsGrad", "GatherGrad"),
         *("LayerNormalizationGrad", "LogSoftmaxGrad", "MaxPoolGrad", "RMSNormalizationGrad"),

@@ -34,15 +34,15 @@ _CASES: Final[tuple[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str,
     ("ReduceMin", [(5, 70)], (5, 1), {"axes": (1,)}),
     ("ReduceSumSquare", [(5, 70)], (5, 1), {"axes": (1,)}),
 )
-_DIGITS: Final = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
+DIGITS: Final = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
 
 
-def _stored(values: Array, dtype: DType) -> Array:
+def stored(values: Array, dtype: DType) -> Array:
     wide = values.astype(np.float32)
     return to_bfloat16(wide) if dtype is DType.BFLOAT16 else wide.astype(np.float16)
 
 
-def _numbers(values: Array, dtype: DType) -> Array:
+def numbers_of(values: Array, dtype: DType) -> Array:
     wide = from_bfloat16(values) if dtype is DType.BFLOAT16 else values
     return wide.astype(np.float64)
 
@@ -60,17 +60,17 @@ def test_kernels_of_halves(
     constant: tuple[int, ...],
 ) -> None:
     random = np.random.default_rng(0)
-    inputs = [_stored(random.standard_normal(shape), dtype) for shape in shapes]
+    inputs = [stored(random.standard_normal(shape), dtype) for shape in shapes]
     outputs = [np.empty(result, dtype.storage)]
     types = [dtype] * (len(inputs) + 1)
     arguments = (opcode, inputs, outputs, attributes, constant)
-    expected = _numbers(numpy_results(*arguments, dtypes=types)[0], dtype)
+    expected = numbers_of(numpy_results(*arguments, dtypes=types)[0], dtype)
     found = [native_results(library, *arguments, n, dtypes=types) for n in (1, 2)]
     assert found[0] is not None
     assert found[1] is not None
     assert found[0][0].tobytes() == found[1][0].tobytes()
-    got = _numbers(found[0][0], dtype)
-    assert np.abs(got - expected).max() <= _DIGITS[dtype] * np.abs(expected).max()
+    got = numbers_of(found[0][0], dtype)
+    assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()
 
 
 def test_operands_of_both_kinds_are_numpys_if_it_rounds_otherwise(library: Library) -> None:

@@ -36,6 +36,14 @@ class Space:
         """Forget the views handed out so far: the next instruction may overwrite them."""
         self._used = 0
 
+    def mark(self) -> int:
+        """Where the next view would start: see `rewind`."""
+        return self._used
+
+    def rewind(self, mark: int) -> None:
+        """Forget the views handed out since ``mark``: the next records may overwrite them."""
+        self._used = mark
+
     def take(self, shape: tuple[int, ...], dtype: DType) -> View:
         """An uninitialised contiguous view, valid during one instruction."""
         nbytes = prod(shape) * dtype.itemsize

@@ -104,8 +104,9 @@ def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
     records: list[Record] = []
     rest = (bias, group, activation)
+    mark = binding.scratch.mark()
     for phases in product(*(tuple(_Phase.of(axis)) for axis in axes)):
-        binding.scratch.reset()
+        binding.scratch.rewind(mark)
         records += _phase_records(binding, grouped, axes, phases, rest)
     *before, last = records
     return Record(last.kernel, last.words, last.kept, None, tuple(before))

@@ -23,32 +23,96 @@ __all__ = ["through_float32"]
 # What numpy computes in float32 and rounds once, whichever half operands are.
 _ROUNDED_ONCE: Final = frozenset(
     {
+        "AccumulateMoment",
+        "AdaDeltaUpdater",
+        "AdamUpdater",
+        "AdamVarUpdate",
+        "Attention",
+        "AttentionGrad",
         "AveragePool",
+        "AveragePoolGrad",
         "BatchNormalization",
+        "BatchNormalizationGrad",
+        "BatchNormalizationTraining",
+        "CeluGrad",
+        "ClipGrad",
         "Conv",
+        "ConvTranspose",
+        "ConvWeightsGrad",
+        "EluGrad",
+        "ErfGrad",
+        "FakeQuantizeGrad",
+        "GatherGrad",
+        "GeluGrad",
         "Gemm",
         "GroupNormalization",
+        "HardSigmoidGrad",
+        "HardSwishGrad",
         "Hardmax",
         "InstanceNormalization",
         "LRN",
+        "LambVarUpdate",
         "LayerNormalization",
+        "LayerNormalizationGrad",
+        "LeakyReluGrad",
         "LogSoftmax",
+        "LogSoftmaxGrad",
         "LpPool",
         "MatMul",
         "MaxPool",
+        "MaxPoolGrad",
+        "MishGrad",
         "RMSNormalization",
+        "RMSNormalizationGrad",
+        "RMSPropUpdater",
         "ReduceMax",
         "ReduceMean",
         "ReduceMin",
         "ReduceSum",
         "ReduceSumSquare",
+        "ReluGrad",
         "RoiAlign",
         "RotaryEmbedding",
+        "SGD0VarUpdate",
+        "SGD1AcclUpdate",
+        "SGD1VarUpdate",
+        "SGD2AcclUpdate",
+        "SGDNesterovVarUpdate",
+        "ScaledGradient",
+        "ScaledVarUpdate",
+        "SeluGrad",
+        "ShrinkGrad",
+        "SigmoidGrad",
         "Softmax",
+        "SoftmaxCrossEntropyLoss",
+        "SoftmaxCrossEntropyLossGrad",
+        "SoftmaxGrad",
+        "SoftplusGrad",
+        "SoftsignGrad",
+        "SwishGrad",
+        "TanhGrad",
+        "ThresholdedReluGrad",
     }
 )
-# Where only bfloat16 is.
-_BFLOAT16: Final = frozenset({"Dropout", "DropoutGrad", "RandomUniform"})
+# What moves elements has kernels for all types; numpy sees bfloat16 in everything else as float32.
+_MOVES: Final = frozenset(
+    {
+        "DynamicSlice",
+        "DynamicUpdate",
+        "DynamicZero",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "OneHot",
+        "Restore",
+        "ReverseSequence",
+        "SequenceSlice",
+        "StackStore",
+        "Stash",
+        "Trilu",
+        "Where",
+    }
+)
 
 
 def through_float32(
@@ -60,7 +124,8 @@ def through_float32(
     """
     dtypes = {*binding.input_dtypes, *binding.output_dtypes}
     halves = dtypes & {DType.BFLOAT16, DType.FLOAT16}
-    known = opcode in _ROUNDED_ONCE or (opcode in _BFLOAT16 and halves == {DType.BFLOAT16})
+    once = halves == {DType.BFLOAT16} and opcode not in _MOVES
+    known = once or opcode in _ROUNDED_ONCE
     if not halves or not known or Rounding.of(binding.attributes):
         return None
     operands = (*binding.inputs, *binding.outputs)
