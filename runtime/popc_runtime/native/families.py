@@ -107,6 +107,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Sqrt",
         "Square",
         "Sub",
+        "Sum",
         "Swish",
         "Tan",
         "Tanh",

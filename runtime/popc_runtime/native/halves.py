@@ -89,6 +89,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "SoftmaxGrad",
         "SoftplusGrad",
         "SoftsignGrad",
+        "Sum",
         "SwishGrad",
         "TanhGrad",
         "ThresholdedReluGrad",

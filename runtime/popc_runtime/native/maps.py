@@ -179,6 +179,23 @@ def _binary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record |
     return _map(name, binding, numbers, 2)
 
 
+def _sum(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Operand by operand; the result may be the memory of the first.  Halves are rounded once."""
+    out, dtype, count = binding.output(), binding.output_dtypes[0], len(binding.inputs)
+    if count < 2 or (count > 2 and dtype in (DType.FLOAT16, DType.BFLOAT16)):
+        return None
+    first = replace(binding, inputs=binding.inputs[:2], input_dtypes=binding.input_dtypes[:2])
+    record = _binary("Add", first, numbers)
+    if record is None:
+        return None
+    records = [record]
+    for index in range(2, count):
+        operands = [out, binding.input(index)]
+        records.append(map_record(record.kernel, out, operands, (), (dtype, dtype, dtype)))
+    *before, last = records
+    return replace(last, before=tuple(before))
+
+
 def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _map(name, binding, numbers, 2)
 
@@ -268,5 +285,6 @@ ENCODERS: Final[dict[str, Encoder]] = {
     "Mod": _modulo,
     "Not": partial(_function, "Not"),
     "Pow": _power,
+    "Sum": _sum,
     "Where": _where,
 }
