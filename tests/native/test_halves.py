@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
+from popc_runtime.kernels import KERNELS
+from popc_runtime.kernels.binding import CollectiveKernel, MoveKernel
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
-from popc_runtime.native import Library
+from popc_runtime.native import Library, native_opcodes
+from popc_runtime.native.halves import MOVES
 from tests.native.bindings import native_results, numpy_results
 
 _CASES: Final[tuple[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str, Any]], ...]] = (
@@ -71,6 +74,20 @@ def test_kernels_of_halves(
     assert found[0][0].tobytes() == found[1][0].tobytes()
     got = numbers_of(found[0][0], dtype)
     assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("opcode", ["MatMul", "Gemm", "Conv", "ConvTranspose", "ConvWeightsGrad"])
+def test_partial_sums_in_half_are_numpys(library: Library, opcode: str) -> None:
+    x = np.ones((4, 4) if opcode in ("MatMul", "Gemm") else (4, 4, 1, 1), np.float16)
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "group": 1}
+    for partials, is_native in (("half", False), ("float", True)):
+        asked = {**attributes, "kernel_shape": (1, 1), "partials": partials}
+        assert (native_results(library, opcode, [x, x], [x], asked) is not None) == is_native
+
+
+def test_moves_are_those_of_numpy() -> None:
+    kinds = (MoveKernel, CollectiveKernel)
+    assert {one for one in native_opcodes() if isinstance(KERNELS[one], kinds)} == MOVES
 
 
 def test_operands_of_both_kinds_are_numpys_if_it_rounds_otherwise(library: Library) -> None:

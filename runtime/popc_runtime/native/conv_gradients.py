@@ -47,7 +47,7 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
 
 
 def _is_plain(binding: Binding, x: View) -> bool:
-    floats = is_float32(binding) and binding.text("partials_type", "float") == "float"
+    floats = is_float32(binding) and binding.text("partials", "float") == "float"
     return floats and 1 <= x.ndim - 2 <= _MOST_AXES
 
 

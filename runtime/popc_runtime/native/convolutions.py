@@ -29,7 +29,7 @@ def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     bias, residual = binding.optional(2), binding.optional(3)
     group = binding.integer("group", 1)
     activation = epilogue_activation(binding, numbers)
-    plain = is_float32(binding) and binding.text("partials_type", "float") == "float"
+    plain = is_float32(binding) and binding.text("partials", "float") == "float"
     if not plain or activation is None or not 1 <= x.ndim - 2 <= _MOST_AXES or out.size == 0:
         return None
     if group == 1 and _is_product(binding):

@@ -18,7 +18,7 @@ from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, empty
 
-__all__ = ["through_float32"]
+__all__ = ["MOVES", "through_float32"]
 
 # What numpy computes in float32 and rounds once, whichever half operands are.
 _ROUNDED_ONCE: Final = frozenset(
@@ -96,20 +96,36 @@ _ROUNDED_ONCE: Final = frozenset(
     }
 )
 # What moves elements has kernels for all types; numpy sees bfloat16 in everything else as float32.
-_MOVES: Final = frozenset(
+MOVES: Final = frozenset(
     {
+        "BitCast",
+        "Boundary",
+        "Concat",
+        "Copy",
+        "Detach",
         "DynamicSlice",
         "DynamicUpdate",
         "DynamicZero",
+        "Expand",
         "Gather",
         "GatherElements",
         "GatherND",
+        "IoTileCopy",
+        "IpuCopy",
         "OneHot",
+        "Pad",
+        "RemoteLoad",
+        "RemoteStore",
+        "Reshape",
         "Restore",
         "ReverseSequence",
         "SequenceSlice",
+        "Slice",
+        "Split",
         "StackStore",
         "Stash",
+        "Tile",
+        "Transpose",
         "Trilu",
         "Where",
     }
@@ -125,7 +141,7 @@ def through_float32(
     """
     dtypes = {*binding.input_dtypes, *binding.output_dtypes}
     halves = dtypes & {DType.BFLOAT16, DType.FLOAT16}
-    once = halves == {DType.BFLOAT16} and opcode not in _MOVES
+    once = halves == {DType.BFLOAT16} and opcode not in MOVES
     known = once or opcode in _ROUNDED_ONCE
     if not halves or not known or Rounding.of(binding.attributes):
         return None

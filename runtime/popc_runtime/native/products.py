@@ -42,7 +42,7 @@ def _product(
     addends = _addends(binding, out)
     if not is_float32(binding) or activation is None or addends is None:
         return None
-    if 0 in (left.size, right.size) or binding.text("partials_type", "float") != "float":
+    if 0 in (left.size, right.size) or binding.text("partials", "float") != "float":
         return None
     bias, residual = addends
     left, right, out, residual = _flattened(left, right, out, residual)
