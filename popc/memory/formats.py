@@ -10,9 +10,10 @@ A result is channels-last if all of this holds:
   computes, whose kernel writes any format (`OpSpec.strided_output`), and no output of the graph;
 * every reader is an op without nested graphs that reads strided operands, or reduces all pixels
   of a channel to one number;
-* it is the result of a convolution, but not of groups of few channels, or at least half of its
-  operands of its size are channels-last (so that maps, pooling, resized and joined images stay in
-  the format that they find), or the channels of such an image in another order;
+* it is the result of a convolution at which the format may begin (it always may at those of
+  bytes), but not of groups of few channels, or at least half of its operands of its size are
+  channels-last (so that maps, pooling, resized and joined images stay in the format that they
+  find), or the channels of such an image in another order;
 * at least half of its readers gain: they write any format themselves, reduce pixels, or turn the
   image to [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes
   together.
@@ -22,7 +23,7 @@ None of this depends on the order in which ops run.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
@@ -30,21 +31,28 @@ from popc.ops import OPS
 from popc.ops.infer import integers
 from popc.ops.views import contiguous_strides, normal_strides
 
-__all__ = ["choose_formats", "reads_format"]
+__all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats", "reads_format"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
 _FEWEST_OF_GROUP: Final = 16
+BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
+CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
 _TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
 
 
-def choose_formats(graph: Graph) -> dict[Tensor, tuple[int, ...]]:
-    """The byte strides of all results that are channels-last."""
+def choose_formats(
+    graph: Graph, convolutions: Collection[str] = CONVOLUTIONS
+) -> dict[Tensor, tuple[int, ...]]:
+    """The byte strides of all results that are channels-last.
+
+    ``convolutions`` are the types of ops at which the format may begin.
+    """
     found: dict[Tensor, tuple[int, ...]] = {}
     for op in graph.topological():
         if not _writes_any(op) or len(op.outputs) != 1 or graph.is_output(op.output):
             continue
         strides = normal_strides(op.output.type, _channels_last(op.output))
-        if strides is not None and _finds(op, found) and _suits_readers(op.output):
+        if strides is not None and _finds(op, found, convolutions) and _suits_readers(op.output):
             found[op.output] = strides
     return found
 
@@ -60,13 +68,14 @@ def _channels_last(image: Tensor) -> tuple[int, ...]:
 
 
 def _writes_any(op: Op) -> bool:
-    return op.op_type in OPS and OPS[op.op_type].strided_output
+    blocks = op.attributes.get("block_size", 0) != 0  # of numbers along an axis: no images
+    return op.op_type in OPS and OPS[op.op_type].strided_output and not blocks
 
 
-def _finds(op: Op, found: Container[Tensor]) -> bool:
+def _finds(op: Op, found: Container[Tensor], convolutions: Collection[str]) -> bool:
     """Whether what ``op`` reads lets it write channels-last."""
-    if op.op_type == "Conv":
-        return not _has_short_rows(op)
+    if op.op_type in CONVOLUTIONS:
+        return op.op_type in convolutions and not _has_short_rows(op)
     if op.op_type == "Reshape":
         first = _before_shuffle(op)
         return first is not None and first.operand(0) in found and _shuffled(first) is op
@@ -141,7 +150,7 @@ def _has_short_rows(op: Op) -> bool:
     It reads and writes a part of each row of channels at a time.
     """
     group = op.attributes.get("group", 1)
-    if op.op_type != "Conv" or group == 1:
+    if op.op_type not in CONVOLUTIONS or group == 1:
         return False
     assert isinstance(group, int), f"{op!r}: group={group!r}"
     widths = (op.operand(0).type.shape[1], op.output.type.shape[1])

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import execution, read_clock
 from popc.memory.constants import ConstantPool
-from popc.memory.formats import choose_formats
+from popc.memory.formats import BYTE_CONVOLUTIONS, CONVOLUTIONS, choose_formats
 from popc.memory.joining import join_concats
 from popc.memory.lifetimes import assign_storage
 from popc.memory.offsets import Packing, pack
@@ -31,13 +31,13 @@ def plan_memory(
 
     ``inplace=False`` keeps every result apart from all operands: nothing is overwritten by its
     successor, no Concat is joined.  ``channels_last`` lets images lie pixel by pixel where ops
-    allow it.
+    allow it, not only those that convolutions of bytes make.
     """
     initialised = [tensor for tensor in graph.variables if tensor.initial is not None]
     constants = ConstantPool(
         [*(tensor for part in graph.walk() for tensor in part.constants), *initialised]
     )
-    formats = choose_formats(graph) if channels_last else {}
+    formats = choose_formats(graph, CONVOLUTIONS if channels_last else BYTE_CONVOLUTIONS)
     planner = _Planner(schedule, constants, find_aliases(graph, formats), inplace=inplace)
     for callee in called_graphs(graph):
         planner.plan_callee(callee)

@@ -101,6 +101,6 @@ def _check_operand(inputs: OperandTypes, index: int) -> None:
 
 
 OPS: Final[dict[str, OpSpec]] = {
-    "ConvInteger": OpSpec(_like_floating(conv.OPS["Conv"].infer, lambda _: 1)),
+    "ConvInteger": OpSpec(_like_floating(conv.OPS["Conv"].infer, lambda _: 1), strided_output=True),
     "MatMulInteger": OpSpec(_like_floating(matmul.OPS["MatMul"].infer, lambda rank: rank - 1)),
 }

@@ -105,9 +105,9 @@ def _check_scale_shape(shape: Shape, scale: Shape, attributes: Attributes) -> No
 
 
 OPS: Final[dict[str, OpSpec]] = {
-    "DequantizeLinear": OpSpec(_dequantize),
+    "DequantizeLinear": OpSpec(_dequantize, strided_output=True),
     "DynamicQuantizeLinear": OpSpec(_dynamic_quantize),
-    "QuantizeLinear": OpSpec(_quantize),
+    "QuantizeLinear": OpSpec(_quantize, strided_output=True),
     # y = saturate(round(x * multiplier) + zero point): what follows an integer product
-    "Requantize": OpSpec(_requantize),
+    "Requantize": OpSpec(_requantize, strided_output=True),
 }

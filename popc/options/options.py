@@ -227,7 +227,8 @@ class Options(ReportOptions):
         metadata=described(
             "choice",
             "How images between convolutions lie in memory. Plane by plane, or pixel by pixel "
-            "where all ops that make or read them work with that. Shapes stay the same, and so do "
+            "where all ops that make or read them work with that, as those between convolutions of "
+            "bytes always do. Shapes stay the same, and so do "
             "results but for the order in which a convolution adds up. Which is faster depends on "
             "the network; numpy prefers planes.",
             choices=("channels_first", "channels_last"),

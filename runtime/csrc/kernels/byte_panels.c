@@ -3,11 +3,7 @@
 
 // The zero point of a line, for the bytes that panels hold.
 static int32_t zero_of(const ByteSide *side, int64_t line) {
-    int32_t zero = 0;
-    if (side->zero) {
-        const uint8_t byte = side->zero[line * side->zero_line];
-        zero = side->is_signed ? (int8_t)byte : byte;
-    }
+    const int32_t zero = zero_point(side, line);
     if (!side->flip) return zero;
     return side->is_signed ? zero + 128 : zero - 128;
 }

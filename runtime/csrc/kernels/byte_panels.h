@@ -25,6 +25,13 @@ typedef struct {
     ByteEpilogue epilogue;
 } BytePanels;
 
+// The zero point of a line of an operand.
+static inline int32_t zero_point(const ByteSide *side, int64_t line) {
+    if (!side->zero) return 0;
+    const uint8_t byte = side->zero[line * side->zero_line];
+    return side->is_signed ? (int8_t)byte : byte;
+}
+
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Bytes of the packed right matrix; the sums of its columns lie behind it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from math import prod
 from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
@@ -19,6 +20,7 @@ __all__ = ["ENCODERS", "ByteForm", "byte_conv_record", "byte_product_record"]
 
 _BYTES: Final = (DType.INT8, DType.UINT8)
 _MOST_AXES: Final = 3
+_EXACT_TAPS: Final = 2**24 // 255**2  # whose sums floats hold
 
 # Both factors, the result, and the residual
 _Operands: TypeAlias = "tuple[View, View, View, View | None]"
@@ -91,7 +93,9 @@ def byte_conv_record(binding: Binding, form: ByteForm, numbers: Mapping[str, int
         return None
     words = (word for axis in axes for word in (axis.stride, axis.dilation, axis.begin))
     operands = (x, w, out, residual)
-    return _record("Conv_i8", binding, operands, (group, *words), zeros, form, numbers)
+    single = group == x.shape[1] == w.shape[0] and prod(w.shape[2:]) <= _EXACT_TAPS
+    kernel = "Depthwise_i8" if single else "Conv_i8"
+    return _record(kernel, binding, operands, (group, *words), zeros, form, numbers)
 
 
 def _as_matrices(x: View, w: View, out: View, residual: View | None) -> _Operands | None:
