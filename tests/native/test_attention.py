@@ -190,3 +190,22 @@ def test_other_types_are_not_encoded(library: Library, dtype: str) -> None:
 def test_nothing_to_compute_is_not_encoded(library: Library) -> None:
     q, k = np.ones((1, 1, 2, 3), np.float32), np.ones((1, 1, 0, 3), np.float32)
     assert native_results(library, "Attention", [q, k, k], [q], {"scale": 1.0}) is None
+
+
+@pytest.mark.parametrize("kind", ["none", "bool", "float"])
+@pytest.mark.parametrize("stage", [-1, 0, 3])
+def test_halves(library: Library, kind: str, stage: int) -> None:
+    """Computed in float32 and rounded once: to one unit in the last place."""
+    q, k, v = (_numbers(2, 3, 9, 16, seed=i).astype(np.float16) for i in range(3))
+    mask = _mask(kind, (1, 3, 9, 9))
+    if mask is not None and kind == "float":
+        mask = mask.astype(np.float16)
+    outputs = [np.empty((2, 3, 9, 16), np.float16)]
+    if stage >= 0:
+        outputs.append(np.empty((2, 3, 9, 9), np.float16))
+    attributes = {"scale": 0.25, "causal": 1, "scores": stage}
+    expected = numpy_results("Attention", [q, k, v, mask], outputs, attributes)
+    got = native_results(library, "Attention", [q, k, v, mask], outputs, attributes)
+    assert got is not None
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2**-9, atol=2**-11)

@@ -7,7 +7,7 @@
 #define UNARY(_)                                                                                  \
     _(Abs, 1, __builtin_fabs(x)) _(Acos, 40, acos(x)) _(Acosh, 40, acosh(x))                      \
     _(Asin, 40, asin(x)) _(Asinh, 40, asinh(x)) _(Atan, 40, atan(x)) _(Atanh, 40, atanh(x))       \
-    _(Ceil, 1, ceil(x)) _(Cos, 40, cos(x)) _(Cosh, 40, cosh(x)) _(Erf, 40, erf(x))                \
+    _(Ceil, 1, ceil(x)) _(Cos, 40, cos(x)) _(Cosh, 40, cosh(x)) _(Cube, 2, x * x * x) _(Erf, 40, erf(x))                \
     _(Exp, 30, exp(x)) _(Expm1, 40, expm1(x)) _(Floor, 1, floor(x)) _(Log, 30, log(x))            \
     _(Log1p, 40, log1p(x)) _(Neg, 1, -x) _(Reciprocal, 4, 1 / x) _(Relu, 1, x < 0 ? 0 : x)        \
     _(Round, 1, rint(x)) _(Sign, 1, x != x ? x : (double)((x > 0) - (x < 0)))                     \

@@ -5,7 +5,7 @@
 
 #define UNARY(_)                                                                                  \
     _(Acos, 30, acosf(x)) _(Acosh, 30, acoshf(x)) _(Asin, 30, asinf(x)) _(Asinh, 30, asinhf(x))   \
-    _(Atan, 30, atanf(x)) _(Atanh, 30, atanhf(x)) _(Cos, 30, cosf(x)) _(Cosh, 30, coshf(x))       \
+    _(Atan, 30, atanf(x)) _(Atanh, 30, atanhf(x)) _(Cos, 30, cosf(x)) _(Cosh, 30, coshf(x)) _(Cube, 2, x * x * x)       \
     _(Expm1, 30, expm1f(x)) _(Log1p, 30, log1pf(x))                                               \
     _(Sign, 1, x != x ? x : (float)((x > 0) - (x < 0)))                                           \
     _(Sin, 30, sinf(x)) _(Sinh, 30, sinhf(x)) _(Softsign, 3, x / (1 + __builtin_fabsf(x)))        \

@@ -35,6 +35,15 @@ static inline int64_t modulo(int64_t a, int64_t b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+// Powers modulo 2^64; a negative exponent gives the reciprocal rounded toward zero.
+static inline int64_t power(int64_t base, int64_t exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+    uint64_t result = 1, factor = (uint64_t)base;
+    for (; exponent > 0; exponent >>= 1, factor *= factor)
+        if (exponent & 1) result *= factor;
+    return (int64_t)result;
+}
+
 typedef int64_t i64;
 typedef uint64_t u64;
 #define MAKE_BINARY(T, NAME, COST, E) BINARY_MAP(NAME##_wide_##T, T, T, COST, E)
@@ -55,6 +64,7 @@ MAKE_BINARY(i64, Div, 16, quotient(a, b, 0))
 MAKE_BINARY(i64, DivNarrow, 16, quotient(a, b, INT32_MIN))
 MAKE_BINARY(i64, Mod, 16, modulo(a, b))
 MAKE_BINARY(i64, FMod, 16, remainder_of(a, b))
+MAKE_BINARY(i64, Pow, 30, power(a, b))
 MAKE_BINARY(u64, Div, 16, b ? a / b : 0)
 MAKE_BINARY(u64, Mod, 16, b ? a % b : 0)
 MAKE_BINARY(u64, FMod, 16, b ? a % b : 0)
@@ -65,7 +75,7 @@ MAKE_BINARY(u64, FMod, 16, b ? a % b : 0)
 const Kernel ISA(INTEGERS)[] = {
     LIST_ALL(i64) LIST_ALL(u64) ENTRY(Div_wide_i64) ENTRY(DivNarrow_wide_i64) ENTRY(Mod_wide_i64)
     ENTRY(FMod_wide_i64) ENTRY(Div_wide_u64) ENTRY(Mod_wide_u64) ENTRY(FMod_wide_u64)
-    ENTRY(Abs_wide_i64) ENTRY(Sign_wide_i64) ENTRY(Relu_wide_i64) ENTRY(ShiftRight_wide_i64)
+    ENTRY(Pow_wide_i64) ENTRY(Abs_wide_i64) ENTRY(Sign_wide_i64) ENTRY(Relu_wide_i64) ENTRY(ShiftRight_wide_i64)
     ENTRY(Abs_wide_u64) ENTRY(Sign_wide_u64) ENTRY(ShiftRight_wide_u64)
     {NULL, NULL, NULL, NULL},
 };

@@ -96,6 +96,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Reciprocal",
         "Relu",
         "Round",
+        "ScaledAdd",
         "Selu",
         "Shrink",
         "Sigmoid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from popc_runtime.native.record import (
     Encoder,
     Record,
 )
+from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS", "activation", "map_for"]
 
@@ -211,26 +213,52 @@ def _modulo(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
 
 
+# What numpy's kernel does for constant exponents.
+_FIXED_POWERS: Final = {-1.0: "Reciprocal", 1.0: "Copy", 2.0: "Square", 3.0: "Cube"}
+
+
 def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """Constant exponents that numpy's kernel computes otherwise: by products, or a quotient."""
-    base, exponent = binding.input_dtypes[0], binding.input(1)
-    fixed = exponent.size == 1 and binding.is_constant(1) and base is not None and base.is_float
-    power = exponent.item() if fixed and binding.input_dtypes[1] is not DType.BFLOAT16 else None
-    if power in _FIXED_POWERS:
-        return _map(_FIXED_POWERS[power], binding, numbers, 1)
-    if power == 3 and base in (DType.FLOAT32, DType.FLOAT64):
-        return _cube(binding, numbers)
-    return None if fixed and power in (None, 0, 1, 3) else _binary("Pow", binding, numbers)
-
-
-def _cube(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    x, out = binding.input(0), binding.output()
-    first, second = (map_for(name, binding.input_dtypes[0], numbers) for name in ("Square", "Mul"))
-    if out.ndim > MAX_RANK or out.size == 0 or first is None or second is None:
+    """The result has the type of the base, whatever that of the exponent."""
+    base, exponent, out = binding.input(0), binding.input(1), binding.output()
+    types = (binding.output_dtypes[0], *binding.input_dtypes[:2])
+    dtype, other = types[0], types[2]
+    if out.ndim > MAX_RANK or out.size == 0 or Rounding.of(binding.attributes):
         return None
-    square = binding.scratch.take(out.shape, out.dtype)
-    before = map_record(first, square, [x])
-    return replace(map_record(second, out, [square, x]), before=(before,))
+    if dtype is None or other is None or types[1] is not dtype:
+        return None
+    fixed = exponent.size == 1 and binding.is_constant(1) and dtype.is_float
+    name = _FIXED_POWERS.get(_number(exponent, other)) if fixed else None
+    if name is not None:
+        kernel = _copy_of(dtype) if name == "Copy" else map_for(name, dtype, numbers)
+        return None if kernel is None else map_record(kernel, out, [base], (), types[:2])
+    if not dtype.is_float and not other.is_float:
+        # Of uint64 there are exponents and bases that int64 does not hold.
+        fits = DType.UINT64 not in types
+        return map_record("Pow_wide_i64", out, [base, exponent], (), types) if fits else None
+    work = DType.FLOAT32 if dtype in _FLOATS_OF_32 else DType.FLOAT64
+    pairs = zip((base, exponent), types[1:], strict=True)
+    operands = [_as_float(binding, one, of, work) for one, of in pairs]
+    views, kinds = [one for one, _, _ in operands], [of for _, of, _ in operands]
+    before = tuple(step for _, _, steps in operands for step in steps)
+    kernel = "Pow_f32" if work is DType.FLOAT32 else "Pow_f64"
+    return replace(map_record(kernel, out, views, (), (dtype, *kinds)), before=before)
+
+
+def _as_float(
+    binding: Binding, view: View, dtype: DType, work: DType
+) -> tuple[View, DType, tuple[Record, ...]]:
+    """An operand as maps of ``work`` take it, its type, and what runs before."""
+    if dtype is work or (dtype in _FLOATS_OF_32 and work is DType.FLOAT32):
+        return view, dtype, ()
+    wide = binding.scratch.take(view.shape, work)
+    return wide, work, (map_record(_copy_of(dtype), wide, [view], (), (work, dtype)),)
+
+
+def _number(view: View, dtype: DType) -> float:
+    """The value of the only element."""
+    if dtype is DType.BFLOAT16:
+        return float(struct.unpack("<f", struct.pack("<HH", 0, view.item()))[0])
+    return float(view.item())
 
 
 def _bit_shift(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -272,6 +300,37 @@ def _where(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return map_record(f"Where_{8 * out.itemsize}", out, [binding.input(i) for i in range(3)])
 
 
+def _scaled_add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X, Y, scales? {scale0, scale1}: of halves rounded once."""
+    out, dtype = binding.output(), binding.output_dtypes[0]
+    multiply, add = (map_for(name, dtype, numbers) for name in ("Mul", "Add"))
+    if multiply is None or add is None or dtype is None or not _is_simple(binding, 2):
+        return None
+    if not dtype.is_float:
+        return None
+    wide = DType.FLOAT64 if dtype is DType.FLOAT64 else DType.FLOAT32
+    terms = [binding.scratch.take(out.shape, wide) for _ in range(2)]
+    records: list[Record] = []
+    for index, term in enumerate(terms):
+        scale, scale_type = binding.optional(index + 2), wide
+        if scale is None:
+            scale = filled((), wide, binding.number(f"scale{index}", 1.0))
+        else:
+            scale_type = binding.input_dtypes[index + 2] or wide
+            scale = scale.reshape(())
+        operands = [binding.input(index), scale]
+        records.append(map_record(multiply, term, operands, (), (wide, dtype, scale_type)))
+    return replace(map_record(add, out, terms, (), (dtype, wide, wide)), before=tuple(records))
+
+
+def _is_simple(binding: Binding, operands: int) -> bool:
+    """Whether operands and the result have one type, and the result elements."""
+    out = binding.output()
+    types = {*binding.input_dtypes[:operands], *binding.output_dtypes}
+    plain = out.ndim <= MAX_RANK and out.size > 0
+    return plain and len(types) == 1 and not Rounding.of(binding.attributes)
+
+
 ENCODERS: Final[dict[str, Encoder]] = {
     **{name: partial(_unary, name) for name in _UNARY},
     **{name: partial(_function, name) for name in _FUNCTIONS},
@@ -285,6 +344,7 @@ ENCODERS: Final[dict[str, Encoder]] = {
     "Mod": _modulo,
     "Not": partial(_function, "Not"),
     "Pow": _power,
+    "ScaledAdd": _scaled_add,
     "Sum": _sum,
     "Where": _where,
 }
