@@ -299,8 +299,8 @@ static void multiply_block(
             const float *panel = right + j * k + done * TILE_COLUMNS, *next = panel + k * TILE_COLUMNS;
             if (rows <= TILE_ROWS)
                 next = panel + 64 * TILE_COLUMNS;
-            else if (j + TILE_COLUMNS >= columns && done + depth < k)
-                next = right + (done + depth) * TILE_COLUMNS;
+            else if (j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
+                next = done + depth < k ? right + (done + depth) * TILE_COLUMNS : right + columns * k;
             const Place part = {out.data + j, out.row, 0, 0};
             const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
             multiply_panel(

@@ -4,6 +4,8 @@
 
 #include "gemm.h"
 
+enum { FEW_ROWS = 256 };
+
 typedef struct {
     int64_t m, n, k;
     int64_t batch;
@@ -89,16 +91,19 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     return true;
 }
 
-// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Blocks of
+// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
+// together, so that every thread reads columns of its own, and reads them once.  Of many rows, blocks of
 // columns come first; rows are divided too, but not so far that packed columns are used for few.
 static void choose_groups(State *state) {
     const int64_t work = state->m * state->n * state->k;
-    const int64_t most = state->m == 1 ? 64 : 32;
+    const int64_t most = state->m == 1 ? 64 : state->m <= FEW_ROWS ? 16 : 32;
     int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
     const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
-    int64_t across = ceil_div(column_panels, BLOCK_PANELS);
+    const int64_t blocks = ceil_div(column_panels, BLOCK_PANELS);
+    int64_t across = state->m <= FEW_ROWS && blocks < chunks ? chunks : blocks;
+    if (across > column_panels) across = column_panels;
     int64_t down = ceil_div(chunks, across);
     if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
     if (across * down < chunks) across = ceil_div(chunks, down);
