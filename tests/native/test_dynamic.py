@@ -7,10 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.preparation import to_bfloat16
-from popc_runtime.native import Library, NativeFailure
+from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
+from popc_runtime.native.packing import move_record
+from popc_runtime.native.views import as_view
 from tests.native.bindings import native_results, numpy_results
 
 __all__ = ["DYNAMIC"]
@@ -70,13 +74,13 @@ def test_slices_at_offsets(
     update = _numbers(*shape, seed=1, dtype=dtype)
     for kind in ("int32", "int64", "uint32"):
         place = np.array(offsets, kind)
-        for given in _layouts(x):
-            _check(library, "DynamicSlice", [given, place], update, attributes)
-            _check(library, "DynamicZero", [given, place], x, attributes)
+        for x_given in _layouts(x):
+            _check(library, "DynamicSlice", [x_given, place], update, attributes)
+            _check(library, "DynamicZero", [x_given, place], x, attributes)
             for part in _layouts(update):
-                _check(library, "DynamicUpdate", [given, place, part], x, attributes)
+                _check(library, "DynamicUpdate", [x_given, place, part], x, attributes)
                 if dtype != "bool":
-                    _check(library, "DynamicAdd", [given, place, part], x, attributes)
+                    _check(library, "DynamicAdd", [x_given, place, part], x, attributes)
 
 
 def test_slices_of_bfloat16(library: Library) -> None:
@@ -138,8 +142,8 @@ def test_steps_of_caches(library: Library, mode: str, axis: int, dtype: str) -> 
     attributes = {"axis": axis, "mode": mode}
     starts = np.array([0, length - 2, 0 if mode == "linear" else length + 3])
     for update in _layouts(_numbers(*shape, seed=1, dtype=dtype)):
-        for given in (starts, None):
-            _check(library, "TensorScatter", [cache, update, given], cache, attributes)
+        for some in (starts, None):
+            _check(library, "TensorScatter", [cache, update, some], cache, attributes)
     if mode == "linear":
         with pytest.raises(NativeFailure, match="outside"):
             native_results(
@@ -164,3 +168,40 @@ def test_runs_of_rows(library: Library, zero: int, kind: str, dtype: str) -> Non
             [destination],
             {"zero_unused": zero},
         )
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_copies_between_any_strides(data: st.DataObject) -> None:
+    """Few elements side by side, which become wider ones, at any address; planes that are cut."""
+    library = find_library()
+    if library is None:
+        pytest.skip("there are no native kernels")
+    dtype = data.draw(st.sampled_from(["uint8", "float16", "float32", "int64"]), label="type")
+    rank = data.draw(st.integers(1, 4), label="rank")
+    sizes = st.sampled_from([1, 2, 3, 4, 8, 16, 33, 150])
+    shape = [data.draw(sizes, label="size") for _ in range(rank)]
+    while np.prod(shape) > 200_000:
+        shape[int(np.argmax(shape))] //= 2
+    source, target = (_anywhere(data, tuple(shape), dtype, seed) for seed in range(2))
+    before = target.copy()
+    record = move_record(as_view(target), as_view(source))
+    for threads in (1, 2):
+        target[...] = before
+        NativeProgram(library, [record], (source, target), threads).run()
+        assert target.tobytes() == source.tobytes()
+
+
+def _anywhere(data: st.DataObject, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
+    """Numbers in memory of any order, with steps, that starts at any byte."""
+    order = data.draw(st.permutations(range(len(shape))), label="order")
+    steps = [data.draw(st.sampled_from([1, 1, 1, 2]), label="step") for _ in shape]
+    wide = [shape[axis] * steps[axis] for axis in order]
+    item = np.dtype(dtype).itemsize
+    shift = data.draw(st.sampled_from([0, 0, item]), label="shift")
+    memory = np.zeros(int(np.prod(wide)) * item + shift, np.uint8)
+    array = memory[shift:].view(dtype).reshape(wide)
+    array = array[tuple(slice(None, None, steps[axis]) for axis in order)]
+    array = array.transpose(np.argsort(order))
+    array[...] = _numbers(*shape, seed=seed, dtype=dtype)
+    return array

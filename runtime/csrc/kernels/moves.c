@@ -12,8 +12,9 @@ typedef struct {
     int64_t dims[MAX_RANK], from_strides[MAX_RANK], to_strides[MAX_RANK];
     const char *from;
     char *to;
-    int64_t lines;  // of the two innermost dimensions: blocks that are copied at once
-    int64_t unit;  // blocks of a chunk
+    int64_t lines;  // planes of the two innermost dimensions
+    int64_t pieces, piece;  // of a plane, and how many rows (of a single one, columns) each has
+    int64_t unit;  // pieces of a chunk
 } Move;
 
 enum { MOVE_BYTES = 1 << 16, BLOCK = 16 };
@@ -57,6 +58,32 @@ static void collapse(Move *move) {
     move->rank = rank;
 }
 
+// A few bytes side by side become one element.
+static void widen(Move *move) {
+    const int last = move->rank - 1;
+    const int64_t bytes = move->dims[last] * move->size;
+    const bool side_by_side =
+        move->from_strides[last] == move->size && move->to_strides[last] == move->size;
+    const bool known = bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
+    if (!side_by_side || !known || move->rank == 2) return;
+    move->size = bytes;
+    move->rank--;
+}
+
+// Planes are cut, so that threads can share a large one.
+static void cut(Move *move) {
+    const int row = move->rank - 2, column = move->rank - 1;
+    const bool single = move->dims[row] == 1;
+    const int64_t extent = move->dims[single ? column : row];
+    const int64_t bytes = (single ? 1 : move->dims[column]) * move->size;
+    move->piece = ((MOVE_BYTES + bytes - 1) / bytes + BLOCK - 1) / BLOCK * BLOCK;
+    if (move->piece > extent) move->piece = extent;
+    move->pieces = (extent + move->piece - 1) / move->piece;
+    move->unit = (MOVE_BYTES + move->piece * bytes - 1) / (move->piece * bytes);
+    move->lines = 1;
+    for (int axis = 0; axis < row; axis++) move->lines *= move->dims[axis];
+}
+
 // The dimension before the last one becomes that in which neighbours are read, if there is one.
 static void prefer_read(Move *move) {
     const int last = move->rank - 1;
@@ -86,11 +113,9 @@ static bool read_move(Move *move, Params *params) {
     memcpy(move->to_strides, to.strides, sizeof(move->to_strides));
     sort_dims(move);
     collapse(move);
+    widen(move);
     prefer_read(move);
-    move->lines = 1;
-    for (int axis = 0; axis < move->rank - 2; axis++) move->lines *= move->dims[axis];
-    const int64_t block = move->dims[move->rank - 2] * move->dims[move->rank - 1] * move->size;
-    move->unit = (MOVE_BYTES + block - 1) / block;
+    cut(move);
     return true;
 }
 
@@ -117,14 +142,21 @@ static void *prepare(Params *params, Needs *needs) {
             }                                                                                    \
     }
 
-PLANE(uint8_t)
-PLANE(uint16_t)
-PLANE(uint32_t)
-PLANE(uint64_t)
+// Elements that were a few smaller ones lie anywhere.
+typedef uint16_t Bytes2 __attribute__((aligned(1), may_alias));
+typedef uint32_t Bytes4 __attribute__((aligned(1), may_alias));
+typedef uint64_t Bytes8 __attribute__((aligned(1), may_alias));
+typedef uint8_t Bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 
-static void move_plane(const Move *move, const char *from, char *to) {
+PLANE(uint8_t)
+PLANE(Bytes2)
+PLANE(Bytes4)
+PLANE(Bytes8)
+PLANE(Bytes16)
+
+static void move_plane(
+    const Move *move, const char *from, char *to, int64_t rows, int64_t columns) {
     const int row = move->rank - 2, column = move->rank - 1;
-    const int64_t rows = move->dims[row], columns = move->dims[column];
     const int64_t fr = move->from_strides[row], fc = move->from_strides[column];
     const int64_t tr = move->to_strides[row], tc = move->to_strides[column];
     if (fc == move->size && tc == move->size) {
@@ -132,38 +164,50 @@ static void move_plane(const Move *move, const char *from, char *to) {
             memmove(to + i * tr, from + i * fr, (size_t)(columns * move->size));
         return;
     }
-    if (move->size == 4 && fr == 4 && tc == 4 && fc % 4 == 0 && tr % 4 == 0) {
+    const bool aligned = (((uintptr_t)from | (uintptr_t)to | (uintptr_t)fc | (uintptr_t)tr) & 3) == 0;
+    if (move->size == 4 && fr == 4 && tc == 4 && aligned) {
         turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
         return;
     }
     switch (move->size) {
         case 1: plane_uint8_t(from, to, rows, columns, fr, fc, tr, tc); break;
-        case 2: plane_uint16_t(from, to, rows, columns, fr, fc, tr, tc); break;
-        case 4: plane_uint32_t(from, to, rows, columns, fr, fc, tr, tc); break;
-        default: plane_uint64_t(from, to, rows, columns, fr, fc, tr, tc); break;
+        case 2: plane_Bytes2(from, to, rows, columns, fr, fc, tr, tc); break;
+        case 4: plane_Bytes4(from, to, rows, columns, fr, fc, tr, tc); break;
+        case 8: plane_Bytes8(from, to, rows, columns, fr, fc, tr, tc); break;
+        default: plane_Bytes16(from, to, rows, columns, fr, fc, tr, tc); break;
     }
 }
 
-static void some_planes(void *context, int64_t chunk, int thread) {
+static void move_piece(const Move *move, int64_t line, int64_t piece) {
+    const int row = move->rank - 2, column = move->rank - 1;
+    const int along = move->dims[row] == 1 ? column : row;
+    const int64_t begin = piece * move->piece, left = move->dims[along] - begin;
+    const int64_t count = left < move->piece ? left : move->piece;
+    int64_t from = begin * move->from_strides[along], to = begin * move->to_strides[along];
+    for (int axis = row - 1; axis >= 0; axis--) {
+        const int64_t index = line % move->dims[axis];
+        line /= move->dims[axis];
+        from += index * move->from_strides[axis];
+        to += index * move->to_strides[axis];
+    }
+    move_plane(
+        move, move->from + from, move->to + to, along == row ? count : 1,
+        along == row ? move->dims[column] : count);
+}
+
+static void some_pieces(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Move *move = context;
     int64_t end = (chunk + 1) * move->unit;
-    if (end > move->lines) end = move->lines;
-    for (int64_t line = chunk * move->unit; line < end; line++) {
-        int64_t rest = line, from = 0, to = 0;
-        for (int axis = move->rank - 3; axis >= 0; axis--) {
-            const int64_t index = rest % move->dims[axis];
-            rest /= move->dims[axis];
-            from += index * move->from_strides[axis];
-            to += index * move->to_strides[axis];
-        }
-        move_plane(move, move->from + from, move->to + to);
-    }
+    if (end > move->lines * move->pieces) end = move->lines * move->pieces;
+    for (int64_t piece = chunk * move->unit; piece < end; piece++)
+        move_piece(move, piece / move->pieces, piece % move->pieces);
 }
 
 static Failure run_move(const void *argument, const Run *run) {
     const Move *move = argument;
-    share_chunks(run, (move->lines + move->unit - 1) / move->unit, some_planes, (void *)move);
+    const int64_t pieces = move->lines * move->pieces;
+    share_chunks(run, (pieces + move->unit - 1) / move->unit, some_pieces, (void *)move);
     return OK;
 }
 
