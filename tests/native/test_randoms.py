@@ -17,7 +17,7 @@ from popc_runtime.kernels.preparation import to_bfloat16
 from popc_runtime.native import Library, Loop, NativeProgram
 from tests.native.bindings import bound, encode, native_results, numpy_results
 
-DRAWN = frozenset({"Dropout", "DropoutGrad", "RandomUniform"})
+DRAWN = frozenset({"Dropout", "DropoutGrad", "Multinomial", "RandomNormal", "RandomUniform"})
 
 _TRAINING: Final = np.ones((), np.bool_)
 _EXAMPLES: Final = settings(
@@ -205,6 +205,36 @@ def test_uniform(
     found = native_results(library, "RandomUniform", [], outputs, attributes, dtypes=[dtype])
     assert found is not None
     assert found[0].tobytes() == expected[0].tobytes()
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize("moments", [(0.0, 1.0), (-2.5, 4.0), (3.0, 1.0)])
+@pytest.mark.parametrize("seed", [{}, {"seed": -6}])
+def test_normal(
+    library: Library, dtype: DType, moments: tuple[float, float], seed: dict[str, Any]
+) -> None:
+    """Also in the tails, which are drawn otherwise."""
+    attributes = {"shape": (3, 30001), "to": dtype.value, "mean": moments[0], "scale": moments[1]}
+    outputs = [np.empty((3, 30001), dtype.storage)]
+    expected = numpy_results("RandomNormal", [], outputs, attributes | seed, dtypes=[dtype])
+    found = native_results(library, "RandomNormal", [], outputs, attributes | seed, dtypes=[dtype])
+    assert found is not None
+    assert found[0].tobytes() == expected[0].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("seed", [{}, {"seed": -6}])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (40, 300)])
+def test_choices_among_classes(
+    library: Library, shape: tuple[int, int], seed: dict[str, Any], dtype: str
+) -> None:
+    logits = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3
+    outputs = [np.empty((shape[0], 500), dtype)]
+    for laid in (logits, np.ascontiguousarray(logits.T).T):
+        expected = numpy_results("Multinomial", [laid], outputs, seed)
+        found = native_results(library, "Multinomial", [laid], outputs, seed)
+        assert found is not None
+        assert found[0].tobytes() == expected[0].tobytes()
 
 
 def test_dropout_of_bfloat16(library: Library) -> None:

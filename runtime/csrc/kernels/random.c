@@ -1,8 +1,9 @@
 // Random numbers of numpy's generators, drawn in numpy's order, and the dropping of elements.
 //
-// A source is three words that popc_runtime/kernels/random_state.py keeps current: the address of a
-// generator's state and of the functions of numpy that draw from it.  Seeding changes them, so they
+// A source is four words that popc_runtime/kernels/random_state.py keeps current: the address of a
+// generator's state, of the functions of numpy that draw from it, and of its interface.  Seeding changes them, so they
 // are read when a kernel runs.  Numbers are drawn by one thread: each follows from the one before.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ typedef struct {
     void *state;
     uint32_t (*next_uint32)(void *state);
     double (*next_double)(void *state);
+    void *interface;
 } Source;
 
 enum { DRAWN_BLOCK = 1 << 10, GRADIENT_CHUNK = 1 << 14 };
@@ -62,6 +64,102 @@ static Failure run_uniform(const void *state, const Run *run) {
         draw_floats(uniform->source, (float *)uniform->out.data, uniform->count);
     else
         draw_doubles(uniform->source, (double *)uniform->out.data, uniform->count);
+    return OK;
+}
+
+// -- normal numbers -------------------------------------------------------------------------------
+
+typedef struct {
+    const Source *source;
+    void (*fill)(void *interface, intptr_t count, void *to);  // numpy's own
+    void *out;
+    int64_t count;
+} Normal;
+
+static void *prepare_normal(Params *params, Needs *needs) {
+    (void)needs;
+    Normal *normal = calloc(1, sizeof(Normal));
+    if (!normal) return NULL;
+    normal->source = next_source(params);
+    normal->fill = (void (*)(void *, intptr_t, void *))(intptr_t)next_int(params);
+    const Tensor out = next_tensor(params);
+    normal->out = out.data;
+    normal->count = element_count(&out);
+    if (!params->bad && normal->fill && is_contiguous(&out)) return normal;
+    free(normal);
+    return NULL;
+}
+
+static Failure run_normal(const void *state, const Run *run) {
+    (void)run;
+    const Normal *normal = state;
+    normal->fill(normal->source->interface, (intptr_t)normal->count, normal->out);
+    return OK;
+}
+
+// -- choices among classes, by the logarithms of what they weigh ----------------------------------
+
+typedef struct {
+    const Source *source;
+    const float *logits;
+    char *out;
+    bool wide;  // numbers of classes are int64, else int32
+    int64_t rows, classes, samples;
+} Choices;
+
+static void *prepare_choices(Params *params, Needs *needs) {
+    Choices *choices = calloc(1, sizeof(Choices));
+    if (!choices) return NULL;
+    choices->source = next_source(params);
+    const Tensor logits = next_tensor(params), out = next_tensor(params);
+    const bool plain = is_contiguous(&logits) && is_contiguous(&out) && logits.dtype == F32 &&
+                       (out.dtype == I32 || out.dtype == I64);
+    if (params->bad || !plain || logits.rank != 2 || out.rank != 2 || logits.dims[1] == 0) {
+        free(choices);
+        return NULL;
+    }
+    choices->logits = (const float *)logits.data;
+    choices->out = out.data;
+    choices->wide = out.dtype == I64;
+    choices->rows = logits.dims[0];
+    choices->classes = logits.dims[1];
+    choices->samples = out.dims[1];
+    needs->shared = choices->classes * (int64_t)sizeof(double);
+    return choices;
+}
+
+// The class whose share of [0, 1) a number falls into.  The number of the row is added to both as
+// numpy's kernel does, which searches all rows at once.
+static int64_t choose(const double *limits, int64_t classes, double drawn, double row) {
+    int64_t low = 0, high = classes;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (limits[middle] + row <= drawn + row) low = middle + 1;
+        else high = middle;
+    }
+    return low < classes ? low : classes - 1;
+}
+
+static Failure run_choices(const void *state, const Run *run) {
+    const Choices *choices = state;
+    double *limits = (double *)run->shared;
+    for (int64_t row = 0; row < choices->rows; row++) {
+        const float *logits = choices->logits + row * choices->classes;
+        float peak = logits[0];
+        for (int64_t i = 1; i < choices->classes; i++)
+            peak = logits[i] > peak || logits[i] != logits[i] ? logits[i] : peak;
+        double total = 0;
+        for (int64_t i = 0; i < choices->classes; i++)
+            limits[i] = total += exp((double)logits[i] - (double)peak);
+        for (int64_t i = 0; i < choices->classes; i++) limits[i] /= total;
+        for (int64_t i = 0; i < choices->samples; i++) {
+            const double drawn = choices->source->next_double(choices->source->state);
+            const int64_t chosen = choose(limits, choices->classes, drawn, (double)row);
+            const int64_t place = row * choices->samples + i;
+            if (choices->wide) ((int64_t *)choices->out)[place] = chosen;
+            else ((int32_t *)choices->out)[place] = (int32_t)chosen;
+        }
+    }
     return OK;
 }
 
@@ -198,6 +296,8 @@ static Failure run_gradient(const void *state, const Run *run) {
 const Kernel ISA(RANDOM_NUMBERS)[] = {
     {"Dropout_f32", prepare_dropout, run_dropout, NULL},
     {"DropoutGrad_f32", prepare_gradient, run_gradient, NULL},
+    {"Multinomial_f32", prepare_choices, run_choices, NULL},
+    {"RandomNormal", prepare_normal, run_normal, NULL},
     {"RandomUniform", prepare_uniform, run_uniform, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -102,7 +102,7 @@ class RandomState:
         if self._source is None:
             import numpy as np
 
-            self._source = np.zeros(3, np.uint64)
+            self._source = np.zeros(4, np.uint64)
             self._point_source()
         return self._source
 
@@ -220,7 +220,7 @@ class LegacySequence:
         if self._source is None:
             import numpy as np
 
-            self._source = np.zeros(3, np.uint64)
+            self._source = np.zeros(4, np.uint64)
             _point(self._source, self._bits)
         return self._source
 
@@ -247,15 +247,15 @@ def _entropy(seed: Any, replica: int) -> Any:
 def _point(source: Array, bits: np.random.BitGenerator) -> None:
     """Write the addresses of a generator's state, and of numpy's functions that draw from it.
 
-    They are next_uint32 and next_double of numpy's interface in C; they live as long as ``bits``.
+    They are next_uint32 and next_double of numpy's interface in C, and the interface itself; they
+    live as long as ``bits``.
     """
     from ctypes import c_void_p, cast  # slow to load, and few programs draw
 
     interface = bits.ctypes
-    functions = (
-        cast(one, c_void_p).value for one in (interface.next_uint32, interface.next_double)
-    )
-    source[:] = (interface.state_address, *(one or 0 for one in functions))
+    drawn = (interface.next_uint32, interface.next_double, interface.bit_generator)
+    addresses = (cast(one, c_void_p).value for one in drawn)
+    source[:] = (interface.state_address, *(one or 0 for one in addresses))
 
 
 def _plain(value: object) -> Plain:

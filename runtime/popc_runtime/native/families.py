@@ -200,6 +200,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "randoms": (
         "Dropout",
         "DropoutGrad",
+        "Multinomial",
+        "RandomNormal",
         "RandomUniform",
     ),
     "recurrent": (

@@ -14,6 +14,7 @@ from popc_runtime.kernels.random import state_of
 from popc_runtime.kernels.random_state import LegacySequence, RandomState
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
+from popc_runtime.native.packing import packed, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 from popc_runtime.native.views import View, as_view, filled
 
@@ -76,6 +77,25 @@ def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
 
 
 def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    low, high = binding.number("low"), binding.number("high")
+    return _filled("RandomUniform", binding, numbers, high - low, low)
+
+
+def _normal(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    scale, mean = binding.number("scale"), binding.number("mean")
+    wide = binding.output_dtypes[0] is DType.FLOAT64
+    fill = _numpy_function(f"random_standard_normal_fill{'' if wide else '_f'}")
+    return _filled("RandomNormal", binding, numbers, scale, mean, fill) if fill else None
+
+
+def _filled(
+    kernel: str,
+    binding: Binding,
+    numbers: Mapping[str, int],
+    scale: float,
+    offset: float,
+    *functions: int,
+) -> Record | None:
     """Standard numbers times a scale plus an offset, each rounded; float16 by way of float32."""
     out, dtype = binding.output(), binding.output_dtypes[0]
     suffix = None if dtype is None else _SUFFIXES.get(dtype)
@@ -84,24 +104,51 @@ def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         return None
     if any(name not in numbers for name in maps):
         return None
-    low, high = binding.number("low"), binding.number("high")
     narrow = dtype is DType.FLOAT16
     target = binding.scratch.take(out.shape, DType.FLOAT32) if narrow else out
     after = [
         map_record(name, target, [target, filled((), target.dtype, value)])
-        for name, value, neutral in zip(maps, (high - low, low), (1, 0), strict=True)
+        for name, value, neutral in zip(maps, (scale, offset), (1, 0), strict=True)
         if value != neutral
     ]
     if narrow:
         types = (DType.FLOAT16, DType.FLOAT32)
         after.append(map_record("Copy_f32", out, [target], (), types))
     sequence = state_of(binding)
-    words = (as_view(sequence.source).address, *tensor_words(target))
-    return Record("RandomUniform", words, (sequence, target), after=tuple(after))
+    words = (as_view(sequence.source).address, *functions, *tensor_words(target))
+    return Record(kernel, words, (sequence, target), after=tuple(after))
+
+
+def _numpy_function(name: str) -> int:
+    """Where a function of numpy's interface for random numbers in C is; 0 if it is not exported."""
+    from ctypes import CDLL, c_void_p, cast
+
+    from numpy.random import _generator
+
+    try:
+        return cast(getattr(CDLL(_generator.__file__), name), c_void_p).value or 0
+    except (AttributeError, OSError):
+        return 0
+
+
+def _choices(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Logarithms of shares [N, C] to numbers of classes [N, samples]."""
+    del numbers
+    out, kind = binding.output(), binding.output_dtypes[0]
+    if binding.input_dtypes[0] is not DType.FLOAT32 or kind not in (DType.INT32, DType.INT64):
+        return None
+    if binding.input(0).size == 0 or out.size == 0 or not out.is_contiguous:
+        return None
+    logits, before = packed(binding, 0)
+    sequence = state_of(binding)
+    words = (as_view(sequence.source).address, *tensors(logits, out))
+    return Record("Multinomial_f32", words, (sequence, logits, out), before=before)
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
     "Dropout": _dropout,
     "DropoutGrad": _dropout_grad,
+    "Multinomial": _choices,
+    "RandomNormal": _normal,
     "RandomUniform": _uniform,
 }
