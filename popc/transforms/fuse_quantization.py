@@ -15,6 +15,7 @@ from popc_runtime.format import DType
 
 __all__ = ["FuseQuantization"]
 
+_PRODUCTS: Final = ("ConvInteger", "MatMulInteger")
 # Ops whose result holds nothing but elements of operand 0
 _MOVES: Final = ("Expand", "Gather", "MaxPool", "Reshape", "Slice", "Transpose")
 
@@ -22,6 +23,8 @@ _MOVES: Final = ("Expand", "Gather", "MaxPool", "Reshape", "Slice", "Transpose")
 @dataclass(frozen=True)
 class FuseQuantization(RewritePass):
     """Quantising and dequantising by one constant scale is a function from floats to floats.
+
+    (Unless integer products read what is between.)
 
     Doing it again to elements that are only moved changes nothing.  An integer product that is
     converted to float32 is stored as float32 in the first place.
@@ -51,7 +54,7 @@ class FuseQuantization(RewritePass):
 
 def _fuse_pair(graph: Graph, op: Op) -> bool:
     quantize = produced_by(op.operand(0), "QuantizeLinear")
-    if quantize is None or not _same_parameters(quantize, op):
+    if quantize is None or not _same_parameters(quantize, op) or _multiplies(quantize.output):
         return False
     x, scale, zero = quantize.operand(0), quantize.operand(1), quantize.optional(2)
     if x.type != op.output.type or scale.data is None or scale.type.dtype is not DType.FLOAT32:
@@ -66,6 +69,11 @@ def _fuse_pair(graph: Graph, op: Op) -> bool:
     new = build(graph, "FakeQuantize", [x], attributes, settings=op.settings)
     graph.replace_op(op, new.outputs)
     return True
+
+
+def _multiplies(integers: Tensor) -> bool:
+    """Whether products read the integers, so that they are there anyway."""
+    return any(user.op_type in _PRODUCTS for user in integers.uses)
 
 
 def _same_parameters(quantize: Op, dequantize: Op) -> bool:
@@ -95,7 +103,7 @@ def _drop_repetition(graph: Graph, op: Op) -> bool:
 
 
 def _fuse_conversion(graph: Graph, op: Op) -> bool:
-    product = sole_output(graph, op.operand(0), "ConvInteger", "MatMulInteger")
+    product = sole_output(graph, op.operand(0), *_PRODUCTS)
     if product is None or op.output.type.dtype is not DType.FLOAT32:
         return False
     attributes: AttributeMap = {**product.attributes, "dtype": DType.FLOAT32.value}

@@ -1,4 +1,4 @@
-"""Multiply quantised matrices as the integers that they are."""
+"""Multiply quantised matrices, and convolve quantised images, as the integers that they are."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _LONGEST: Final = (2**31 - 1) // 255**2  # sums of as many products of bytes nev
 
 @dataclass(frozen=True)
 class IntegerProducts(RewritePass):
-    """A product of two dequantised matrices is an integer product, scaled.
+    """A product of two dequantised matrices is an integer product, scaled; likewise convolutions.
 
     The sums are exact, where those of dequantised floats were rounded again and again.  Weights
-    stay bytes.  The right matrix may have a scale for each column.
+    stay bytes.  The right matrix may have a scale for each column, weights of convolutions one for
+    each channel of the result.  A bias of integers that were scaled like the sums is added to them.
 
     Before::
 
@@ -41,19 +42,13 @@ class IntegerProducts(RewritePass):
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace ``op``; `DeadCode` removes what nobody reads any more."""
-        if op.op_type != "MatMul" or not _is_plain(op):
-            return False
-        left, right = _bytes_of(op.operand(0)), _bytes_of(op.operand(1), by_column=True)
-        if left is None or right is None or not 0 < left.integers.type.shape[-1] <= _LONGEST:
-            return False
-        zeros = [_constant(graph, one.zero, one.integers.type.dtype) for one in (left, right)]
-        attributes: AttributeMap = {"dtype": DType.FLOAT32.value}
-        inputs = [left.integers, right.integers, *zeros]
-        sums = build(graph, "MatMulInteger", inputs, attributes, settings=op.settings)
-        scale = _constant(graph, left.scale * right.scale, DType.FLOAT32)
-        scaled = build(graph, "Mul", [sums.output, scale], settings=op.settings)
-        graph.replace_op(op, scaled.outputs)
-        return True
+        if op.op_type == "Conv":
+            return _rewrite_conv(graph, op)
+        if op.op_type == "MatMul" and _is_plain(op):
+            return _rewrite_product(graph, op, op.operand(1), -1)
+        if op.op_type == "Gemm" and _is_plain(op):
+            return _rewrite_gemm(graph, op)
+        return False
 
 
 @dataclass(frozen=True)
@@ -66,17 +61,93 @@ class _Bytes:
 
 
 def _is_plain(op: Op) -> bool:
-    """Whether ``op`` is a product of matrices in float32, and nothing else."""
-    matrices = len(op.inputs) == 2 and min(one.type.rank for one in op.inputs if one) >= 2
-    return matrices and op.attributes.get("partials_type", "float") == "float"
+    """Whether ``op`` is a product of matrices, or several, in float32."""
+    most = 3 if op.op_type == "Gemm" else 2
+    matrices = len(op.inputs) <= most and min(one.type.rank for one in op.present_inputs[:2]) >= 2
+    scaled = any(op.attributes.get(name, 1.0) != 1 for name in ("alpha", "beta"))
+    plain = op.attributes.get("partials_type", "float") == "float"
+    return matrices and plain and not scaled and not op.attributes.get("activation")
 
 
-def _bytes_of(tensor: Tensor, *, by_column: bool = False) -> _Bytes | None:
+def _rewrite_gemm(graph: Graph, op: Op) -> bool:
+    """A'B' + C with constant B, where C stays behind."""
+    if op.attributes.get("transA", 0):
+        return False
+    turned = op.attributes.get("transB", 0)
+    return _rewrite_product(graph, op, op.operand(1), 0 if turned else -1, op.optional(2))
+
+
+def _rewrite_product(
+    graph: Graph, op: Op, matrix: Tensor, axis: int, bias: Tensor | None = None
+) -> bool:
+    """Products with ``matrix``, which has its columns at ``axis``."""
+    left, right = _bytes_of(op.operand(0)), _bytes_of(matrix, axis=axis)
+    if left is None or right is None or not 0 < left.integers.type.shape[-1] <= _LONGEST:
+        return False
+    integers = right.integers
+    if axis == 0:
+        turn = build(graph, "Transpose", [integers], {"perm": (1, 0)}, settings=op.settings)
+        integers = turn.output
+    zeros = [_constant(graph, one.zero, one.integers.type.dtype) for one in (left, right)]
+    attributes: AttributeMap = {"dtype": DType.FLOAT32.value}
+    inputs = [left.integers, integers, *zeros]
+    sums = build(graph, "MatMulInteger", inputs, attributes, settings=op.settings)
+    scale = _constant(graph, left.scale * right.scale, DType.FLOAT32)
+    result = build(graph, "Mul", [sums.output, scale], settings=op.settings)
+    if bias is not None:
+        result = build(graph, "Add", [result.output, bias], settings=op.settings)
+    graph.replace_op(op, result.outputs)
+    return True
+
+
+def _rewrite_conv(graph: Graph, op: Op) -> bool:
+    """The bias stays behind if it is not added to sums."""
+    if len(op.inputs) > 3 or op.attributes.get("partials_type", "float") != "float":
+        return False
+    x, w, bias = _bytes_of(op.operand(0)), _bytes_of(op.operand(1), axis=0), op.optional(2)
+    if x is None or w is None or w.integers.data is None or op.attributes.get("activation"):
+        return False
+    if not 0 < w.integers.type.size // w.integers.type.shape[0] <= _LONGEST:
+        return False
+    scale, channels = x.scale * w.scale, (-1,) + (1,) * (op.output.type.rank - 2)
+    zero = w.zero if w.zero is None or w.zero.size == 1 else w.zero.reshape(*channels, 1)
+    zeros = [
+        _constant(graph, x.zero, x.integers.type.dtype),
+        _constant(graph, zero, w.integers.type.dtype),
+    ]
+    whole = _whole_bias(bias, scale)
+    attributes: AttributeMap = {**op.attributes, "dtype": DType.FLOAT32.value}
+    inputs = [x.integers, w.integers, *zeros, whole]
+    sums = build(graph, "ConvInteger", inputs, attributes, settings=op.settings)
+    aligned = scale if scale.size == 1 else scale.reshape(channels)
+    factor = _constant(graph, aligned, DType.FLOAT32)
+    result = build(graph, "Mul", [sums.output, factor], settings=op.settings)
+    if bias is not None and whole is None:
+        shape: AttributeMap = {"shape": (bias.type.size, *channels[1:])}
+        turned = build(graph, "Reshape", [bias], shape, settings=op.settings)
+        result = build(graph, "Add", [result.output, turned.output], settings=op.settings)
+    graph.replace_op(op, result.outputs)
+    return True
+
+
+def _whole_bias(bias: Tensor | None, scale: Array) -> Tensor | None:
+    """The integers of a bias that was multiplied by ``scale``, if that is what it is."""
+    op = produced_by(bias, "DequantizeLinear")
+    if op is None or bias is None or op.operand(0).type.dtype is not DType.INT32:
+        return None
+    own, zero = op.operand(1).data, op.optional(2)
+    if own is None or (zero is not None and (zero.data is None or zero.data.any())):
+        return None
+    same = own.size in (1, scale.size) and np.allclose(own.reshape(-1), scale.reshape(-1), 1e-6, 0)
+    return op.operand(0) if same else None
+
+
+def _bytes_of(tensor: Tensor, *, axis: int | None = None) -> _Bytes | None:
     """The integers behind ``tensor``, if constants for the whole of it scale them.
 
     Args:
-        tensor: A matrix, or several.
-        by_column: Whether there may be constants for each column instead.
+        tensor: A matrix, or several, or an image.
+        axis: Where there may be constants for each line instead.
     """
     op = produced_by(tensor, "DequantizeLinear")
     if op is None or tensor.type.dtype is not DType.FLOAT32:
@@ -87,7 +158,7 @@ def _bytes_of(tensor: Tensor, *, by_column: bool = False) -> _Bytes | None:
         return None
     if scale.dtype != np.float32 or (zero is not None and offset is None):
         return None
-    if scale.size > 1 and not (by_column and _is_by_column(op, scale)):
+    if scale.size > 1 and (axis is None or not _is_along(op, scale, axis)):
         return None
     shape = scale.shape if scale.size > 1 else ()
     if offset is not None:
@@ -95,9 +166,9 @@ def _bytes_of(tensor: Tensor, *, by_column: bool = False) -> _Bytes | None:
     return _Bytes(integers, scale.reshape(shape), offset)
 
 
-def _is_by_column(dequantize: Op, scale: Array) -> bool:
-    last = dequantize.output.type.rank - 1
-    return scale.ndim == 1 and dequantize.attributes.get("axis") == last
+def _is_along(dequantize: Op, scale: Array, axis: int) -> bool:
+    place = axis % dequantize.output.type.rank
+    return scale.ndim == 1 and dequantize.attributes.get("axis") == place
 
 
 def _constant(graph: Graph, data: Array | None, dtype: DType) -> Tensor | None:

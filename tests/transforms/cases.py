@@ -317,6 +317,9 @@ QUIET: Final = (
     _case("sum that broadcasts the product", FuseEpilogues, chain(
         "p = MatMul (x, w) y = Add (p, b)",
         constants=MATRIX + ", float[2,1,1] b = {1.0, 2.0}")),
+    _case("sums that are converted", FuseByteEpilogues, quantised(
+        "q = QuantizeLinear (x, s, z) t = Transpose (q) p = MatMulInteger (q, t, z, z) "
+        "c = Cast <to = 1> (p) y = Mul (c, s)")),
     _case("other scale", FuseQuantization, quantised(
         "q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, other, z)")),
     _case("scale per column", FuseQuantization, quantised(

@@ -1,0 +1,110 @@
+"""The pass that multiplies and convolves quantised tensors as integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popc.ir import Graph, Tensor, TensorType
+from popc.ops.build import build
+from popc.transforms.base import run_to_fixed_point
+from popc.transforms.dead_code import DeadCode
+from popc.transforms.integer_products import IntegerProducts
+from popc_runtime.format import DType
+from tests.support import run_graph
+
+_X = TensorType(DType.UINT8, (2, 6, 8))
+_SCALE = 0.03
+
+
+class _Builder:
+    """A graph with one input ``x``, bytes."""
+
+    def __init__(self) -> None:
+        self.graph = Graph("main")
+        self.x = self.graph.add_input("x", _X)
+
+    def constant(self, value: Any, dtype: DType = DType.FLOAT32) -> Tensor:
+        data = np.asarray(value, dtype.storage)
+        return self.graph.add_constant("c", TensorType(dtype, data.shape), data)
+
+    def emit(self, op_type: str, inputs: Sequence[Tensor | None], **attributes: Any) -> Tensor:
+        return build(self.graph, op_type, inputs, attributes).output
+
+    def dequantized(self, x: Tensor, scale: Any, zero: Any = None, axis: int = 0) -> Tensor:
+        offset = None if zero is None else self.constant(zero, x.type.dtype)
+        operands = [x, self.constant(scale), offset]
+        return self.emit("DequantizeLinear", operands, axis=axis, dtype="float32")
+
+    def image(self) -> Tensor:
+        return self.dequantized(self.x, _SCALE, 100)
+
+    def weights(self, *shape: int, axis: int = 0) -> Tensor:
+        """Weights with a scale and a zero point for each line along ``axis``."""
+        numbers = self.constant(np.arange(np.prod(shape)).reshape(shape) % 255 - 127, DType.INT8)
+        lines = shape[axis]
+        return self.dequantized(numbers, _scales(lines), np.arange(lines), axis)
+
+    def convolution(self, bias: Tensor | None, **attributes: Any) -> Tensor:
+        windows: dict[str, Any] = {"strides": (1,), "pads": (1, 1), "dilations": (1,)}
+        weights = self.weights(12, 3, 3)
+        inputs = [self.image(), weights, bias]
+        return self.emit("Conv", inputs, group=2, **(windows | attributes))
+
+
+def _scales(count: int) -> Any:
+    return np.linspace(0.01, 0.02, count, dtype=np.float32)
+
+
+def _integer_bias(b: _Builder) -> Tensor:
+    scale = np.float32(_SCALE) * _scales(12)
+    bias = b.dequantized(b.constant(np.arange(12) * 100, DType.INT32), scale, np.zeros(12))
+    return b.convolution(bias)
+
+
+def _float_bias(b: _Builder) -> Tensor:
+    return b.convolution(b.constant(np.arange(12)))
+
+
+def _otherwise_scaled_bias(b: _Builder) -> Tensor:
+    return b.convolution(b.dequantized(b.constant(np.arange(12), DType.INT32), 0.5))
+
+
+def _with_activation(b: _Builder) -> Tensor:
+    return b.convolution(None, activation="Relu")
+
+
+def _turned_gemm(b: _Builder) -> Tensor:
+    left = b.dequantized(b.emit("Reshape", [b.x], shape=(12, 8)), _SCALE, 100)
+    return b.emit("Gemm", [left, b.weights(5, 8), b.constant(range(5))], transB=1)
+
+
+def _scaled_gemm(b: _Builder) -> Tensor:
+    left = b.dequantized(b.emit("Reshape", [b.x], shape=(12, 8)), _SCALE, 100)
+    return b.emit("Gemm", [left, b.weights(5, 8), b.constant(range(5))], transB=1, alpha=2.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "op_types"),
+    [
+        (_integer_bias, ["ConvInteger", "Mul"]),
+        (_float_bias, ["ConvInteger", "Mul", "Reshape", "Add"]),
+        (_otherwise_scaled_bias, ["ConvInteger", "Mul", "DequantizeLinear", "Reshape", "Add"]),
+        (_with_activation, ["DequantizeLinear", "DequantizeLinear", "Conv"]),
+        (_turned_gemm, ["Reshape", "Transpose", "MatMulInteger", "Mul", "Add"]),
+        (_scaled_gemm, ["Reshape", "DequantizeLinear", "DequantizeLinear", "Gemm"]),
+    ],
+)
+def test_same_result_by_integers(make: Callable[[_Builder], Tensor], op_types: list[str]) -> None:
+    """But for the rounding of sums of floats."""
+    builder = _Builder()
+    builder.graph.add_output("y", make(builder))
+    feeds = {"x": np.random.default_rng(0).integers(0, 255, _X.shape, np.uint8)}
+    (before,) = run_graph(builder.graph, feeds)
+    run_to_fixed_point([IntegerProducts(), DeadCode()], builder.graph, check=True)
+    assert sorted(op.op_type for op in builder.graph.topological()) == sorted(op_types)
+    (after,) = run_graph(builder.graph, feeds)
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5 * np.abs(before).max())
