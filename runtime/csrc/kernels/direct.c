@@ -109,16 +109,19 @@ INLINE void add_run(
     const char *ahead = stream->ahead;
     const int64_t step = stream->step;
     for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
+    int64_t after = P * distance;  // what the next pixels read
     for (int64_t c = 0; c < run; c++) {
         Floats right[MOST_VECTORS];
         __builtin_prefetch(ahead, 0, 2);
-        if (V > 1) __builtin_prefetch(ahead + 64, 0, 2);
+        if (V * LANES > 16) __builtin_prefetch(ahead + 64, 0, 2);
+        if (even) __builtin_prefetch(bases[0] + after);
         ahead += step;
         for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
         for (int p = 0; p < P; p++)
             for (int v = 0; v < V; v++)
                 sums[p][v] += (even ? bases[p / 4][p % 4 * distance] : rows[p][c]) * right[v];
         weights += V * LANES;
+        after += P;
         if (even)
             for (int i = 0; 4 * i < P; i++) bases[i]++;
     }
