@@ -150,13 +150,14 @@ typedef struct {
     int64_t image, group;
     int64_t first, end;  // pixels
     int64_t panel, last;  // panels panel .. last - 1
+    bool whole;  // other blocks come first, before other panels do
 } Part;
 
 static Part part_of(const State *state, int64_t chunk) {
     const Conv *conv = &state->conv;
     const int64_t block = chunk % state->blocks, rest = chunk / state->blocks;
     const int64_t number = rest % state->parts, plane = rest / state->parts;
-    return (Part){
+    Part part = {
         .image = plane / conv->groups,
         .group = plane % conv->groups,
         .first = conv->pixels * block / state->blocks,
@@ -164,6 +165,8 @@ static Part part_of(const State *state, int64_t chunk) {
         .panel = state->panels * number / state->parts,
         .last = state->panels * (number + 1) / state->parts,
     };
+    part.whole = part.last - part.panel <= state->beside;
+    return part;
 }
 
 static Panel panel_of(const Job *job, const Part *part, int64_t number, float *missing) {
@@ -203,7 +206,7 @@ static void look_ahead(const Job *job, const Part *part, int64_t number, int64_t
         panel->ahead = (const char *)(conv->y + part->image * conv->y_batch);
         panel->ahead_place = place * panel->ahead_pixel;
     } else if (number + state->beside < state->panels) {
-        panel->ahead_pixel = bytes / (part->end - part->first);
+        panel->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
         panel->ahead += state->beside * bytes;
     }
     panel->ahead_line = panel->ahead_pixel * 65536 / state->k;
@@ -257,7 +260,7 @@ static void make_block(
             if (state->expected)
                 tile->ahead += walk.pixel.y * (int64_t)sizeof(float) + pixels * panel->ahead_place;
             else
-                tile->ahead += (first - part->first) * panel->ahead_pixel;
+                tile->ahead += (part->whole ? first : first - part->first) * panel->ahead_pixel;
             ISA(make_tile)(tile, pixels);
         }
     }
