@@ -38,9 +38,15 @@ def _numbers(*shape: int, seed: int = 0) -> Array:
 
 
 def _run(
-    library: Library, opcode: str, operands: list[Any], out: Array, attributes: Any, threads: int
+    library: Library,
+    opcode: str,
+    operands: list[Any],
+    out: Array,
+    attributes: Any,
+    threads: int,
+    constants: tuple[int, ...],
 ) -> str:
-    binding = bound(operands, [out], attributes, (1,))
+    binding = bound(operands, [out], attributes, constants)
     record = encode(opcode, binding, library.numbers)
     assert record is not None
     NativeProgram(library, [record], binding, threads).run()
@@ -65,16 +71,16 @@ def _check(
         library = find_library(name)
         assert library is not None
         results = []
-        for threads in (1, 2):
+        for threads, constants in ((1, (1,)), (2, (1,)), (2, ())):
             out = _place(np.full(shape, 77, np.float32), formats[2])
-            used.add(_run(library, opcode, placed, out, attributes, threads))
+            used.add(_run(library, opcode, placed, out, attributes, threads, constants))
             results.append(out)
             around = out.base
             assert around is not None
             if formats[2].startswith("slice"):
                 assert np.isnan(around).sum() == around.size - out.size
         np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=2e-4)
-        assert results[0].tobytes() == results[1].tobytes()
+        assert len({result.tobytes() for result in results}) == 1
     return used
 
 
@@ -142,6 +148,44 @@ def test_dense(channels: int, stride: int, group: int) -> None:
     }
     used = _check("Conv", inputs, ("last",) * 3, (1, outs, out, out), attributes)
     assert used == {"ConvDirect_f32"}
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "form"),
+    [(2100, 1, "last"), (2500, 1, "slice of last"), (360, 3, "last"), (100, 5, "slice of last")],
+)
+@pytest.mark.parametrize("outs", [8, 40, 70])
+def test_long_windows(channels: int, taps: int, form: str, outs: int) -> None:
+    shape = (2, outs, 5, 5)
+    inputs = [_numbers(2, channels, 5, 5), _numbers(outs, channels, taps, taps, seed=1) / 32]
+    inputs += [_numbers(outs, seed=2), _numbers(*shape, seed=3)]
+    attributes = {
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "pads": (taps // 2,) * 4,
+        "group": 1,
+        "activation": "Relu",
+    }
+    used = _check("Conv", inputs, (form,) * 3, shape, attributes)
+    assert used == {"ConvDirect_f32"}
+
+
+@pytest.mark.parametrize("channels", [3, 24, 64])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_results_do_not_depend_on_the_division_of_a_batch(channels: int, taps: int) -> None:
+    library = find_library()
+    assert library is not None
+    x, w = _numbers(5, channels, 6, 7), _numbers(40, channels, taps, taps, seed=1)
+    attributes = {"pads": (taps // 2,) * 4, "activation": "Relu"}
+    results = []
+    for size in (5, 2, 1):
+        out = _place(np.empty((5, 40, 6, 7), np.float32), "last")
+        for first in range(0, 5, size):
+            images = _place(x[first : first + size], "last")
+            part = out[first : first + size]
+            _run(library, "Conv", [images, w, None, None], part, attributes, 1, (1,))
+        results.append(out.tobytes())
+    assert len(set(results)) == 1
 
 
 @pytest.mark.parametrize("channels", [1, 7, 16, 24, 58, 144])

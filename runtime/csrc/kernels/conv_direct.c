@@ -9,7 +9,7 @@
 #include "direct.h"
 
 enum {
-    LONG_WINDOW = 3072,  // two panels of more numbers and more than two vectors fill the second cache
+    SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
     FEW_PIXELS = 256,  // that panels of weights, which come from far away, are worth being asked for
     BLOCK_FLOATS = 1 << 16,  // of the input that all panels go by, or of panels that a tile goes by
     MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
@@ -25,6 +25,7 @@ typedef struct {
     int64_t k, vectors, panels;  // numbers of a window; vectors of channels and panels of a group
     int64_t blocks, parts;  // of pixels and of panels
     int64_t beside;  // panels that a tile goes by before the next one does
+    int64_t slices;  // of a window
     bool expected;  // whether each tile asks for where the next one will write
     int64_t packed_floats;
     float *packed;
@@ -34,7 +35,7 @@ typedef struct {
     const State *state;
     const Run *run;
     const float *weights;
-    Source source;
+    Input input;
     float *copy, *unpacked;
 } Job;
 
@@ -74,7 +75,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static void plan_chunks(State *state) {
     const Conv *conv = &state->conv;
     const bool few = conv->pixels <= FEW_PIXELS;
-    const bool narrow = VECTOR_BYTES == 32 || state->k > LONG_WINDOW || conv->pixels <= FEW_PIXELS / 2;
+    const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
     const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
     state->vectors = ceil_div(conv->out, LANES);
     state->panels = narrow ? most(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
@@ -89,7 +90,8 @@ static void plan_chunks(State *state) {
             state->blocks, least(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
     state->beside = few ? 1 : most(1, BLOCK_FLOATS * state->panels / (state->k * LANES * state->vectors));
     state->beside = least(state->beside, least(state->panels, MOST_BESIDE));
-    state->expected = state->beside == state->panels && conv->y_channel == 1;
+    state->slices = state->beside == 1 ? most(1, state->k / SLICE) : 1;
+    state->expected = state->beside == state->panels && state->slices == 1 && conv->y_channel == 1;
 }
 
 static void plan_limits(State *state) {
@@ -127,6 +129,8 @@ static void *prepare(Params *params, Needs *needs) {
             pack_panel(state, i, state->packed);
     }
     const int64_t packed_now = conv->constant ? 0 : state->packed_floats;
+    if (state->slices > 1)
+        needs->own = ceil_div(conv->pixels, state->blocks) * MOST_WIDTH * (int64_t)sizeof(float);
     needs->shared = (state->input.copy_floats + packed_now) * (int64_t)sizeof(float);
     return state;
 }
@@ -165,7 +169,7 @@ static Part part_of(const State *state, int64_t chunk) {
         .panel = state->panels * number / state->parts,
         .last = state->panels * (number + 1) / state->parts,
     };
-    part.whole = part.last - part.panel <= state->beside;
+    part.whole = part.last - part.panel <= state->beside && state->slices == 1;
     return part;
 }
 
@@ -196,20 +200,22 @@ static Panel panel_of(const Job *job, const Part *part, int64_t number, float *m
 
 // All tiles of a block together ask for the panel that comes next, or each for where the next one will
 // write.  `place`: of this panel among those that a tile goes by.
-static void look_ahead(const Job *job, const Part *part, int64_t number, int64_t place, Panel *panel) {
+static void look_ahead(
+    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place, Panel *panel) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t bytes = state->k * panel->vectors * VECTOR_BYTES;
-    panel->ahead = (const char *)panel->weights;
+    const int64_t bytes = (tile->end - tile->first) * panel->vectors * VECTOR_BYTES;
+    panel->ahead = (const char *)panel->weights + tile->first * panel->vectors * VECTOR_BYTES;
+    panel->ahead_pixel = 0;
     if (state->expected) {
         panel->ahead_pixel = conv->y_axis[2] * (int64_t)sizeof(float) / state->beside;
         panel->ahead = (const char *)(conv->y + part->image * conv->y_batch);
         panel->ahead_place = place * panel->ahead_pixel;
-    } else if (number + state->beside < state->panels) {
+    } else if (number + state->beside < state->panels || tile->end < state->k) {
         panel->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
         panel->ahead += state->beside * bytes;
     }
-    panel->ahead_line = panel->ahead_pixel * 65536 / state->k;
+    panel->ahead_line = panel->ahead_pixel * 65536 / (tile->end - tile->first);
 }
 
 // Finds the next pixels.
@@ -217,7 +223,7 @@ static void find_tile(const Job *job, Walk *walk, Tile *tile, int count) {
     const Conv *conv = &job->state->conv;
     tile->even = walk->index[2] + count <= conv->result[2] && lies_inside(conv, walk, count);
     if (!tile->even) {
-        tile->inside = walk_pixels(conv, &job->source, walk, count, tile->pixels);
+        tile->inside = walk_pixels(conv, &job->input.source, walk, count, tile->pixels);
         for (int p = 0; p < count; p++) {
             tile->y[p] = tile->pixels[p].y;
             tile->residual[p] = tile->pixels[p].residual;
@@ -229,7 +235,7 @@ static void find_tile(const Job *job, Walk *walk, Tile *tile, int count) {
         tile->y[p] = walk->pixel.y + p * conv->y_axis[2];
         tile->residual[p] = walk->pixel.residual + p * conv->residual_axis[2];
     }
-    pass_pixels(conv, &job->source, walk, count);
+    pass_pixels(conv, &job->input.source, walk, count);
 }
 
 // How many pixels are the next tile, if `rest` are left.  Where runs are short, tiles do not go over
@@ -241,13 +247,13 @@ static int tile_pixels(const State *state, const Walk *walk, int64_t rest, int64
 }
 // A block of pixels by panels first .. first + count - 1.
 static void make_block(
-    const Job *job, const Part *part, Tile *tile, const Panel *panels, int64_t count) {
+    const Job *job, const Part *part, Tile *tile, const Panel *panels, int64_t count, float *partial) {
     const State *state = job->state;
     int vectors = 0;
     for (int64_t i = 0; i < count; i++)
         if (panels[i].vectors > vectors) vectors = panels[i].vectors;
     const int64_t highest = ISA(most_pixels)(vectors);
-    Walk walk = walk_from(&state->conv, &job->source, part->first);
+    Walk walk = walk_from(&state->conv, &job->input.source, part->first);
     int pixels;
     for (int64_t first = part->first; first < part->end; first += pixels) {
         pixels = tile_pixels(state, &walk, part->end - first, highest);
@@ -255,6 +261,7 @@ static void make_block(
         for (int64_t i = 0; i < count; i++) {
             const Panel *panel = panels + i;
             tile->panel = panel;
+            tile->partial = partial + (first - part->first) * panel->vectors * LANES;
             tile->ahead_step = pixels * panel->ahead_line / 65536;
             tile->ahead = panel->ahead;
             if (state->expected)
@@ -267,44 +274,43 @@ static void make_block(
 }
 
 static void convolve(void *context, int64_t chunk, int thread) {
-    (void)thread;
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const Part part = part_of(state, chunk);
-    float missing[MOST_WIDTH] = {0};
+    float missing[MOST_WIDTH] = {0}, *partial = (float *)job->run->own[thread];
     Tile tile = {
         .conv = conv,
-        .source = &job->source,
-        .distances = state->input.distances,
-        .window = state->input.window,
-        .run = state->input.run,
+        .input = &job->input,
         .limits = state->limits,
-        .image = job->source.data + part.image * job->source.batch + part.group * conv->in,
-        .distance = conv->stride[2] * job->source.axis[2],
+        .image = job->input.source.data + part.image * job->input.source.batch + part.group * conv->in,
+        .distance = conv->stride[2] * job->input.source.axis[2],
         .expected = state->expected,
     };
     for (int64_t first = part.panel; first < part.last; first += state->beside) {
         const int64_t count = least(state->beside, part.last - first);
         Panel panels[MOST_BESIDE];
-        for (int64_t i = 0; i < count; i++) {
-            panels[i] = panel_of(job, &part, first + i, missing);
-            look_ahead(job, &part, first + i, i, &panels[i]);
+        for (int64_t i = 0; i < count; i++) panels[i] = panel_of(job, &part, first + i, missing);
+        for (int64_t slice = 0; slice < state->slices; slice++) {
+            tile.first = state->k * slice / state->slices;
+            tile.end = state->k * (slice + 1) / state->slices;
+            for (int64_t i = 0; i < count; i++)
+                look_ahead(job, &part, &tile, first + i, i, &panels[i]);
+            make_block(job, &part, &tile, panels, count, partial);
         }
-        make_block(job, &part, &tile, panels, count);
     }
 }
 
 static Failure run_direct(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
-    Job job = {state, run, state->packed, state->input.source, (float *)run->shared, NULL};
+    Job job = {state, run, state->packed, state->input, (float *)run->shared, NULL};
     if (!conv->constant) {
         job.weights = job.unpacked = (float *)run->shared + state->input.copy_floats;
         share_chunks(run, conv->groups * state->panels, pack, &job);
     }
     if (state->input.copied) {
-        job.source.data = job.copy;
+        job.input.source.data = job.copy;
         share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
     }
     share_chunks(

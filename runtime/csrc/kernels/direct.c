@@ -130,25 +130,36 @@ INLINE void add_run(
 }
 
 INLINE void make_sums(const Tile *tile, const int P, const int V) {
+    const Input *input = tile->input;
     Floats sums[MOST_PIXELS][MOST_VECTORS];
     const float *rows[MOST_PIXELS];
-    Stream stream = {tile->panel->weights, tile->ahead, tile->ahead_step};
-    int64_t tap[AXES] = {0};
-    ask_for_results(tile, P, V);
+    Stream stream = {tile->panel->weights + tile->first * V * LANES, tile->ahead, tile->ahead_step};
+    const bool last = tile->end == input->window * input->run;
+    if (last) ask_for_results(tile, P, V);
     for (int v = 0; v < V; v++)
-        for (int p = 0; p < P; p++) sums[p][v] = load(tile->panel->bias + v * LANES);
-    for (int64_t t = 0; t < tile->window; t++) {
+        for (int p = 0; p < P; p++)
+            sums[p][v] = load(
+                tile->first ? tile->partial + (p * V + v) * LANES : tile->panel->bias + v * LANES);
+    int64_t t = tile->first / input->run, c = tile->first - t * input->run;
+    for (int64_t done = tile->first, run; done < tile->end; done += run, t++, c = 0) {
+        run = tile->end - done < input->run - c ? tile->end - done : input->run - c;
         if (tile->even) {
-            rows[0] = tile->image + (tile->from + tile->distances[t]);
-            add_run(&stream, rows, tile->distance, tile->run, true, P, V, sums);
+            rows[0] = tile->image + (tile->from + input->distances[t] + c);
+            add_run(&stream, rows, tile->distance, run, true, P, V, sums);
             continue;
         }
         find_runs(
-            tile->conv, tile->source, tile->image, tap, tile->pixels, P, tile->inside, rows);
-        next_tap(tile->source, tap);
-        add_run(&stream, rows, 0, tile->run, false, P, V, sums);
+            tile->conv, &input->source, tile->image, input->taps[t], tile->pixels, P, tile->inside,
+            rows);
+        for (int p = 0; p < P; p++) rows[p] += c;
+        add_run(&stream, rows, 0, run, false, P, V, sums);
     }
-    finish_tile(tile, P, V, sums);
+    if (last) {
+        finish_tile(tile, P, V, sums);
+        return;
+    }
+    for (int p = 0; p < P; p++)
+        for (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
 }
 
 #define TILE(P, V) \

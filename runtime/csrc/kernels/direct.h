@@ -14,7 +14,8 @@ enum { MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4, MOST_PIXELS = 12, MOST_WIDTH =
 typedef struct {
     Source source;
     int64_t window, run;  // taps of the source, and floats that each reads
-    int64_t *distances;  // from the first tap to each, in floats
+    int64_t (*taps)[AXES];  // where each is
+    int64_t *distances;  // from the first one, in floats
     float *outside;
     bool copied;
     int64_t copy_floats;
@@ -49,11 +50,11 @@ typedef struct {
 
 typedef struct {
     const Conv *conv;
-    const Source *source;
-    const int64_t *distances;  // from the first tap to each, in floats
-    int64_t window, run;  // taps of the source, and floats that each reads
+    const Input *input;
     Limits limits;
-    const float *image;  // of the source, from the first channel of the group on
+    int64_t first, end;  // numbers of the window that are multiplied
+    float *partial;  // the sums of those before, or of these if they are not the last ones
+    const float *image;  // of the input or its copy, from the first channel of the group on
     bool even;  // all windows lie inside, and each at the same distance from the one before
     int64_t distance, from;  // then; where the first begins
     bool inside;  // all their windows, if they are not even

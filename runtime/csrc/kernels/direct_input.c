@@ -54,13 +54,15 @@ static void plan_copy(const Conv *conv, Input *input) {
     input->copy_floats = padded(step * conv->batch, 16);
 }
 
-static void find_distances(const Conv *conv, Input *input) {
+static void find_taps(const Conv *conv, Input *input) {
     const Source *source = &input->source;
     int64_t tap[AXES] = {0};
     for (int64_t t = 0; t < input->window; t++) {
         input->distances[t] = 0;
-        for (int axis = 0; axis < AXES; axis++)
+        for (int axis = 0; axis < AXES; axis++) {
+            input->taps[t][axis] = tap[axis];
             input->distances[t] += tap[axis] * conv->dilation[axis] * source->axis[axis];
+        }
         next_tap(source, tap);
     }
 }
@@ -81,15 +83,17 @@ bool ISA(plan_input)(Conv *conv, Input *input) {
     }
     input->outside = calloc((size_t)input->run, sizeof(float));
     input->distances = malloc((size_t)input->window * sizeof(int64_t));
-    if (!input->outside || !input->distances) return false;
+    input->taps = malloc((size_t)input->window * sizeof(*input->taps));
+    if (!input->outside || !input->distances || !input->taps) return false;
     input->source.outside = input->outside;
-    find_distances(conv, input);
+    find_taps(conv, input);
     return true;
 }
 
 void ISA(release_input)(Input *input) {
     free(input->outside);
     free(input->distances);
+    free(input->taps);
 }
 
 // Three channels of an image, pixel by pixel.
