@@ -44,7 +44,7 @@ def _run(
     out: Array,
     attributes: Any,
     threads: int,
-    constants: tuple[int, ...],
+    constants: tuple[int, ...] = (1,),
 ) -> str:
     binding = bound(operands, [out], attributes, constants)
     record = encode(opcode, binding, library.numbers)
