@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -22,7 +21,7 @@ import numpy as np
 from popc_runtime.errors import CheckpointError, ResourceError
 from popc_runtime.files import new_file
 from popc_runtime.format import Array, DType
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, frozen
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 

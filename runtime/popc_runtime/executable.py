@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import RLock  # what `threading` has more is not needed, and takes its time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 from types import TracebackType
@@ -14,7 +13,7 @@ from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, sy
 from popc_runtime.device import InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import frozen, replace
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Executable:
             engine=engine,
         )
         self._counters = cycle_counters(profile, self._engine)
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False
         self._stats = RunStats(perf_counter() - start)

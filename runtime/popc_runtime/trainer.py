@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -16,7 +16,7 @@ from popc_runtime.batches import Batches
 from popc_runtime.errors import CheckpointError, DeviceError, ResourceError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.files import remove_remains, require_room_for
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, frozen
 from popc_runtime.interrupts import uninterrupted
 from popc_runtime.kernels.preparation import floats_of
 

@@ -13,8 +13,6 @@ from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from popc_runtime.device.counts import BlockCounts
-from popc_runtime.device.linking import write_out
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import DeviceError, IncompatibleArchiveError, PopcError
@@ -37,6 +35,7 @@ from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.random_state import RandomState
 
 if TYPE_CHECKING:
+    from popc_runtime.device.counts import BlockCounts
     from popc_runtime.kernels import Binding, Call, Scratch
 
 __all__ = [
@@ -127,12 +126,19 @@ class Engine:
                 f"{', '.join(missing)}",
                 hint="install the popc-runtime that the archive was compiled with, or a newer one",
             )
-        image = write_out(image)
+        if any(slot.region is Region.PARAMETER for slot in image.slots):
+            from popc_runtime.device.linking import write_out
+
+            image = write_out(image)
         self._replica = replica or 0
         self.random = random or RandomState(seed)
         self._alike = alike or self.random
         self._image = image
-        self.counts = BlockCounts(image, counted) if counted else None
+        self.counts: BlockCounts | None = None
+        if counted:
+            from popc_runtime.device.counts import BlockCounts
+
+            self.counts = BlockCounts(image, counted)
         self._memory = Memory(image, constants)
         self._ports = ports
         self.threads = threads

@@ -8,7 +8,6 @@ bound, so that a call costs nothing on a run, and constants that are handed over
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from popc_runtime.format import (
     Attributes,
@@ -22,6 +21,7 @@ from popc_runtime.format import (
     RepeatBlock,
     Slot,
 )
+from popc_runtime.frozen import replace
 
 __all__ = ["write_out"]
 

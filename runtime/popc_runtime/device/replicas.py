@@ -9,7 +9,6 @@ all replicas together; then all must agree about the condition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -47,7 +46,7 @@ from popc_runtime.format import (
     RepeatBlock,
     VariableSpec,
 )
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.parallel import together
 

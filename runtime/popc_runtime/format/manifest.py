@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields
 from enum import StrEnum
 from math import prod
 from typing import Final, TypeAlias
@@ -40,7 +39,7 @@ from popc_runtime.format.variables import (
     read_training,
     read_variable,
 )
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, field_types, frozen
 
 __all__ = [
     "SCHEMA_HASH",
@@ -204,7 +203,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Packable]:
         """The fields as maps, lists, strings and numbers."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        return {name: _plain(getattr(self, name)) for name in field_types(type(self))}
 
     @classmethod
     def from_fields(cls, source: Fields) -> Manifest:
@@ -302,7 +301,7 @@ def _plain(value: object) -> Packable:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     assert isinstance(value, _RECORDS)
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return {name: _plain(getattr(value, name)) for name in field_types(type(value))}
 
 
 def _repeated(names: Iterable[str]) -> str | None:

@@ -7,12 +7,11 @@ regions) and the named programs.  It is plain data; `popc_runtime.device` turns 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import TypeAlias
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, frozen
 
 __all__ = [
     "Attribute",

@@ -18,20 +18,20 @@ from popc_runtime.format.codec import (
     decode_chunk,
     decompress,
     default_threads,
-    ordered_map,
 )
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
+from popc_runtime.format.workers import ordered_map
 from popc_runtime.frozen import frozen
 
 __all__ = ["ArchiveFile", "probe"]
 
 
-# Up to here, decompressing takes less time than importing and starting a thread pool.
-_ALONE_BYTES: Final = 8 * CHUNK_BYTES
+# Up to here, threads would have nothing to share.
+_ALONE_BYTES: Final = CHUNK_BYTES
 
 
 class ArchiveFile:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
 from enum import Enum
+
+from popc_runtime.frozen import field_types
 
 __all__ = ["definition_hash"]
 
 
 def definition_hash(kinds: Iterable[type], names: Iterable[str]) -> str:
-    """SHA-256, in hexadecimal, of the members of enumerations and dataclasses and of ``names``."""
+    """SHA-256, in hexadecimal, of the members of enumerations and frozen classes, and ``names``."""
     lines = [line for kind in kinds for line in _lines(kind)]
     return hashlib.sha256("\n".join([*lines, *names]).encode()).hexdigest()
 
@@ -23,6 +24,5 @@ def definition_hash(kinds: Iterable[type], names: Iterable[str]) -> str:
 def _lines(kind: type) -> Iterator[str]:
     if issubclass(kind, Enum):
         yield from (f"{kind.__name__}.{one.name} = {one.value!r}" for one in kind)
-    elif is_dataclass(kind):
-        # Annotations are not evaluated, so that types are the text in the source.
-        yield from (f"{kind.__name__}.{one.name}: {one.type}" for one in fields(kind))
+    else:
+        yield from (f"{kind.__name__}.{name}: {text}" for name, text in field_types(kind).items())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
+from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
 from pathlib import Path
-from threading import Lock
 from typing import Protocol
 
 from popc_runtime.errors import ResourceError
@@ -48,7 +48,7 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = Lock()
+        self._lock = allocate_lock()
         try:
             self._file = path.open("rb")
             self.size = self._file.seek(0, 2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import lcm, prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
@@ -24,6 +24,7 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
+from popc_runtime.frozen import frozen, replace
 
 __all__ = ["validate_image"]
 
@@ -98,7 +99,8 @@ _Extent: TypeAlias = tuple[int, int]
 _RUNNING: Final = (-1, -1)
 
 
-class _Need(NamedTuple):
+@frozen
+class _Need:
     """How a program uses a parameter: up to which byte, aligned to what, and whether it writes."""
 
     reach: int = 0
@@ -198,7 +200,7 @@ class _Programs:
         if need.written and slot.region is Region.CONSTANT:
             raise ValueError(f"a call of {name} hands over a constant that is written to")
         if slot.region is Region.PARAMETER:
-            outer = need._replace(reach=slot.offset + need.reach)
+            outer = replace(need, reach=slot.offset + need.reach)
             self._use_parameter(slot.parameter, outer)
 
     def _use(self, number: int, *, written: bool = False) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence, Sized
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -25,7 +24,6 @@ from popc_runtime.format.codec import (
     Codec,
     Compression,
     default_threads,
-    ordered_map,
 )
 from popc_runtime.format.compress import ChunkPlan, Extent, encode_chunk, plan_chunks
 from popc_runtime.format.dtypes import Array
@@ -33,7 +31,8 @@ from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Packable, pack, unpack
-from popc_runtime.frozen import frozen
+from popc_runtime.format.workers import ordered_map
+from popc_runtime.frozen import frozen, replace
 
 __all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 from typing import Final
 
+from popc_runtime.frozen import replace
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding

@@ -7,10 +7,10 @@ records of the same instruction; constants are converted once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.frozen import replace
 from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, frozen
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
 
@@ -52,7 +51,7 @@ class NativeFailure(Exception):
         self.owner = owner
 
 
-@dataclass(slots=True)
+@frozen
 class _Writer:
     """Collects words, and what they refer to."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
 from typing import Any, Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import frozen
+from popc_runtime.frozen import field, frozen, replace
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.views import View
 
