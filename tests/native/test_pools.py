@@ -29,7 +29,8 @@ def _numbers(*shape: int, dtype: str = "float32") -> Array:
 def _window(data: st.DataObject) -> tuple[list[int], list[int], dict[str, Any]]:
     """Sizes, results and attributes of windows that each see an element."""
     rank = data.draw(st.integers(1, 3), label="rank")
-    taps, strides, dilations, before, after, sizes, results = ([] for _ in range(7))
+    taps: list[int] = []
+    strides, dilations, before, after, sizes, results = (taps.copy() for _ in range(6))
     for _ in range(rank):
         taps.append(data.draw(st.integers(1, 4), label="taps"))
         strides.append(data.draw(st.integers(1, 3), label="stride"))
@@ -82,7 +83,7 @@ def test_pools_by_rows(data: st.DataObject) -> None:
 
 def test_places_of_halves(library: Library) -> None:
     x = _numbers(2, 3, 9, 8, dtype="float16")
-    outputs = [np.empty((2, 3, 4, 4), np.float16), np.empty((2, 3, 4, 4), np.int64)]
+    outputs: list[Array] = [np.empty((2, 3, 4, 4), np.float16), np.empty((2, 3, 4, 4), np.int64)]
     attributes = {"kernel_shape": (2, 2), "strides": (2, 2)}
     expected = numpy_results("MaxPool", [x], outputs, attributes)
     got = native_results(library, "MaxPool", [x], outputs, attributes)

@@ -16,18 +16,11 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.activation import bit_mask, bits_of
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.blocking import blocked, work_dtype
-from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.kernels.random_state import RandomState, state_of
 
-__all__ = ["KERNELS", "state_of"]
+__all__ = ["KERNELS"]
 
 _Fill: TypeAlias = Callable[[RandomState, Array], object]
-
-
-def state_of(binding: Binding) -> RandomState:
-    """The sequence that an instruction draws from: a new one if it has a seed of its own."""
-    if "seed" in binding.attributes:
-        return binding.random.sequence(abs(binding.integer("seed")))
-    return binding.random
 
 
 def _fill_normal(state: RandomState, target: Array) -> None:
@@ -44,7 +37,7 @@ def _filled(binding: Binding, fill: _Fill, offset: float, scale: float) -> Calls
     out = binding.output()
     narrow = out.dtype == np.float16
     target = binding.scratch.take(out.shape, np.float32) if narrow else out
-    calls: list[Call] = [partial(fill, state_of(binding), target)]
+    calls: list[Call] = [partial(fill, state_of(binding, binding.random), target)]
     if scale != 1:
         calls.append(partial(np.multiply, target, np.asarray(scale, target.dtype), out=target))
     if offset != 0:
@@ -65,7 +58,7 @@ def _uniform(binding: Binding) -> Calls:
 
 def _multinomial(binding: Binding) -> Calls:
     """By inversion: the class whose share of [0, 1) a uniform number falls into."""
-    logits, out, state = binding.input(0), binding.output(), state_of(binding)
+    logits, out, state = binding.input(0), binding.output(), state_of(binding, binding.random)
     rows, classes = logits.shape
     row_numbers = np.arange(rows)[:, None]
 

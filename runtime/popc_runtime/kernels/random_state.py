@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.operands import Operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-__all__ = ["LegacySequence", "RandomState"]
+__all__ = ["LegacySequence", "RandomState", "state_of"]
 
 # A state as JSON holds it: lists, strings and integers.
 Plain: TypeAlias = Any
@@ -235,6 +236,13 @@ class LegacySequence:
     def restore(self, state: Plain) -> None:
         """Go on from where `save` was called."""
         self._generator.set_state(state)
+
+
+def state_of(operands: Operands[Any], device: RandomState) -> RandomState:
+    """The sequence that an instruction draws from: a new one if it has a seed of its own."""
+    if "seed" in operands.attributes:
+        return device.sequence(abs(operands.integer("seed")))
+    return device
 
 
 def _entropy(seed: Any, replica: int) -> Any:

@@ -102,7 +102,8 @@ _BINARY: Final = (
     "PRelu",
     "Sub",
 )
-_FIXED_POWERS: Final = {-1: "Reciprocal", 2: "Square"}
+# What numpy's kernel does for constant exponents.
+_FIXED_POWERS: Final[Mapping[float, str]] = {-1: "Reciprocal", 1: "Copy", 2: "Square", 3: "Cube"}
 _COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGICAL: Final = ("And", "Or", "Xor")
 _FLOATS_OF_32: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
@@ -213,19 +214,15 @@ def _modulo(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
 
 
-# What numpy's kernel does for constant exponents.
-_FIXED_POWERS: Final = {-1.0: "Reciprocal", 1.0: "Copy", 2.0: "Square", 3.0: "Cube"}
-
-
 def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The result has the type of the base, whatever that of the exponent."""
     base, exponent, out = binding.input(0), binding.input(1), binding.output()
-    types = (binding.output_dtypes[0], *binding.input_dtypes[:2])
-    dtype, other = types[0], types[2]
+    dtype, other = binding.output_dtypes[0], binding.input_dtypes[1]
     if out.ndim > MAX_RANK or out.size == 0 or Rounding.of(binding.attributes):
         return None
-    if dtype is None or other is None or types[1] is not dtype:
+    if dtype is None or other is None or binding.input_dtypes[0] is not dtype:
         return None
+    types = (dtype, dtype, other)
     fixed = exponent.size == 1 and binding.is_constant(1) and dtype.is_float
     name = _FIXED_POWERS.get(_number(exponent, other)) if fixed else None
     if name is not None:

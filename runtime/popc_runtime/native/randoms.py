@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.kernels.random import state_of
-from popc_runtime.kernels.random_state import LegacySequence, RandomState
+from popc_runtime.kernels.random_state import LegacySequence, RandomState, state_of
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.packing import packed, tensors
@@ -114,7 +113,7 @@ def _filled(
     if narrow:
         types = (DType.FLOAT16, DType.FLOAT32)
         after.append(map_record("Copy_f32", out, [target], (), types))
-    sequence = state_of(binding)
+    sequence = state_of(binding, binding.random)
     words = (as_view(sequence.source).address, *functions, *tensor_words(target))
     return Record(kernel, words, (sequence, target), after=tuple(after))
 
@@ -140,7 +139,7 @@ def _choices(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if binding.input(0).size == 0 or out.size == 0 or not out.is_contiguous:
         return None
     logits, before = packed(binding, 0)
-    sequence = state_of(binding)
+    sequence = state_of(binding, binding.random)
     words = (as_view(sequence.source).address, *tensors(logits, out))
     return Record("Multinomial_f32", words, (sequence, logits, out), before=before)
 
