@@ -7,6 +7,16 @@ from typing import Final
 __all__ = ["FAMILIES"]
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "analysis": (
+        "BinCount",
+        "Bucketize",
+        "DFT",
+        "Det",
+        "Histogram",
+        "Inverse",
+        "LambSquare",
+        "STFT",
+    ),
     "attention": (
         "Attention",
         "RotaryEmbedding",
