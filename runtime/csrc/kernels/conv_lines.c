@@ -6,21 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conv.h"
-
-typedef int32_t Mask __attribute__((vector_size(VECTOR_BYTES)));
+#include "copies.h"
 
 typedef struct {
     Conv conv;
-    const float *x_end;
     int64_t k;  // in * window
     int64_t rows;  // of the weights that are multiplied at once
-    int64_t copy;  // floats of a channel for one tap of the last axis
+    Copies copies;
     int64_t image;  // floats of all channels and taps
     int64_t vectors;  // of the pixels of an image
     int64_t images;  // of a chunk
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
-    Mask *masks;  // of a channel for each tap of the last axis: what is not outside
     float *packed;  // constant weights, group after group
     int64_t packed_group;  // floats
 } State;
@@ -37,7 +33,7 @@ static void release(void *argument) {
     State *state = argument;
     free(state->packed);
     free(state->offsets);
-    free(state->masks);
+    ISA(free_copies)(&state->copies);
     free(state);
 }
 
@@ -55,34 +51,13 @@ static void pack_weights(const State *state, float *to, int64_t group) {
             TILE_ROWS);
 }
 
-// Without masks, images are laid out line by line.
-static bool make_masks(State *state) {
-    const Conv *conv = &state->conv;
-    const int64_t width = conv->result[2], vectors = ceil_div(state->copy, LANES);
-    if (conv->stride[1] != 1 || conv->stride[2] != 1 || conv->size[2] != width || !conv->contiguous)
-        return true;
-    state->masks = aligned_alloc(64, (size_t)padded(conv->taps[2] * vectors * VECTOR_BYTES, 64));
-    for (int64_t i = 0; state->masks && i < conv->taps[2] * vectors * LANES; i++) {
-        const int64_t tap = i / (vectors * LANES), place = i % (vectors * LANES);
-        const int64_t row = place / width - conv->before[1];
-        const int64_t column = place % width + tap * conv->dilation[2] - conv->before[2];
-        const bool inside = row >= 0 && row < conv->size[1] && column >= 0 && column < conv->size[2];
-        state->masks[i / LANES][i % LANES] = inside ? -1 : 0;
-    }
-    return state->masks != NULL;
-}
-
 static bool allocate(State *state) {
     const Conv *conv = &state->conv;
     state->offsets = malloc((size_t)state->k * sizeof(int64_t));
-    if (!state->offsets || !make_masks(state)) return false;
-    for (int64_t i = 0; i < state->k; i++) {
-        const int64_t channel = i / conv->window, tap = i % conv->window;
-        const int64_t row = tap / conv->taps[2] * conv->dilation[1];
-        const int64_t line = row % conv->stride[1] * conv->phase[1] + row / conv->stride[1];
-        state->offsets[i] = (tap % conv->taps[2] * conv->in + channel) * state->copy +
-                            line * conv->result[2];
-    }
+    if (!state->offsets) return false;
+    for (int64_t i = 0; i < state->k; i++)
+        state->offsets[i] = ISA(copied_offset)(
+            &state->copies, conv->in, i / conv->window, i % conv->window);
     if (!conv->constant) return true;
     state->packed =
         aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
@@ -99,17 +74,14 @@ static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
     Conv *conv = &state->conv;
-    if (!ISA(read_conv)(conv, params) || conv->result[0] != 1 || conv->taps[0] != 1 ||
-        conv->size[0] != 1 || conv->before[0] != 0) {
+    if (!ISA(read_conv)(conv, params) || !ISA(prepare_copies)(&state->copies, conv)) {
         free(state);
         return NULL;
     }
-    state->x_end = conv->x + conv->batch * conv->groups * conv->in * conv->size[1] * conv->size[2];
     state->k = conv->in * conv->window;
     state->rows = even_rows(conv->out);
     state->packed_group = ceil_div(conv->out, state->rows) * TILE_ROWS * state->k;
-    state->copy = conv->stride[1] * conv->phase[1] * conv->result[2];
-    state->image = conv->in * conv->taps[2] * state->copy;
+    state->image = conv->in * conv->taps[2] * state->copies.floats;
     state->vectors = ceil_div(conv->pixels, LANES);
     // A tile has two vectors, which may be those of two images.
     state->images = 1 + state->vectors % 2;
@@ -121,87 +93,6 @@ static void *prepare(Params *params, Needs *needs) {
     needs->shared = conv->constant ? 0 : state->packed_group * conv->groups * size;
     needs->own = (input_floats(state) + conv->out * TILE_COLUMNS) * size;
     return state;
-}
-
-// -- laying out -----------------------------------------------------------------------------------
-
-// Columns first .. end - 1 of a line of the result read elements from `source` on with one tap of the
-// last axis, and the others what lies outside.
-typedef struct {
-    int64_t first, end, source;
-} Columns;
-
-static Columns columns_of(const Conv *conv, int64_t tap) {
-    const int64_t stride = conv->stride[2], shift = tap * conv->dilation[2] - conv->before[2];
-    int64_t first = shift < 0 ? ceil_div(-shift, stride) : 0;
-    int64_t end = conv->size[2] > shift ? ceil_div(conv->size[2] - shift, stride) : 0;
-    if (first > conv->result[2]) first = conv->result[2];
-    if (end > conv->result[2]) end = conv->result[2];
-    if (end < first) end = first;
-    return (Columns){first, end, first * stride + shift};
-}
-
-// Few floats, mostly; the value is no constant, so that no call of memset comes out of it.
-static inline void fill(float *to, int64_t count, float value) {
-    for (; count >= LANES; count -= LANES, to += LANES) store(to, all_of(value));
-    for (int64_t i = 0; i < count; i++) to[i] = value;
-}
-
-// Any convolution: line by line.
-static void lay_out_lines(const Conv *conv, const float *channel, Columns columns, float *to) {
-    const int64_t hop = conv->stride[2] * conv->x_axis[2], width = conv->result[2];
-    const int64_t count = columns.end - columns.first;
-    for (int64_t phase = 0; phase < conv->stride[1]; phase++)
-        for (int64_t i = 0; i < conv->phase[1]; i++, to += width) {
-            const int64_t row = i * conv->stride[1] + phase - conv->before[1];
-            if (row < 0 || row >= conv->size[1]) {
-                fill(to, width, conv->outside);
-                continue;
-            }
-            const float *from =
-                channel + row * conv->x_axis[1] + columns.source * conv->x_axis[2];
-            fill(to, columns.first, conv->outside);
-            if (hop == 1)
-                copy_floats(to + columns.first, from, count);
-            else
-                for (int64_t j = 0; j < count; j++) to[columns.first + j] = from[j * hop];
-            fill(to + columns.end, width - columns.end, conv->outside);
-        }
-}
-
-// All channels for one tap, if lines of the result are as long as those of the input, which lie one
-// behind the other: whole images with what is outside masked.
-static void lay_out_masked(const State *state, const float *image, int64_t tap, float *to) {
-    const Conv *conv = &state->conv;
-    const Mask *masks = state->masks + tap * ceil_div(state->copy, LANES);
-    const int64_t width = conv->result[2], shift = tap * conv->dilation[2] - conv->before[2];
-    const int64_t before = shift - conv->before[1] * width, after = padded(state->copy, LANES) + before;
-    const Columns columns = columns_of(conv, tap);
-    for (int64_t c = 0; c < conv->in; c++, image += conv->x_channel, to += state->copy) {
-        if (image + before < conv->x || image + after > state->x_end) {
-            lay_out_lines(conv, image, columns, to);
-            continue;
-        }
-        for (int64_t i = 0; i < state->copy; i += LANES) {
-            const Mask found = (Mask)load(image + before + i) & masks[i / LANES];
-            store(to + i, (Floats)found);
-        }
-    }
-}
-
-// What stores write beyond the end of a channel is overwritten by the next one.
-static void lay_out(const State *state, const float *image, float *to) {
-    const Conv *conv = &state->conv;
-    for (int64_t tap = 0; tap < conv->taps[2]; tap++) {
-        float *copies = to + tap * conv->in * state->copy;
-        if (state->masks) {
-            lay_out_masked(state, image, tap, copies);
-            continue;
-        }
-        const Columns columns = columns_of(conv, tap);
-        for (int64_t c = 0; c < conv->in; c++)
-            lay_out_lines(conv, image + c * conv->x_channel, columns, copies + c * state->copy);
-    }
 }
 
 // -- running --------------------------------------------------------------------------------------
@@ -252,11 +143,11 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const float *weights = job->weights + group * state->packed_group;
     float *input = (float *)job->run->own[thread], *sums = input + input_floats(state);
     for (int64_t i = 0; i < images; i++)
-        lay_out(
-            state, conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel,
-            input + i * state->image);
+        ISA(copy_channels)(
+            &state->copies, conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel,
+            conv->in, input + i * state->image);
     // Vectors read beyond the last pixel; what they find must be a number that is quickly multiplied.
-    fill(input + images * state->image, LANES, conv->outside);
+    store(input + images * state->image, (Floats){0});
     const int64_t vectors = images * state->vectors;
     for (int64_t v = 0; v < vectors; v += 2) {
         const float *right[2];

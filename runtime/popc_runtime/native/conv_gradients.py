@@ -42,7 +42,8 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     words += [*tensor_words(None), *tensor_words(None), group]
     for axis in axes:
         words += (axis.stride, axis.dilation, axis.begin)
-    kernel = "DepthwiseConvWeights_f32" if x.shape[1] == group > 1 else "ConvWeights_f32"
+    depthwise = x.shape[1] == group > 1 and len(axes) <= 2
+    kernel = "DepthwiseConvWeights_f32" if depthwise else "ConvWeights_f32"
     return Record(kernel, (*words, *activation_words(0, ())))
 
 
