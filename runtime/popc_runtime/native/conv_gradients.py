@@ -13,6 +13,8 @@ from popc_runtime.kernels.windows import Axis, window_axes
 from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.forms import NO_ACTIVATION
+from popc_runtime.native.packing import move_record
 from popc_runtime.native.record import (
     MAX_RANK,
     Encoder,
@@ -26,6 +28,7 @@ from popc_runtime.native.views import View, filled
 __all__ = ["ENCODERS"]
 
 _MOST_AXES: Final = 3
+_MOST_PHASES: Final = 16
 
 
 def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -103,52 +106,86 @@ def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | No
         return None
     axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
     grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
-    records: list[Record] = []
-    rest = (bias, group, activation)
-    mark = binding.scratch.mark()
-    for phases in product(*(tuple(_Phase.of(axis)) for axis in axes)):
-        binding.scratch.rewind(mark)
-        records += _phase_records(binding, grouped, axes, phases, rest)
-    *before, last = records
+    problem = _Transposed(binding, grouped, axes, (bias, group, activation))
+    phases = [tuple(_Phase.of(axis)) for axis in axes]
+    *before, last = problem.woven(phases) if problem.weaves(phases) else problem.moved(phases)
     return Record(last.kernel, last.words, last.kept, None, tuple(before))
 
 
-def _phase_records(
-    binding: Binding,
-    w: View,
-    axes: Sequence[Axis],
-    phases: Sequence[_Phase],
-    rest: tuple[View | None, int, tuple[int, ...]],
-) -> Iterator[Record]:
-    """The records of one phase of each axis; ``w``: [groups, outputs, channels, *kernel]."""
-    x, out = binding.input(0), binding.output()
-    bias, group, activation = rest
-    strided: tuple[Any, ...] = (
-        ...,
-        *(slice(p.first, None, a.stride) for p, a in zip(phases, axes, strict=True)),
-    )
-    target = out[strided]
-    taps: tuple[Any, ...] = (..., *(phase.taps for phase in phases))
-    chosen = w[taps]
-    if chosen.size == 0:  # no window reaches these elements
-        chosen = filled((*w.shape[:3], *(1 for _ in axes)), DType.FLOAT32, 0.0)
-        phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
-    turned = binding.scratch.take(chosen.shape, DType.FLOAT32)
-    yield Record("Move", (*tensor_words(chosen), *tensor_words(turned)), (chosen, turned))
-    result = target
-    if not target.is_contiguous:
-        result = binding.scratch.take(target.shape, DType.FLOAT32)
-    weights = turned.reshape(-1, *turned.shape[2:])
-    words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
-    words += [*tensor_words(bias), *tensor_words(None), group]
-    for phase, axis in zip(phases, axes, strict=True):
-        words += (1, phase.dilation(axis), phase.begin)
-    kernel = "ConvLines_f32" if lines_win(x.shape, weights.shape, result.shape) else "Conv_f32"
-    if x.shape[1] == group and prod(weights.shape[:1]) // group <= 2:
-        kernel = "DepthwiseConv_f32"
-    yield Record(kernel, (*words, *activation), (turned, result))
-    if result is not target:
-        yield Record("Move", (*tensor_words(result), *tensor_words(target)), (result,))
+@frozen
+class _Transposed:
+    """A transposed convolution: one convolution for each phase of each axis of its result.
+
+    Attributes:
+        binding: Its operands.
+        w: [groups, outputs, channels, *kernel].
+        axes: Of the result.
+        rest: Its bias, groups and activation.
+    """
+
+    binding: Binding
+    w: View
+    axes: Sequence[Axis]
+    rest: tuple[View | None, int, tuple[int, ...]]
+
+    def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
+        """Whether phases are computed one by one, and then woven to the result."""
+        counts = [len(one) for one in phases]
+        flat = all(count == 1 for count in counts[:-2])
+        return self.binding.output().is_contiguous and flat and 1 < prod(counts) <= _MOST_PHASES
+
+    def woven(self, phases: Sequence[tuple[_Phase, ...]]) -> Iterator[Record]:
+        """Records of the phases, each to memory of its own, and of what weaves them."""
+        out, scratch = self.binding.output(), self.binding.scratch
+        results: list[View | None] = []
+        for some in product(*phases):
+            empty = any(phase.taps.step is None for phase in some)  # no window reaches it
+            if empty and self.rest[0] is None and self.rest[2] == NO_ACTIVATION:
+                results.append(None)
+                continue
+            result = scratch.take((*out.shape[:2], *(one.count for one in some)), DType.FLOAT32)
+            results.append(result)
+            mark = scratch.mark()
+            yield from self._phase(some, result)
+            scratch.rewind(mark)
+        counts = [1, *(len(one) for one in phases)][-2:]
+        words = (*tensor_words(out), *counts, *(n for one in results for n in tensor_words(one)))
+        yield Record("Weave_f32", words, tuple(one for one in results if one is not None))
+
+    def moved(self, phases: Sequence[tuple[_Phase, ...]]) -> Iterator[Record]:
+        """Records of the phases, each moved to its places in the result."""
+        out, scratch = self.binding.output(), self.binding.scratch
+        mark = scratch.mark()
+        for some in product(*phases):
+            scratch.rewind(mark)
+            pairs = zip(some, self.axes, strict=True)
+            steps = (slice(phase.first, None, axis.stride) for phase, axis in pairs)
+            target = out[(..., *steps)]
+            contiguous = target.is_contiguous
+            result = target if contiguous else scratch.take(target.shape, DType.FLOAT32)
+            yield from self._phase(some, result)
+            if not contiguous:
+                yield move_record(target, result)
+
+    def _phase(self, phases: Sequence[_Phase], result: View) -> Iterator[Record]:
+        """The records of one phase of each axis."""
+        x, (bias, group, activation) = self.binding.input(0), self.rest
+        taps: tuple[Any, ...] = (..., *(phase.taps for phase in phases))
+        chosen = self.w[taps]
+        if chosen.size == 0:
+            chosen = filled((*self.w.shape[:3], *(1 for _ in self.axes)), DType.FLOAT32, 0.0)
+            phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
+        turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
+        yield move_record(turned, chosen)
+        weights = turned.reshape(-1, *turned.shape[2:])
+        words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
+        words += [*tensor_words(bias), *tensor_words(None), group]
+        for phase, axis in zip(phases, self.axes, strict=True):
+            words += (1, phase.dilation(axis), phase.begin)
+        kernel = "ConvLines_f32" if lines_win(x.shape, weights.shape, result.shape) else "Conv_f32"
+        if x.shape[1] == group and prod(weights.shape[:1]) // group <= 2:
+            kernel = "DepthwiseConv_f32"
+        yield Record(kernel, (*words, *activation), (turned, result))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
