@@ -146,8 +146,6 @@ static void convolve(void *context, int64_t chunk, int thread) {
         ISA(copy_channels)(
             &state->copies, conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel,
             conv->in, input + i * state->image);
-    // Vectors read beyond the last pixel; what they find must be a number that is quickly multiplied.
-    store(input + images * state->image, (Floats){0});
     const int64_t vectors = images * state->vectors;
     for (int64_t v = 0; v < vectors; v += 2) {
         const float *right[2];

@@ -106,7 +106,8 @@ static void copy_masked(
     }
 }
 
-// What stores write beyond the end of a channel is overwritten by the next one.
+// What stores write beyond the end of a channel is overwritten by the next one.  Vectors of pixels read
+// beyond the last one, and must not find subnormal numbers there, which are slow.
 void ISA(copy_channels)(const Copies *copies, const float *image, int64_t channels, float *to) {
     const Conv *conv = copies->conv;
     for (int64_t tap = 0; tap < conv->taps[2]; tap++, to += channels * copies->floats) {
@@ -118,4 +119,5 @@ void ISA(copy_channels)(const Copies *copies, const float *image, int64_t channe
         for (int64_t c = 0; c < channels; c++)
             copy_lines(copies, image + c * conv->x_channel, columns, to + c * copies->floats);
     }
+    store(to, (Floats){0});
 }

@@ -18,7 +18,7 @@ typedef struct {
 bool ISA(prepare_copies)(Copies *copies, const Conv *conv);
 void ISA(free_copies)(Copies *copies);
 
-// All channels of an image, tap by tap; up to LANES - 1 floats more are written.
+// All channels of an image, tap by tap, and LANES zeros.
 void ISA(copy_channels)(const Copies *copies, const float *image, int64_t channels, float *to);
 
 // From the place of a pixel in the copies of `channels` channels to what it reads there.
