@@ -16,18 +16,23 @@ from typing import Any
 import numpy as np
 import zstandard
 
-import popc
-from benchmarks.subjects import branching, trained
-from samples.fetch_models import FetchError, catalogue, fetch
+from benchmarks.subjects import Subject, branching, trained
+from popc_runtime.native import find_library
 
 __all__ = ["measure_compilation", "measure_curve", "measure_loading", "measure_startup"]
 
 _ROOT = Path(__file__).resolve().parents[1]
-_PREFIX = "import sys, numpy; x = {'bytes': numpy.zeros((1, 2048), numpy.int32)}\n"
-_POPC = _PREFIX + "import popc_runtime; popc_runtime.load(sys.argv[1]).run(x)"
-_ONNXRUNTIME = (
-    _PREFIX + "import onnxruntime; onnxruntime.InferenceSession(sys.argv[1]).run(None, x)"
-)
+_FEEDS = "import sys, numpy; x = dict(numpy.load(sys.argv[2]))\n"
+_POPC = _FEEDS + "import popc_runtime; popc_runtime.load(sys.argv[1]).run(x)"
+_ONNXRUNTIME = _FEEDS + "import onnxruntime; onnxruntime.InferenceSession(sys.argv[1]).run(None, x)"
+_BUFFERS = """
+import sys
+x = {path.rpartition("/")[2]: open(path, "rb").read() for path in sys.argv[2:]}
+import popc_runtime
+popc_runtime.load(sys.argv[1]).run_buffers(x)
+assert "numpy" not in sys.modules
+"""
+_STARTED = ("vad", "magika", "orientation")
 # Peak memory is read from /proc where there is one: after a fork, ru_maxrss begins with the size
 # of the parent.
 _PEAK = """
@@ -76,34 +81,49 @@ session.run(None, feeds)""",
 
 
 def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
-    """From nothing to the first result of a small trained model, in turns.
+    """From nothing to the first result of small trained models, in turns.
 
-    Inputs are numpy arrays, so that a process which only imports numpy is the least there is.
+    Inputs are numpy arrays, so that a process which only imports numpy is the least there is;
+    or files, read into plain memory, which popc-runtime takes without numpy.
     """
-    try:
-        model = fetch("magika")
-    except FetchError as error:
-        print(f"skipped: magika cannot be fetched: {error}")
-        return []
-    with tempfile.TemporaryDirectory() as folder:
-        turns = {"numpy alone": (_PREFIX, model), "onnxruntime": (_ONNXRUNTIME, model)}
-        for weights in ("compressed", "mmap"):
-            shapes = catalogue()["magika"]["shapes"]
-            archive = popc.compile(model, options={"weights": weights}, shapes=shapes)
-            path = archive.save(Path(folder) / f"{weights}.popx")
-            turns[f"popc-runtime, weights {weights}"] = (_POPC, path)
-        times: dict[str, list[float]] = {name: [] for name in turns}
-        for _ in range(4 if quick else 11):
-            for name, (code, file) in turns.items():
-                start = time.perf_counter()
-                _python(code, str(file))
-                times[name].append(time.perf_counter() - start)
+    rows: list[dict[str, Any]] = []
+    for subject in trained():
+        if subject.name in _STARTED:
+            with tempfile.TemporaryDirectory() as folder:
+                rows += _started(subject, Path(folder), 4 if quick else 11)
+    return rows
+
+
+def _started(subject: Subject, folder: Path, turns: int) -> Iterator[dict[str, Any]]:
+    feeds, all_feeds = folder / "feeds.npz", folder / "all.npz"
+    bound = {name: np.asarray(value) for name, value in subject.bind.items()}
+    np.savez(feeds, allow_pickle=False, **subject.feeds)
+    np.savez(all_feeds, allow_pickle=False, **subject.feeds, **bound)
+    plain = []
+    for name, value in subject.feeds.items():
+        plain.append(str(folder / name))
+        Path(plain[-1]).write_bytes(np.ascontiguousarray(value).tobytes())
+    processes = {
+        "python alone": ("", []),
+        "numpy alone": (_FEEDS, [str(feeds), str(feeds)]),
+        "onnxruntime": (_ONNXRUNTIME, [str(subject.model), str(all_feeds)]),
+    }
+    for weights in ("compressed", "mmap"):
+        path = str(subject.compile(weights=weights).save(folder / f"{weights}.popx"))
+        processes[f"popc-runtime, weights {weights}"] = (_POPC, [path, str(feeds)])
+        if find_library() is not None:
+            processes[f"popc-runtime without numpy, weights {weights}"] = (_BUFFERS, [path, *plain])
+    times: dict[str, list[float]] = {name: [] for name in processes}
+    for _ in range(turns):
+        for name, (code, arguments) in processes.items():
+            start = time.perf_counter()
+            _python(code, *arguments)
+            times[name].append(time.perf_counter() - start)
     # The first of each finds the files not yet in memory.
     middle = {name: 1e3 * median(each[1:]) for name, each in times.items()}
-    return [
-        {"process": name, "ms": ms, "ratio": ms / middle["onnxruntime"]}
-        for name, ms in middle.items()
-    ]
+    for name, ms in middle.items():
+        ratio = ms / middle["onnxruntime"]
+        yield {"model": subject.name, "process": name, "ms": ms, "ratio": ratio}
 
 
 def measure_loading(*, quick: bool) -> list[dict[str, Any]]:

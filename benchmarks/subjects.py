@@ -35,10 +35,12 @@ class Subject:
     bind: dict[str, Any] = field(default_factory=dict[str, Any])
     batch: int | None = None  # the size of a dimension of that name, if the model has one
 
-    def compile(self) -> popc.Archive:
+    def compile(self, **options: Any) -> popc.Archive:
         """The archive of the model."""
         dims = {} if self.batch is None else {"batch": self.batch}
-        return popc.compile(self.model, shapes=self.shapes, bind=self.bind, dims=dims)
+        return popc.compile(
+            self.model, shapes=self.shapes, bind=self.bind, dims=dims, options=options
+        )
 
 
 def trained() -> Iterator[Subject]:

@@ -55,10 +55,11 @@ class Tensor:
     def tolist(self) -> Any:
         """The elements as nested lists, as numpy's; bfloat16 elements are floats."""
         values = self._values()
-        flat = [next(values) for _ in range(prod(self.shape))]
-        for dim in reversed(self.shape[1:]):
-            flat = [flat[start : start + dim] for start in range(0, len(flat), dim or 1)]
-        return flat if self.shape else flat[0]
+
+        def nested(shape: tuple[int, ...]) -> Any:
+            return [nested(shape[1:]) for _ in range(shape[0])] if shape else next(values)
+
+        return nested(self.shape)
 
     def _values(self) -> Iterator[Any]:
         if self.dtype is DType.BFLOAT16:

@@ -6,16 +6,23 @@ when the other programs are bound, the values it computed are final and kernels 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from operator import length_hint
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
-from popc_runtime.errors import DeviceError, IncompatibleArchiveError, PopcError
+from popc_runtime.device.steps import (
+    InstructionTime,
+    Step,
+    counting,
+    naming,
+    tell_iteration,
+    timed,
+    walker,
+)
+from popc_runtime.errors import DeviceError, IncompatibleArchiveError
 from popc_runtime.format import (
     Array,
     Block,
@@ -30,7 +37,6 @@ from popc_runtime.format import (
     VariableSpec,
     instructions_of,
 )
-from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.random_state import RandomState
 
@@ -42,40 +48,11 @@ __all__ = [
     "IO_OPCODES",
     "LOAD_PROGRAM",
     "Engine",
-    "InstructionTime",
-    "Step",
-    "counting",
     "missing_opcodes",
-    "naming",
-    "tell_iteration",
-    "timed",
-    "walker",
 ]
 
 LOAD_PROGRAM: Final = "weights_from_host"
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
-
-
-@frozen
-class InstructionTime:
-    """Time spent in one instruction during one run, in seconds.
-
-    ``native`` says whether a native kernel computed it.
-    """
-
-    name: str
-    opcode: str
-    seconds: float
-    native: bool = False
-
-
-@frozen
-class Step:
-    """One ready call and the instruction it belongs to."""
-
-    call: Call
-    name: str
-    opcode: str
 
 
 def missing_opcodes(image: ProgramImage) -> tuple[str, ...]:
@@ -344,72 +321,6 @@ class Engine:
 
     def _scalar(self, slot: int) -> Array | None:
         return None if slot < 0 else self.array(slot).reshape(())
-
-
-def counting(branch: Call, condition: Array, rows: Sequence[list[int]]) -> Call:
-    """``branch``, which ``condition`` decides about, counting which way it went in ``rows``."""
-
-    def counted() -> None:
-        way = 0 if condition[()] else 1  # the branch may write to the condition's memory
-        branch()
-        for row in rows:
-            row[way] += 1
-
-    return counted
-
-
-@contextmanager
-def naming(item: Instruction) -> Iterator[None]:
-    """Let an error that binding ``item`` runs into tell which instruction it was.
-
-    Validation keeps slots in bounds; what is left is operands that do not fit the opcode.
-    """
-    try:
-        yield
-    except PopcError:
-        raise
-    except Exception as error:
-        raise DeviceError(
-            f"instruction {item.opcode} ({item.name}) cannot be bound: {error}", subject=item.name
-        ) from error
-
-
-def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:
-    """Let ``error`` tell in which iteration of a loop it happened."""
-    where = f"in iteration {iteration} (from 0) of {block.name or 'a loop'}"
-    error.details = (*error.details, where)
-
-
-def walker(steps: Sequence[Step]) -> Callable[[], None]:
-    """A function that makes the calls of ``steps`` one after another."""
-    calls = tuple(step.call for step in steps)
-
-    def walk() -> None:
-        remaining = iter(calls)
-        try:
-            for call in remaining:
-                call()
-        except PopcError:
-            raise
-        except Exception as error:
-            # The iterator knows how far it came; counting in the loop would cost every call.
-            step = steps[len(calls) - length_hint(remaining) - 1]
-            raise DeviceError(
-                f"{step.opcode} ({step.name}) failed: {error}", subject=step.name
-            ) from error
-
-    return walk
-
-
-def timed(steps: Sequence[Step]) -> list[InstructionTime]:
-    """Call ``steps`` one after another, and time each."""
-    times: list[InstructionTime] = []
-    for step in steps:
-        walk = walker((step,))
-        start = perf_counter()
-        walk()
-        times.append(InstructionTime(step.name, step.opcode, perf_counter() - start))
-    return times
 
 
 def _extent(slot: Slot) -> tuple[int, int]:

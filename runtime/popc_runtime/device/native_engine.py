@@ -11,14 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from popc_runtime.device.engine import (
-    IO_OPCODES,
-    Engine,
-    InstructionTime,
-    Step,
-    naming,
-    tell_iteration,
-)
+from popc_runtime.device.engine import IO_OPCODES, Engine
+from popc_runtime.device.steps import InstructionTime, Step, naming, tell_iteration
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.frozen import frozen

@@ -17,10 +17,11 @@ import numpy as np
 
 from popc_runtime.device.blas import settings_of_numpy
 from popc_runtime.device.checks import with_checks
-from popc_runtime.device.engine import (
-    IO_OPCODES,
-    LOAD_PROGRAM,
-    Engine,
+from popc_runtime.device.engine import IO_OPCODES, LOAD_PROGRAM, Engine
+from popc_runtime.device.linking import write_out
+from popc_runtime.device.ports import InputPort, Ports
+from popc_runtime.device.replicated_random import ReplicatedRandom
+from popc_runtime.device.steps import (
     InstructionTime,
     Step,
     counting,
@@ -29,9 +30,6 @@ from popc_runtime.device.engine import (
     timed,
     walker,
 )
-from popc_runtime.device.linking import write_out
-from popc_runtime.device.ports import InputPort, Ports
-from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.device.transfers import load_calls, store_calls
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import (

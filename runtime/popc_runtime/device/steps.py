@@ -1,0 +1,114 @@
+"""Ready calls, how they are walked and timed, and what their errors tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import length_hint
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from popc_runtime.errors import DeviceError, PopcError
+from popc_runtime.format import Array, Instruction, RepeatBlock
+from popc_runtime.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc_runtime.kernels import Call
+
+__all__ = [
+    "InstructionTime",
+    "Step",
+    "counting",
+    "naming",
+    "tell_iteration",
+    "timed",
+    "walker",
+]
+
+
+@frozen
+class InstructionTime:
+    """Time spent in one instruction during one run, in seconds.
+
+    ``native`` says whether a native kernel computed it.
+    """
+
+    name: str
+    opcode: str
+    seconds: float
+    native: bool = False
+
+
+@frozen
+class Step:
+    """One ready call and the instruction it belongs to."""
+
+    call: Call
+    name: str
+    opcode: str
+
+
+def counting(branch: Call, condition: Array, rows: Sequence[list[int]]) -> Call:
+    """``branch``, which ``condition`` decides about, counting which way it went in ``rows``."""
+
+    def counted() -> None:
+        way = 0 if condition[()] else 1  # the branch may write to the condition's memory
+        branch()
+        for row in rows:
+            row[way] += 1
+
+    return counted
+
+
+@contextmanager
+def naming(item: Instruction) -> Iterator[None]:
+    """Let an error that binding ``item`` runs into tell which instruction it was.
+
+    Validation keeps slots in bounds; what is left is operands that do not fit the opcode.
+    """
+    try:
+        yield
+    except PopcError:
+        raise
+    except Exception as error:
+        raise DeviceError(
+            f"instruction {item.opcode} ({item.name}) cannot be bound: {error}", subject=item.name
+        ) from error
+
+
+def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:
+    """Let ``error`` tell in which iteration of a loop it happened."""
+    where = f"in iteration {iteration} (from 0) of {block.name or 'a loop'}"
+    error.details = (*error.details, where)
+
+
+def walker(steps: Sequence[Step]) -> Callable[[], None]:
+    """A function that makes the calls of ``steps`` one after another."""
+    calls = tuple(step.call for step in steps)
+
+    def walk() -> None:
+        remaining = iter(calls)
+        try:
+            for call in remaining:
+                call()
+        except PopcError:
+            raise
+        except Exception as error:
+            # The iterator knows how far it came; counting in the loop would cost every call.
+            step = steps[len(calls) - length_hint(remaining) - 1]
+            raise DeviceError(
+                f"{step.opcode} ({step.name}) failed: {error}", subject=step.name
+            ) from error
+
+    return walk
+
+
+def timed(steps: Sequence[Step]) -> list[InstructionTime]:
+    """Call ``steps`` one after another, and time each."""
+    times: list[InstructionTime] = []
+    for step in steps:
+        walk = walker((step,))
+        start = perf_counter()
+        walk()
+        times.append(InstructionTime(step.name, step.opcode, perf_counter() - start))
+    return times

@@ -1,0 +1,175 @@
+"""Runs on plain memory, and processes that never import numpy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import popc
+import popc_runtime
+from popc_runtime.errors import InputMismatchError
+from popc_runtime.format import DType, TensorSpec
+from popc_runtime.native import find_library
+from popc_runtime.tensors import Tensor
+from tests.models import affine, counter_loop, executable
+
+X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
+_HEAD = '<ir_version: 10, opset_import: ["" : 22]> g '
+_NETWORKS = {
+    "images": """(float[1,3,16,16] x, float[8,3,3,3] w, float[8] b, float[8,5] m) => (float[1,5] y)
+        { c = Conv<pads=[1,1,1,1]>(x, w, b)  r = Relu(c)  p = MaxPool<kernel_shape=[2,2]>(r)
+          a = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(p)  g = GlobalAveragePool(a)
+          f = Flatten(g)  d = MatMul(f, m)  y = Softmax(d) }""",
+    "sequences": """(float[6,2,4] x, float[1,12,4] w, float[1,12,3] r) => (float[6,1,2,3] y)
+        { y, h, c = LSTM<hidden_size=3>(x, w, r) }""",
+    "tokens": """(int64[2,7] x, float[20,8] t, float[8] s, float[8] z, float[8,8] m)
+        => (float[2,8,9] y)
+        { e = Gather(t, x)  n = LayerNormalization(e, s, z)  k = Transpose<perm=[0,2,1]>(n)
+          v = MatMul(n, m)  g = Gelu(v)  a = MatMul(g, k)  p = Softmax(a)  c = MatMul(p, n)
+          j = Concat<axis=1>(c, n)  h, q = Split<num_outputs=2, axis=1>(j)
+          i = Transpose<perm=[0,2,1]>(h)  w = Constant<value_ints=[0,0,1,0,0,1]>()
+          y = Pad<mode="reflect">(i, w) }""",
+}
+
+
+def _network(text: str) -> onnx.ModelProto:
+    """The model, whose inputs but the first are constants."""
+    model = parser.parse_model(_HEAD + text)
+    generator = np.random.default_rng(0)
+    for value in list(model.graph.input)[1:]:
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        constant = generator.normal(size=shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(constant, value.name))
+        model.graph.input.remove(value)
+    return model
+
+
+_PROCESS = """
+import json, sys
+import popc_runtime
+found = {}
+for path in sys.argv[1:]:
+    with popc_runtime.load(path) as model:
+        model.warmup()
+        results = model.run_buffers({spec.name: bytes(spec.nbytes) for spec in model.inputs})
+        found[path] = {name: result.data.hex() for name, result in results.items()}
+assert "numpy" not in sys.modules, "numpy was imported"
+print(json.dumps(found))
+"""
+
+
+def test_processes_without_numpy(tmp_path: Path) -> None:
+    if find_library() is None:
+        pytest.skip("no native library")
+    models = {name: _network(text) for name, text in _NETWORKS.items()}
+    models |= {"affine": affine(), "loop": counter_loop()}
+    paths = []
+    for name, model in models.items():
+        for weights in ("compressed", "mmap"):
+            archive = popc.compile(model, options={"weights": weights})
+            paths.append(archive.save(tmp_path / f"{name}-{weights}.popx"))
+    done = subprocess.run(
+        [sys.executable, "-c", _PROCESS, *map(str, paths)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for path, results in json.loads(done.stdout).items():
+        loaded = popc_runtime.load(path)
+        zeros = {spec.name: np.zeros(spec.shape, spec.dtype.storage) for spec in loaded.inputs}
+        expected = {name: value.tobytes().hex() for name, value in loaded.run(zeros).items()}
+        assert results == expected, path
+
+
+@pytest.mark.parametrize("engine", ["auto", "numpy"])
+def test_results_are_those_of_run(engine: str, tmp_path: Path) -> None:
+    archive = popc.compile(_network(_NETWORKS["images"]))
+    model = popc_runtime.load(archive.save(tmp_path / "m.popx"), engine=engine)
+    x = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
+    expected = model.run(x=x)["y"]
+    flat = array("f", x.reshape(-1).tolist())
+    for given in (x, x.tobytes(), bytearray(x.tobytes()), memoryview(x), x.reshape(-1), flat):
+        result = model.run_buffers(x=given)["y"]
+        assert (result.name, result.dtype, result.shape) == ("y", DType.FLOAT32, (1, 5))
+        assert (np.asarray(result) == expected).all()
+        assert result.tolist() == expected.tolist()
+
+
+class _Picture:
+    """What only has an array interface."""
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        self.__array_interface__ = value.__array_interface__
+        self._kept = value
+
+
+def test_array_interfaces(tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    expected = model.run(x=X)["y"]
+    assert (np.asarray(model.run_buffers(x=_Picture(X))["y"]) == expected).all()
+    again = model.run_buffers(x=Tensor(TensorSpec("x", DType.FLOAT32, (2, 3)), bytearray(X)))
+    assert (np.asarray(again["y"]) == expected).all()
+
+
+def test_steps_of_several_batches(tmp_path: Path) -> None:
+    options = {"batches_per_step": 4, "default_anchor": "all"}
+    model = executable(affine(), tmp_path, **options)
+    x = np.stack([X + n for n in range(4)])
+    result = model.run_buffers(x=x.tobytes())["y"]
+    assert result.shape == model.outputs[0].shape
+    assert (np.asarray(result) == model.run(x=x)["y"]).all()
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({"x": bytes(23)}, "input 'x': expected float32[2,3], got 23 bytes"),
+        ({"x": X.astype(np.float64)}, "input 'x': expected float32[2,3], got float64[2,3]"),
+        ({"x": X.astype(np.int32)}, "input 'x': expected float32[2,3], got int32[2,3]"),
+        ({"x": X.T.copy()}, "input 'x': expected float32[2,3], got float32[3,2]"),
+        ({"x": X[:, ::-1]}, "input 'x': expected float32[2,3], got memory that is not contiguous"),
+        ({"x": [1.0]}, "input 'x': expected float32[2,3], got an object of type list"),
+        ({}, "input 'x' is missing"),
+        ({"x": X, "z": X}, "there is no input 'z'"),
+    ],
+)
+def test_wrong_buffers_are_named(feeds: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputMismatchError) as caught:
+        executable(affine(), tmp_path).run_buffers(feeds)
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputMismatchError) as caught:
+        executable(affine(), tmp_path).run_buffers(x=b"", z=b"")
+    assert len(caught.value.details) == 2
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_values_of_tensors(dtype: DType) -> None:
+    values = np.array([[0, 1, 2], [3, 4, 1]]).astype("float32" if dtype.is_float else dtype.value)
+    stored = values.view(np.uint16)[:, 1::2] if dtype is DType.BFLOAT16 else values
+    stored = np.ascontiguousarray(stored.astype(dtype.storage))
+    tensor = Tensor(TensorSpec("y", dtype, (2, 3)), bytearray(stored.tobytes()))
+    assert tensor.tolist() == values.tolist()
+    assert (np.asarray(tensor) == stored).all()
+    assert np.asarray(tensor).dtype == dtype.storage
+    assert (len(tensor), tensor.nbytes) == (2, stored.nbytes)
+    assert str(dtype) in repr(tensor)
+
+
+def test_shapes_of_tensors() -> None:
+    assert Tensor(TensorSpec("y", DType.INT32, ()), bytearray(b"\7\0\0\0")).tolist() == 7
+    assert Tensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray()).tolist() == [[], []]
+    assert Tensor(TensorSpec("y", DType.INT32, (0, 2)), bytearray()).tolist() == []
