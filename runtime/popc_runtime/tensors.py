@@ -82,7 +82,9 @@ class Tensor:
         del flags
         if 0 in self.shape or self.dtype is DType.FLOAT16:
             return self.data
-        return self.data.cast(self.dtype.code, self.shape)
+        cast: Any = self.data.cast
+        shaped: memoryview = cast(self.dtype.code, self.shape)
+        return shaped
 
 
 def check_buffers(
@@ -139,7 +141,7 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
     if hasattr(value, "__array_interface__"):
         import numpy as np  # which reads all that the interface allows
 
-        return memoryview(np.asarray(value))
+        return np.asarray(value).data
     raise _mismatch(
         spec,
         f"an object of type {type(value).__name__}",

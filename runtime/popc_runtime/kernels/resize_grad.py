@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from popc_runtime.kernels.banded import resampled
 from popc_runtime.kernels.binding import Binding, Calls, Kernel
 from popc_runtime.kernels.copying import as_contiguous, copy_calls
 from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
 from popc_runtime.kernels.resize import axis_taps, processing_order, resized_axes
 
@@ -31,7 +32,7 @@ def _resize_grad(binding: Binding) -> Calls:
     return (*packing, *products)
 
 
-def gradient_taps(binding: Binding) -> list[tuple[int, Taps]]:
+def gradient_taps(binding: Operands[Any]) -> list[tuple[int, Taps]]:
     """The axes to go through, in order, and what each element of the result is a sum of."""
     axes = resized_axes(binding, binding.output().shape, binding.input(0).shape)
     tables = {number: _sources(binding, axes[number]) for number in processing_order(axes)[::-1]}
@@ -42,7 +43,7 @@ def gradient_taps(binding: Binding) -> list[tuple[int, Taps]]:
     ]
 
 
-def _sources(binding: Binding, axis: Axis) -> Taps:
+def _sources(binding: Operands[Any], axis: Axis) -> Taps:
     """Where the elements of the resized axis came from; nowhere, outside the region's source."""
     transformation = binding.text("coordinate_transformation_mode")
     if binding.text("mode") == "nearest":

@@ -174,7 +174,7 @@ class View:
     def tolist(self) -> list[Any]:
         """The values of all elements, in the order of their indices, without the shape."""
         if self.is_contiguous:
-            return self.memory().cast(self.dtype.code).tolist()
+            return list(struct.unpack(f"{self.size}{self.dtype.code}", self.memory()))
         if self.ndim == 1:
             return [self[place].item() for place in range(len(self))]
         return [value for row in range(len(self)) for value in self[row].tolist()]
@@ -191,7 +191,7 @@ def _window(address: int, nbytes: int) -> memoryview:
     return _native.window(address, nbytes)
 
 
-def address_of(buffer: object) -> int:
+def address_of(buffer: memoryview) -> int:
     """Where the bytes of a buffer lie."""
     from popc_runtime.native import _native
 
