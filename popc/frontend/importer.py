@@ -258,8 +258,6 @@ class GraphImporter:
     def fold_if_small(self, op: Op) -> list[Tensor]:
         """``op``'s outputs; replaced by constants if all operands are known and results small."""
         small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
-        if op.op_type == "DequantizeLinear" and op.output.type.rank > 0:
-            small = False  # weights: products may want the integers
         if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
             return list(op.outputs)
         values = evaluate(op, [None if t is None else t.data for t in op.inputs])

@@ -220,6 +220,8 @@ class Node:
         if op_type in SUMS_OF_PRODUCTS and self.has(_PARTIALS_TYPE):
             own[PARTIALS] = self.text(_PARTIALS_TYPE).lower()
         op = build(graph, op_type, inputs, own, settings=settings)
+        if op_type == "DequantizeLinear" and op.output.type.rank > 0:
+            return list(op.outputs)  # weights: products may want the integers
         return self.importer.fold_if_small(op)
 
     def constant(self, values: npt.ArrayLike, dtype: DType | None = None) -> Tensor:

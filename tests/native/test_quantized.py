@@ -15,7 +15,16 @@ from popc_runtime.native.byte_products import ByteForm, byte_product_record
 from popc_runtime.native.library import variants
 from tests.native.bindings import bound, native_results, numpy_results, viewed
 
-QUANTIZED = frozenset({"ConvInteger", "DequantizeLinear", "MatMulInteger", "QuantizeLinear"})
+QUANTIZED = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "QuantizeLinear",
+        "Requantize",
+    }
+)
 """The instructions that are tested here."""
 
 _TYPES = ("int8", "uint8")
@@ -262,3 +271,36 @@ def test_dequantize(library: Library, dtype: str) -> None:
                 assert (dtype, zero is None) == ("int32", False), "numpy subtracts integers"
                 continue
             np.testing.assert_array_equal(result[0], expected[0])
+
+
+@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("size", [1, 7, 40000])
+def test_dynamic_quantize(variant: str, size: int) -> None:
+    library = find_library(variant)
+    assert library is not None
+    x = np.random.default_rng(size).normal(size=size).astype(np.float32)
+    outputs: list[Array] = [np.empty(size, np.uint8)]
+    outputs += [np.empty((), np.float32), np.empty((), np.uint8)]
+    for one in (x, np.abs(x) + 1, -np.abs(x) - 1, 0 * x, x * np.float32(1e-38)):
+        expected = numpy_results("DynamicQuantizeLinear", [one], outputs, {})
+        for threads in (1, 2):
+            results = native_results(
+                library, "DynamicQuantizeLinear", [one], outputs, {}, threads=threads
+            )
+            assert results is not None
+            for result, other in zip(results, expected, strict=True):
+                np.testing.assert_array_equal(result, other)
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("source", ["int32", "float32"])
+def test_requantize(library: Library, dtype: str, source: str) -> None:
+    x = np.random.default_rng(0).integers(-(10**5), 10**5, (3, 4, 33)).astype(source)
+    multiplier = np.array([[0.5], [1e-3], [0.01], [1e-4]], np.float32)
+    outputs = [np.empty(x.shape, dtype)]
+    for zero in (None, np.array(3, dtype), np.array(np.iinfo(dtype).max, dtype)):
+        inputs = [x, multiplier, zero]
+        expected = numpy_results("Requantize", inputs, outputs, {"dtype": dtype}, (1, 2))
+        results = native_results(library, "Requantize", inputs, outputs, {"dtype": dtype}, (1, 2))
+        assert results is not None
+        np.testing.assert_array_equal(results[0], expected[0])

@@ -111,6 +111,7 @@ UNARY_LOOP(u8_i64, uint8_t, int64_t, x)
 UNARY_LOOP(i16_i64, int16_t, int64_t, x)
 UNARY_LOOP(u16_i64, uint16_t, int64_t, x)
 UNARY_LOOP(i32_i64, int32_t, int64_t, x)
+UNARY_LOOP(i32_f32, int32_t, float, (float)x)
 UNARY_LOOP(u32_i64, uint32_t, int64_t, x)
 UNARY_LOOP(b8_i64, uint8_t, int64_t, x != 0)
 UNARY_LOOP(f16_f32_rest, Half, float, from_half(x))
@@ -160,7 +161,8 @@ MapLoop ISA(conversion_loop)(DType from, DType to) {
         [U64] = {TO_ALL(u64), [U8] = u64_i8, [U16] = u64_i16, [U32] = u64_i32},
         [F16] = {[F32] = f16_f32}, [BF16] = {[F32] = bf16_f32}, [I8] = {[I64] = i8_i64},
         [U8] = {[I64] = u8_i64}, [I16] = {[I64] = i16_i64}, [U16] = {[I64] = u16_i64},
-        [I32] = {[I64] = i32_i64}, [U32] = {[I64] = u32_i64}, [BOOL] = {[I64] = b8_i64},
+        [I32] = {[I64] = i32_i64, [F32] = i32_f32}, [U32] = {[I64] = u32_i64},
+        [BOOL] = {[I64] = b8_i64},
     };
     return loops[from][to];
 }

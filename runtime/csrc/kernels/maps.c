@@ -122,6 +122,15 @@ UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
     })
 UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
 UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
+// The product, rounded first.  Parameter: zero point.
+#define REQUANTIZED(LOW, HIGH)                                                                    \
+    ({                                                                                            \
+        const float scaled = a * b;                                                               \
+        const float above = scaled < (LOW) - p0 ? (LOW) - p0 : scaled;                            \
+        (int32_t)(__builtin_rintf(above > (HIGH) - p0 ? (HIGH) - p0 : above) + p0);               \
+    })
+BINARY_MAP(Requantize_i8, float, int8_t, 3, REQUANTIZED(-128, 127))
+BINARY_MAP(Requantize_u8, float, uint8_t, 3, REQUANTIZED(0, 255))
 // Parameters: scale, zero point.
 #define DEQUANTIZED ((float)x - p1) * p0
 UNARY_MAP(Dequantize_i8, int8_t, float, 2, DEQUANTIZED)
@@ -147,7 +156,7 @@ const Kernel ISA(MAPS)[] = {
     COMPARISONS(ENTRY_I64) LOGICAL(ENTRY_B8) ENTRY(Not_b8)
     ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
     ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32)
-    ENTRY(Quantize_i8) ENTRY(Quantize_u8)
+    ENTRY(Quantize_i8) ENTRY(Quantize_u8) ENTRY(Requantize_i8) ENTRY(Requantize_u8)
     ENTRY(Dequantize_i8) ENTRY(Dequantize_u8) ENTRY(Dequantize_i32)
     ENTRY(Where_8) ENTRY(Where_16) ENTRY(Where_32) ENTRY(Where_64)
     {NULL, NULL, NULL, NULL},

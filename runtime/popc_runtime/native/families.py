@@ -205,6 +205,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "quantized": (
         "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "Requantize",
         "QuantizeLinear",
     ),
     "randoms": (

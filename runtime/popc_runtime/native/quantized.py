@@ -8,7 +8,7 @@ from typing import Final
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
-from popc_runtime.native.record import MAX_RANK, Encoder, Record
+from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 
 __all__ = ["ENCODERS"]
 
@@ -20,6 +20,12 @@ _DEQUANTIZE: Final[dict[DType | None, str]] = {
     DType.INT8: "Dequantize_i8",
     DType.UINT8: "Dequantize_u8",
     DType.INT32: "Dequantize_i32",
+}
+
+
+_REQUANTIZE: Final[dict[DType | None, str]] = {
+    DType.INT8: "Requantize_i8",
+    DType.UINT8: "Requantize_u8",
 }
 
 
@@ -45,6 +51,32 @@ def _dequantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _scaled(kernel, binding)
 
 
+def _dynamic_quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """x, which decides about scale and zero point; all three are results."""
+    del numbers
+    x, y = binding.input(0), binding.output()
+    if not x.is_contiguous or not y.is_contiguous or x.size == 0 or x.ndim > MAX_RANK:
+        return None
+    tensors = (x, y, binding.optional_output(1), binding.optional_output(2))
+    words = tuple(word for one in tensors for word in tensor_words(one))
+    return Record("DynamicQuantize_u8", words, tuple(one for one in tensors if one is not None))
+
+
+def _requantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """x, a multiplier that broadcasts to it, [zero point]: one constant."""
+    del numbers
+    kernel = _REQUANTIZE.get(binding.output_dtypes[0])
+    x, multiplier, zero = binding.input(0), binding.input(1), binding.optional(2)
+    out, types = binding.output(), (DType.INT32, DType.FLOAT32)
+    known = zero is None or (binding.is_constant(2) and zero.size == 1)
+    if kernel is None or not known or binding.input_dtypes[0] not in types:
+        return None
+    if binding.input_dtypes[1] is not DType.FLOAT32 or out.ndim > MAX_RANK or out.size == 0:
+        return None
+    offset = 0.0 if zero is None else float(zero.item())
+    return map_record(kernel, out, [x, multiplier], (offset,))
+
+
 def _scaled(kernel: str, binding: Binding) -> Record | None:
     """A map whose parameters are operands 1 and 2: a scale and a zero point, if there is one."""
     x, scale, zero, out = binding.input(0), binding.input(1), binding.optional(2), binding.output()
@@ -59,5 +91,7 @@ def _scaled(kernel: str, binding: Binding) -> Record | None:
 
 ENCODERS: Final[dict[str, Encoder]] = {
     "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "QuantizeLinear": _quantize,
+    "Requantize": _requantize,
 }
