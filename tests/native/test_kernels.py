@@ -298,9 +298,13 @@ def test_sums_of_squares(library: Library) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_gather(library: Library, dtype: str, axis: int) -> None:
     x = _numbers(4, 5, 6, dtype=dtype)
-    indices = np.array([[0, -1], [3, -4]], np.int64)
-    shape = (*x.shape[:axis], 2, 2, *x.shape[axis + 1 :])
-    _compare(library, "Gather", [x, indices], [np.empty(shape, dtype)], {"axis": axis})
+    many = np.random.default_rng(0).integers(-4, 4, (30, 20))
+    for indices in (np.array([[0, -1], [3, -4]]), np.array([[2]]), np.array(-3), many, many.T):
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        for laid in (x, np.ascontiguousarray(x.T).T, np.repeat(x, 2, axis=1)[:, ::2]):
+            for constant in ((), (0,)):
+                out = np.empty(shape, dtype)
+                _compare(library, "Gather", [laid, indices], [out], {"axis": axis}, constant)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -165,6 +165,8 @@ def test_orders(data: st.DataObject) -> None:
         flags = {"reverse": data.draw(st.integers(0, 1)), "exclusive": data.draw(st.integers(0, 1))}
         for opcode in ("CumSum", "CumProd"):
             _same(opcode, [x], [np.empty(shape, dtype)], {"axis": axis, **flags}, 1e-6)
+            chosen = np.array(axis - data.draw(st.sampled_from([0, len(shape)])), np.int32)
+            _same(opcode, [x, chosen], [np.empty(shape, dtype)], flags, 1e-6)
 
 
 @given(data=st.data())

@@ -316,6 +316,7 @@ typedef struct {
     const char *indices;
     char *to;
     int64_t outer, rows, bytes, count;  // [outer][rows][bytes] and `count` indices
+    int64_t unit;  // rows of a chunk
     bool wide;  // indices are int64, else int32
 } Gather;
 
@@ -339,24 +340,39 @@ static void *prepare_gather(Params *params, Needs *needs) {
     for (int i = axis + 1; i < data.rank; i++) gather->bytes *= data.dims[i];
     gather->count = element_count(&indices);
     gather->wide = indices.dtype == I64;
+    gather->unit = MOVE_BYTES / (gather->bytes + 1) + 1;
     return gather;
 }
 
 // Indices below zero count from the end.
-static Failure run_gather(const void *argument, const Run *run) {
-    (void)run;
-    const Gather *gather = argument;
-    char *to = gather->to;
-    for (int64_t i = 0; i < gather->outer; i++) {
-        const char *block = gather->data + i * gather->rows * gather->bytes;
-        for (int64_t j = 0; j < gather->count; j++, to += gather->bytes) {
-            int64_t row = gather->wide ? ((const int64_t *)gather->indices)[j]
-                                       : ((const int32_t *)gather->indices)[j];
-            if (row < 0) row += gather->rows;
-            if (row < 0 || row >= gather->rows) return INDEX_OUTSIDE;
-            memcpy(to, block + row * gather->bytes, (size_t)gather->bytes);
-        }
+static int64_t row_at(const Gather *gather, int64_t i) {
+    const int64_t row = gather->wide ? ((const int64_t *)gather->indices)[i]
+                                     : ((const int32_t *)gather->indices)[i];
+    return row < 0 ? row + gather->rows : row;
+}
+
+static void some_rows(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Gather *gather = context;
+    const int64_t begin = chunk * gather->unit, all = gather->outer * gather->count;
+    const int64_t end = begin + gather->unit < all ? begin + gather->unit : all;
+    for (int64_t place = begin; place < end; place++) {
+        const int64_t block = place / gather->count;
+        const int64_t row = block * gather->rows + row_at(gather, place % gather->count);
+        memcpy(
+            gather->to + place * gather->bytes, gather->data + row * gather->bytes,
+            (size_t)gather->bytes);
     }
+}
+
+static Failure run_gather(const void *argument, const Run *run) {
+    const Gather *gather = argument;
+    for (int64_t i = 0; i < gather->count; i++) {
+        const int64_t row = row_at(gather, i);
+        if (row < 0 || row >= gather->rows) return INDEX_OUTSIDE;
+    }
+    const int64_t all = gather->outer * gather->count;
+    share_chunks(run, (all + gather->unit - 1) / gather->unit, some_rows, (void *)gather);
     return OK;
 }
 

@@ -27,6 +27,7 @@ struct Order {
     bool largest, backwards, exclusive, product;
     LineFn along;
     int64_t unit;  // lines of a chunk
+    Tensor shape, axis;  // of running sums: an axis that is read on every run, or absent
 };
 
 // -- line by line ---------------------------------------------------------------------------------
@@ -224,7 +225,30 @@ static LineFn accumulation(DType dtype) {
     }
 }
 
-// x, out {outer, length, inner, backwards, exclusive, product}
+// The sizes before, along and behind the axis that is chosen now; false if there is no such axis.
+static bool choose_axis(Order *order) {
+    const Tensor *axis = &order->axis, *shape = &order->shape;
+    int64_t chosen =
+        axis->dtype == I64 ? *(const int64_t *)axis->data : *(const int32_t *)axis->data;
+    if (chosen < 0) chosen += shape->rank;
+    if (chosen < 0 || chosen >= shape->rank) return false;
+    order->outer = order->inner = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        if (i < chosen) order->outer *= shape->dims[i];
+        if (i > chosen) order->inner *= shape->dims[i];
+    }
+    order->length = shape->dims[chosen];
+    return true;
+}
+
+static Failure run_accumulate(const void *state, const Run *run) {
+    const Order *order = state;
+    if (!order->axis.data) return run_lines(order, run);
+    Order chosen = *order;
+    return choose_axis(&chosen) ? run_lines(&chosen, run) : INDEX_OUTSIDE;
+}
+
+// x, out {outer, length, inner, backwards, exclusive, product}, axis?
 static void *prepare_accumulate(Params *params, Needs *needs) {
     (void)needs;
     Tensor x, out;
@@ -235,7 +259,11 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     order->backwards = next_int(params) != 0;
     order->exclusive = next_int(params) != 0;
     order->product = next_int(params) != 0;
-    return unless(params->bad || !order->along || x.dtype != out.dtype, order);
+    order->shape = x;
+    order->axis = next_tensor(params);
+    const DType dtype = order->axis.dtype;
+    const bool known = !order->axis.data || dtype == I32 || dtype == I64;
+    return unless(params->bad || !known || !order->along || x.dtype != out.dtype, order);
 }
 
 // -- places of extremes ---------------------------------------------------------------------------
@@ -283,7 +311,7 @@ static void *prepare_extreme(Params *params, Needs *needs) {
 
 const Kernel ISA(ORDERS)[] = {
     {"TopK", prepare_top, run_lines, NULL},
-    {"Accumulate", prepare_accumulate, run_lines, NULL},
+    {"Accumulate", prepare_accumulate, run_accumulate, NULL},
     {"ArgExtreme", prepare_extreme, run_lines, NULL},
     {NULL, NULL, NULL, NULL},
 };

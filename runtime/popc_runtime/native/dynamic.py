@@ -14,7 +14,7 @@ from popc_runtime.native.packing import copied, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, broadcast_to, filled
 
-__all__ = ["ENCODERS"]
+__all__ = ["ENCODERS", "one_row"]
 
 _NUMBERS: Final = (DType.INT32, DType.INT64, DType.UINT32)
 # What a number is that is none of the places: known to csrc/kernels/moves.c.
@@ -182,6 +182,22 @@ def _row_record(
         moves_target=stores,
         wrapping=wrapping,
         before=before,
+    )
+
+
+def one_row(binding: Binding, axis: int) -> Record | None:
+    """X, number of the slice along an axis of X, which may be strided."""
+    x, number, out = binding.input(0), binding.input(1), binding.output()
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    if not _fits(out, number) or not out.is_contiguous:
+        return None
+    return place_record(
+        x[(*(slice(None),) * axis, 0, ...)],
+        out.reshape(shape),
+        number,
+        ((x.strides[axis], x.shape[axis]),),
+        moves_target=False,
+        wrapping=_FROM_THE_END,
     )
 
 

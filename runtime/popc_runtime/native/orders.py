@@ -14,6 +14,8 @@ from popc_runtime.native.views import view_of_numbers
 
 __all__ = ["ENCODERS"]
 
+_AXES: Final = (DType.INT32, DType.INT64)
+
 
 def _fits(binding: Binding) -> bool:
     results = [one for one in binding.outputs if one is not None]
@@ -72,13 +74,15 @@ def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
         DType.INT64,
     ):
         return None
-    if axis is not None and not binding.is_constant(1):
+    if axis is not None and (axis.dtype not in _AXES or axis.size != 1):
         return None
-    along = binding.integer("axis") if axis is None else int(axis.item())
+    known = axis is None or binding.is_constant(1)
+    along = binding.integer("axis") if axis is None else int(axis.item()) if known else 0
     x, before = packed(binding, 0)
     flags = (binding.integer("reverse", 0), binding.integer("exclusive", 0), product)
     words = (*tensors(x, binding.output()), *sizes_along(x.shape, along), *flags)
-    return Record("Accumulate", words, (x,), before=before)
+    given = None if known else axis
+    return Record("Accumulate", (*words, *tensors(given)), (x, given), before=before)
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
