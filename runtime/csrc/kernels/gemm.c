@@ -87,7 +87,7 @@ void ISA(pack_panels)(
 // Weights beyond this many floats are not in a near cache, and are asked for ahead of their use.
 enum { FAR = 1 << 17 };
 
-// What a tile asks the memory for, while it multiplies: one line for each number of its depth.
+// What a tile asks the memory for, while it multiplies: a line or two for each number of its depth.
 typedef struct {
     const float *at;
     int64_t step;  // floats
@@ -103,7 +103,7 @@ static inline __attribute__((always_inline)) void multiply_rows(
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++) {
         __builtin_prefetch(ahead.at, 0, 2);
-        if (rows <= 4) __builtin_prefetch(ahead.at + 16, 0, 2);
+        if (TILE_COLUMNS > 16) __builtin_prefetch(ahead.at + ahead.step / 2, 0, 2);
         ahead.at += ahead.step;
         const Floats low = load(right), high = vectors > 1 ? load(right + LANES) : low;
 #pragma GCC unroll 16
@@ -298,7 +298,7 @@ static void multiply_block(
         for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
             const float *panel = right + j * k + done * TILE_COLUMNS, *next = panel + k * TILE_COLUMNS;
             if (rows <= TILE_ROWS)
-                next = panel + 64 * TILE_COLUMNS;
+                next = panel + 128 * TILE_COLUMNS;
             else if (j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
                 next = done + depth < k ? right + (done + depth) * TILE_COLUMNS : right + columns * k;
             const Place part = {out.data + j, out.row, 0, 0};
