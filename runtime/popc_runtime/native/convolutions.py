@@ -80,7 +80,7 @@ def _is_product(binding: Binding) -> bool:
     """Whether a single window is the whole input."""
     x, w, out = binding.input(0), binding.input(1), binding.output()
     whole = x.shape[1:] == w.shape[1:] and prod(out.shape[2:]) == 1
-    operands = (x, w, binding.optional(2), binding.optional(3))
+    operands = (x, w, out, binding.optional(2), binding.optional(3))
     plain = all(one is None or one.is_contiguous for one in operands)
     return whole and plain and x.size > 0 and not any(binding.integers("pads", ()))
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.families import FAMILIES
 from popc_runtime.native.halves import through_float32
 from popc_runtime.native.record import Encoder, Record
+from popc_runtime.native.views import View
 from popc_runtime.tables import LazyTable
 
 __all__ = ["encode", "native_opcodes"]
 
+# Kernels of these write results of any strides; of the others results have to be contiguous, as the
+# compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
+_STRIDED: Final = (
+    *("byte_products", "convolutions", "maps", "movement", "moves", "pools", "quantized"),
+    "resampling",
+)
+_STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
 _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable("popc_runtime.native", "ENCODERS", FAMILIES)
 
 
@@ -26,9 +34,15 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
     """
     if opcode not in _ENCODERS:
         return None
+    if opcode not in _STRIDED_RESULTS and not _are_contiguous(binding.outputs):
+        return None
     encoder = _ENCODERS[opcode]
     record = encoder(binding, numbers)
     return through_float32(opcode, encoder, binding, numbers) if record is None else record
+
+
+def _are_contiguous(views: Iterable[View | None]) -> bool:
+    return all(one is None or one.is_contiguous for one in views)
 
 
 def native_opcodes() -> frozenset[str]:

@@ -96,6 +96,8 @@ def _unpool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     x, indices, out = binding.input(0), binding.input(1), binding.output()
     if not is_plain(binding) or indices.dtype is not DType.INT64 or x.size == 0 or out.size == 0:
         return None
+    if not out.is_contiguous:
+        return None
     (values, first), (places, second) = packed(binding, 0), packed(binding, 1)
     flat = [one.reshape(-1) for one in (out, places, values)]
     zero = Record("Fill", (*tensors(out), 0), (out,))

@@ -1,0 +1,127 @@
+"""Instructions on operands, from what is tested anyway: every op occurs there.
+
+ONNX's tests of operators, the cases of gradients, the optimizers on a small network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, suppress
+from functools import cache, partial
+from io import StringIO
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+
+from popc.frontend import Bindings, import_model, load_model
+from popc.ir import TensorType
+from popc_runtime.errors import PopcError
+from popc_runtime.format import Array, Attribute
+from popc_runtime.kernels import KERNELS
+from tests import support
+from tests.autodiff.test_gradients import _CASES
+from tests.conformance.cases import Case, cases
+from tests.gradients import Case as GradientCase
+from tests.gradients import _differentiated
+from tests.native.problems import Problem
+from tests.optimizers.cases import CASES as OPTIMIZERS
+from tests.optimizers.network import train
+from tests.support import run_graph
+
+__all__ = ["problems"]
+
+_LARGEST: Final = 1 << 16  # elements: some of ONNX's tests are photographs
+_LINE: Final = np.linspace(-2, 2, 40, dtype=np.float32).reshape(5, 8)
+_SCALARS: Final[tuple[Array, ...]] = tuple(np.array(one) for one in (0.5, 0.25, 0.75))
+
+
+def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """What does not occur among those, or not as kernels take it."""
+    for dtype in (np.uint8, np.uint16, np.uint32, np.uint64):
+        numbers = np.arange(40, dtype=dtype)
+        for way in ("LEFT", "RIGHT"):
+            yield "BitShift", [numbers, numbers[::-1]], {"direction": way}
+    for quantised, zero in ((np.int8, np.array(3, np.int8)), (np.uint8, None), (np.int32, None)):
+        operands = [np.arange(40).astype(quantised), np.array(0.5, np.float32), zero]
+        yield "DequantizeLinear", operands, {"axis": 0, "block_size": 0, "dtype": "float32"}
+    three: list[Array | None] = [_LINE, _LINE + 1, _LINE * 2]
+    levels = np.linspace(-1, 1, 5, dtype=np.float32)
+    yield "BinCount", [_LINE, levels], {"absolute": 0}
+    yield "Bucketize", [_LINE, levels], {"right": 1}
+    yield "Histogram", [_LINE], {"levels": (-0.5, 0.5)}
+    yield "Multinomial", [_LINE], {"sample_size": 9, "to": "int64"}
+    yield "RandomNormal", [], {"shape": (7, 9), "mean": -1.0, "scale": 2.0, "to": "float32"}
+    yield "RandomUniform", [], {"shape": (7, 9), "low": -1.0, "high": 2.0, "to": "float32"}
+    yield "SGD2AcclUpdate", [*three, *_SCALARS], {}
+    yield "SGDNesterovVarUpdate", [*three, *_SCALARS], {}
+    yield "ScaledGradient", [*three[:2], *_SCALARS[:2]], {"to": "float32"}
+
+
+@cache
+def problems() -> Mapping[str, list[Problem]]:
+    """Problems by opcode; no two differ in numbers only."""
+    found: dict[object, Problem] = {}
+
+    def note(
+        opcode: str,
+        inputs: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        attributes: Mapping[str, Attribute],
+        constant: Sequence[bool],
+    ) -> list[Array]:
+        results = compute(opcode, inputs, types, attributes, constant)
+        problem = Problem(opcode, tuple(inputs), tuple(types), attributes, tuple(constant))
+        if max((one.size for one in (*inputs, *results) if one is not None), default=0) < _LARGEST:
+            found.setdefault(problem.key(), problem)
+        return results
+
+    compute = support.run_kernel
+    with (
+        patch.object(support, "run_kernel", note),
+        redirect_stderr(StringIO()),
+        np.errstate(all="ignore"),
+    ):
+        for run in _runs():
+            with suppress(PopcError):
+                run()
+        for opcode, inputs, attributes in _further():
+            support.run_ir(opcode, inputs, attributes)
+    listed: dict[str, list[Problem]] = {}
+    for problem in found.values():
+        listed.setdefault(problem.opcode, []).append(problem)
+    return listed
+
+
+def _runs() -> Iterator[Callable[[], object]]:
+    for case in cases("node").values():
+        yield partial(_run_case, case)
+    for gradient in _CASES:
+        for dtype in (np.float32, np.float64):
+            yield partial(_run_gradient, gradient, dtype)
+    for settings, _ in OPTIMIZERS.values():
+        yield partial(train, settings, dtype=np.float32)
+
+
+def _run_gradient(case: GradientCase, dtype: Any) -> None:
+    run_graph(_differentiated(case, dtype)[0], case.feeds(dtype))
+
+
+def _run_case(case: Case) -> None:
+    """Compute a test of ONNX's; what has to be known when it is imported is bound."""
+    given = dict(zip((info.name for info in case.inputs()), case.data_sets[0][0], strict=False))
+    plain = {info.name for info in case.inputs() if info.type.HasField("tensor_type")}
+    discrete = {
+        name for name in plain & given.keys() if np.asarray(given[name]).dtype.kind in "iub"
+    }
+    for kept in (plain & given.keys(), plain & given.keys() - discrete):
+        feeds = {name: np.asarray(given[name]) for name in kept}
+        shapes = {name: array.shape for name, array in feeds.items()}
+        bound = {name: value for name, value in given.items() if name not in kept}
+        with suppress(PopcError):
+            graph = import_model(
+                load_model(case.model), Bindings(shapes=shapes, values=bound)
+            ).graph
+            if all(op.op_type in KERNELS for op in graph.ops):
+                run_graph(graph, feeds)
+            return
