@@ -18,6 +18,7 @@ GRADIENTS: Final = frozenset(
         *("RMSPropUpdater", "SGD0VarUpdate", "SGD1AcclUpdate", "SGD1VarUpdate", "SGD2AcclUpdate"),
         *("SGDNesterovVarUpdate", "ScaledGradient", "ScaledVarUpdate"),
         *("AttentionGrad", "AveragePoolGrad", "BatchNormalizationGrad"),
+        *("GroupNormalizationGrad", "InstanceNormalizationGrad"),
         *("BatchNormalizationTraining", "ConvTranspose", "ConvWeightsGrad", "GatherGrad"),
         *("LayerNormalizationGrad", "LogSoftmaxGrad", "MaxPoolGrad", "RMSNormalizationGrad"),
         *("SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropyLossGrad", "SoftmaxGrad"),

@@ -371,6 +371,19 @@ def test_batch_normalisation(library: Library, shape: tuple[int, ...], training:
     _compare(library, "BatchNormalizationGrad", inputs, outputs, attributes, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(2, 6, 4, 5), (1, 6, 1), (9, 12, 8, 8), (3, 6, 300, 7)])
+@pytest.mark.parametrize("groups", [1, 3, 0])
+def test_gradients_of_group_normalisation(
+    library: Library, shape: tuple[int, ...], groups: int
+) -> None:
+    x, dy = _numbers(*shape) + 5, _numbers(*shape, seed=1)
+    scale = _numbers(shape[1], seed=2)
+    opcode = "GroupNormalizationGrad" if groups else "InstanceNormalizationGrad"
+    attributes = {"epsilon": 1e-2} | ({"num_groups": groups} if groups else {})
+    outputs = [x, scale, scale]
+    _compare(library, opcode, [dy, x, scale], outputs, attributes, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (70, 33), (4, 257), (9, 1000)])
 @pytest.mark.parametrize("opcode", ["SoftmaxGrad", "LogSoftmaxGrad"])
 def test_gradients_of_softmax(library: Library, opcode: str, shape: tuple[int, int]) -> None:
@@ -384,6 +397,7 @@ def test_every_gradient_is_tested_here() -> None:
         *(opcode for opcode, _ in SLOPES),
         *(opcode for opcode, *_ in STEPS),
         *("AttentionGrad", "AveragePoolGrad", "BatchNormalizationGrad"),
+        *("GroupNormalizationGrad", "InstanceNormalizationGrad"),
         *("BatchNormalizationTraining", "ConvTranspose", "ConvWeightsGrad", "GatherGrad"),
         *("LayerNormalizationGrad", "LogSoftmaxGrad", "MaxPoolGrad", "RMSNormalizationGrad"),
         *("SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropyLossGrad", "SoftmaxGrad"),

@@ -24,6 +24,12 @@ _CASES: Final[
     ("LogSoftmaxGrad", [(5, 70), (5, 70)], [(5, 70)], {"axis": 1}),
     ("LayerNormalizationGrad", [(5, 70), (5, 70), (70,)], [(5, 70), (70,), (70,)], _NORM),
     ("RMSNormalizationGrad", [(5, 70), (5, 70), (70,)], [(5, 70), (70,)], _NORM),
+    (
+        "GroupNormalizationGrad",
+        [(9, 6, 7), (9, 6, 7), (6,)],
+        [(9, 6, 7), (6,), (6,)],
+        {"epsilon": 1e-3, "num_groups": 2},
+    ),
     ("BatchNormalizationTraining", [(9, 5, 7), (5,), (5,)], [(9, 5, 7), (5,), (5,)], _NORM),
 )
 

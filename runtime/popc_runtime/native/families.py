@@ -129,6 +129,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "norm_gradients": (
         "BatchNormalizationGrad",
         "BatchNormalizationTraining",
+        "GroupNormalizationGrad",
+        "InstanceNormalizationGrad",
         "LayerNormalizationGrad",
         "LogSoftmaxGrad",
         "RMSNormalizationGrad",

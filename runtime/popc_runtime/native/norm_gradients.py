@@ -65,6 +65,19 @@ def _batch(kernel: str, binding: Binding, training: int, operands: Sequence[View
     return Record(kernel, tuple(words))
 
 
+def _group_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """dY, X, scale to the gradients of X, scale and bias."""
+    del numbers
+    if not _is_plain(binding):
+        return None
+    x = binding.input(1)
+    groups = binding.integer("num_groups", x.shape[1])
+    words = [*x.shape[:2], prod(x.shape[2:]), groups, float_word(binding.number("epsilon"))]
+    words += _words([binding.input(index) for index in range(3)])
+    words += _words([binding.optional_output(index) for index in range(3)])
+    return Record("GroupNormGrad_f32", tuple(words))
+
+
 def _softmax_grad(logarithm: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the result, and the result."""
     del numbers
@@ -79,6 +92,8 @@ def _softmax_grad(logarithm: int, binding: Binding, numbers: Mapping[str, int]) 
 ENCODERS: Final[dict[str, Encoder]] = {
     "BatchNormalizationGrad": _batch_norm_grad,
     "BatchNormalizationTraining": _batch_norm,
+    "GroupNormalizationGrad": _group_norm_grad,
+    "InstanceNormalizationGrad": _group_norm_grad,
     "LayerNormalizationGrad": partial(_norm_grad, 1),
     "LogSoftmaxGrad": partial(_softmax_grad, 1),
     "RMSNormalizationGrad": partial(_norm_grad, 0),
