@@ -172,7 +172,7 @@ def pick(x: Array, places: Sequence[int], axis: int = 0) -> Array:
 
 def beyond_lengths(lengths: Array, hidden: Array) -> Call:
     """A call that marks in ``hidden`` [n, S, B, 1] the steps beyond each sequence's length."""
-    times = np.arange(hidden.shape[1])[:, None, None]
+    times = np.arange(hidden.shape[1], dtype=lengths.dtype)[:, None, None]
     return partial(np.greater_equal, times, lengths[:, None], out=hidden)
 
 

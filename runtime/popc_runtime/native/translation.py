@@ -15,8 +15,9 @@ import numpy as np
 
 from popc_runtime.kernels.binding import Call
 from popc_runtime.native.forms import map_record, product_record
-from popc_runtime.native.packing import move_record
+from popc_runtime.native.packing import move_record, tensors
 from popc_runtime.native.record import MAX_RANK, Record, tensor_words
+from popc_runtime.native.reductions import REDUCTIONS
 from popc_runtime.native.views import as_view
 
 __all__ = ["translate"]
@@ -63,21 +64,52 @@ def translate(call: Call, known: Container[str]) -> Record | None:
         record = _product(call)
     elif call.func in _UFUNCS:
         record = _map(call)
-    elif getattr(call.func, "__name__", "") == "fill" and not call.keywords:
-        record = _filled(getattr(call.func, "__self__", None), call.args[0])
+    else:
+        name, owner = (getattr(call.func, one, None) for one in ("__name__", "__self__"))
+        if name == "fill" and not call.keywords:
+            record = _filled(owner, call.args[0])
+        elif name == "reduce" and owner is np.add:
+            record = _sum(call)
     return record if record is not None and record.kernel in known else None
 
 
 def _copy(call: partial[Any]) -> Record | None:
-    if len(call.args) != 2 or call.keywords or not isinstance(call.args[1], np.ndarray):
+    if len(call.args) != 2 or not call.keywords.keys() <= {"casting", "where"}:
         return None
     to, source = call.args
-    if to.dtype != source.dtype or to.ndim > MAX_RANK - 1 or to.size == 0:
+    if isinstance(source, int | float):
+        source = np.asarray(source, to.dtype)
+    plain = isinstance(source, np.ndarray) and to.dtype == source.dtype
+    if not plain or to.ndim > MAX_RANK - 1 or to.size == 0:
         return None
-    source = np.broadcast_to(source, to.shape)
+    source, mask = np.broadcast_to(source, to.shape), call.keywords.get("where")
+    if mask is not None:
+        return _chosen(to, source, mask)
     if to.dtype.kind == "V":  # elements that are runs of bytes: one more dimension, of bytes
         to, source = (one[..., None].view(np.uint8) for one in (to, source))
     return move_record(as_view(to), as_view(source))
+
+
+def _chosen(to: Any, source: Any, mask: Any) -> Record | None:
+    """A copy of the elements where ``mask``."""
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or to.dtype.kind == "V":
+        return None
+    operands = [as_view(one) for one in (mask, source, to)]
+    return map_record(f"Where_{8 * to.itemsize}", as_view(to), operands)
+
+
+def _sum(call: partial[Any]) -> Record | None:
+    """Along one axis, which is gone afterwards."""
+    out, axis = call.keywords.get("out"), call.keywords.get("axis")
+    if call.keywords.keys() != {"axis", "out"} or not isinstance(axis, int):
+        return None
+    (source,) = call.args
+    plain = isinstance(out, np.ndarray) and source.dtype == out.dtype == np.float32
+    if not plain or source.size == 0 or source.ndim >= MAX_RANK or not out.flags.c_contiguous:
+        return None
+    operands = [as_view(one) for one in (source, np.expand_dims(out, axis))]
+    words = (*tensors(*operands), REDUCTIONS.index("ReduceSum"))
+    return Record("Reduce", words, tuple(operands))
 
 
 def _map(call: partial[Any]) -> Record | None:
