@@ -3,8 +3,8 @@
 Operands are left, right, their zero points, an int32 bias (of convolutions), and what follows the
 sums: a scale, a bias and a residual, which are floats.  The order is: scale, round to multiples
 (attributes ``rounding_scale``, ``rounding_low`` and ``rounding_high``, as those of FakeQuantize),
-bias, residual, activation (as in `popc.ops.epilogue`), quantise to a result of 8 bits
-(``quantize_scale``, ``quantize_zero``).
+bias, residual, activation (as in `popc.ops.epilogue`), quantise to a result of 8 bits, multiplied
+before (``quantize_factor``, ``quantize_scale``, ``quantize_zero``).
 """
 
 from __future__ import annotations

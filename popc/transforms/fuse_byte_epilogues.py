@@ -40,7 +40,7 @@ class FuseByteEpilogues(RewritePass):
     After::
 
         %y = MatMulInteger(%p, @w, -, -, -, float32(0.02), @bias) dtype='uint8'
-            quantize_scale=0.1 quantize_zero=3
+            quantize_factor=1.0 quantize_scale=0.1 quantize_zero=3
     """
 
     name: ClassVar[str] = "fuse_byte_epilogues"
@@ -184,18 +184,37 @@ def _fuse_quantize(graph: Graph, op: Op) -> bool:
         return False
     if op.operand(0).type.dtype is not DType.FLOAT32:
         return False
-    moves = _moves_behind(graph, op.operand(0))
-    producer = _product(graph, moves[-1].operand(0) if moves else op.operand(0))
+    factor, source = _factor_behind(graph, op.operand(0))
+    moves = _moves_behind(graph, source)
+    producer = _product(graph, moves[-1].operand(0) if moves else source)
     if producer is None:
         return False
-    if moves:
-        return _quantize_first(graph, op, moves)
-    added: AttributeMap = {
+    attributes: AttributeMap = {
+        **producer.attributes,
         "dtype": op.output.type.dtype.value,
+        "quantize_factor": factor,
         "quantize_scale": scale,
         "quantize_zero": zero,
     }
-    return _replace(graph, op, producer, added)
+    settings = producer.settings.fused(op.settings)
+    new = build(graph, producer.op_type, producer.inputs, attributes, settings=settings)
+    for move in reversed(moves):
+        operands = [new.output, *move.inputs[1:]]
+        new = build(graph, move.op_type, operands, move.attributes, settings=move.settings)
+    graph.replace_op(op, new.outputs)
+    return True
+
+
+def _factor_behind(graph: Graph, tensor: Tensor) -> tuple[float, Tensor]:
+    """What ``tensor`` is a multiple of, which nobody else reads, and the constant; 1 and itself."""
+    op = sole_output(graph, tensor, "Mul")
+    if op is None:
+        return 1.0, tensor
+    for index in (0, 1):
+        factor, other = scalar_value(op.operand(index)), op.operand(1 - index)
+        if factor is not None and other.type == tensor.type:
+            return factor, other
+    return 1.0, tensor
 
 
 def _moves_behind(graph: Graph, tensor: Tensor) -> list[Op]:
@@ -205,18 +224,6 @@ def _moves_behind(graph: Graph, tensor: Tensor) -> list[Op]:
         moves.append(move)
         tensor = move.operand(0)
     return moves
-
-
-def _quantize_first(graph: Graph, op: Op, moves: list[Op]) -> bool:
-    """Move bytes in place of floats."""
-    operands = [moves[-1].operand(0), *op.inputs[1:]]
-    moved = build(graph, op.op_type, operands, op.attributes, settings=op.settings)
-    for move in reversed(moves):
-        others = move.inputs[1:]
-        operands = [moved.output, *others]
-        moved = build(graph, move.op_type, operands, move.attributes, settings=move.settings)
-    graph.replace_op(op, moved.outputs)
-    return True
 
 
 def _replace(

@@ -113,6 +113,7 @@ def _epilogues(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
         attributes |= {"activation": "LeakyRelu", "activation_alpha": 0.25}
     if dtype != "float32":
         attributes["quantize_scale"] = draw(scales)
+        attributes["quantize_factor"] = draw(st.sampled_from([1.0, 0.3]))
         limits = np.iinfo(dtype)
         attributes["quantize_zero"] = draw(st.integers(int(limits.min), int(limits.max)))
     return attributes

@@ -82,6 +82,12 @@ def _moved(b: _Builder) -> Tensor:
     return b.quantized(y)
 
 
+def _moved_and_multiplied(b: _Builder) -> Tensor:
+    y = b.emit("Add", [b.product(), b.channels()])
+    y = b.emit("Transpose", [b.emit("Reshape", [y], shape=(2, 6, 2, 3))], perm=(0, 2, 1, 3))
+    return b.quantized(b.emit("Mul", [b.constant([0.125]), y]))
+
+
 def _run_time_scale(b: _Builder) -> Tensor:
     scale = b.emit("ReduceMax", [b.r], axes=(0, 1, 2), keepdims=0)
     return b.emit("Mul", [b.product(), scale])
@@ -118,6 +124,7 @@ def _read_twice(b: _Builder) -> Tensor:
         (_convolution, ["ConvInteger"]),
         (_requantized, ["ConvInteger"]),
         (_moved, ["MatMulInteger", "Reshape", "Transpose"]),
+        (_moved_and_multiplied, ["MatMulInteger", "Reshape", "Transpose"]),
         (_run_time_scale, ["ReduceMax", "MatMulInteger"]),
         (_rounded_behind_the_bias, ["MatMulInteger"]),
         (_scale_along_the_last_axis, ["ConvInteger", "Mul"]),

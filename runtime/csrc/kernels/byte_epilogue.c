@@ -92,6 +92,7 @@ bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type,
     epilogue->activation = ISA(activation_loop)(number);
     for (int i = 0; i < MAX_PARAMETERS; i++) epilogue->parameters[i] = next_float(params);
     epilogue->quantizer = read_quantizer(params);
+    epilogue->quantizer.factor = (float)next_float(params);
     epilogue->quantizer.zero = (type == I8 ? -128.0f : 0.0f) - epilogue->quantizer.low;
     if (params->bad || (number && !epilogue->activation) || !known) return false;
     if (type == I8 || type == U8) return epilogue->quantizer.scale != 0;
@@ -109,6 +110,7 @@ void ISA(find_columns)(
 // -- running --------------------------------------------------------------------------------------
 
 static inline Bytes bytes_of(const Quantizer *by, Floats values) {
+    if (by->factor != 1) values = rounded(values * by->factor);
     const Ints steps = __builtin_convertvector(steps_of(by, values) + by->zero, Ints);
     return __builtin_convertvector(steps, Bytes);
 }

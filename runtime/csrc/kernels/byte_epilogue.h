@@ -6,11 +6,13 @@
 #include "maps.h"
 #include "products_i8.h"
 
-// Rounds floats to multiples of a scale: round(clip(x / scale, low, high)) + zero.
+// Rounds floats to multiples of a scale: round(clip(x / scale, low, high)) + zero,
+// where x may be multiplied before.
 typedef struct {
     float scale;  // 0: there is none
     float inverse;  // 0: quotients are divisions
     float low, high, zero;
+    float factor;  // of what is rounded; 1 for none
 } Quantizer;
 
 // In this order.  Numbers of columns lie one behind the other, or one number serves all.
@@ -40,8 +42,8 @@ typedef struct {
     int64_t rows, columns;
 } BytePlace;
 
-// Reads scale and bias, the rounding (scale, low, high), the activation, and the scale and zero point
-// of a result of `type`, which has so many columns.
+// Reads scale and bias, the rounding (scale, low, high), the activation, and the scale, zero
+// point and factor of a result of `type`, which has so many columns.
 bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type, int64_t columns);
 
 // The scales and biases of up to BYTE_COLUMNS columns.

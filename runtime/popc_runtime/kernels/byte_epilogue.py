@@ -3,7 +3,8 @@
 Sums are rounded to float32 once, and then, in this order and each if it is there: multiplied by
 operand 5, rounded to multiples (attributes ``rounding_scale``, ``rounding_low`` and
 ``rounding_high``), increased by operand 6 and operand 7, handed to an activation (as in
-`epilogue`), and quantised by ``quantize_scale`` and ``quantize_zero`` to a result of 8 bits.
+`epilogue`), and for a result of 8 bits multiplied by ``quantize_factor`` and quantised by
+``quantize_scale`` and ``quantize_zero``.
 """
 
 from __future__ import annotations
@@ -127,6 +128,10 @@ def _quantizing(
     binding: Binding, limits: tuple[float, float], out: Array, values: Array
 ) -> Iterator[Call]:
     low, high = map(np.float32, limits)
+    factor = binding.number("quantize_factor", 1.0)
+    if factor != 1:
+        yield partial(np.multiply, values, np.float32(factor), out=out)
+        values = out
     yield partial(np.divide, values, np.float32(binding.number("quantize_scale")), out=out)
     yield partial(out.clip, low, high, out)
     yield partial(np.rint, out, out=out)

@@ -36,6 +36,7 @@ def byte_epilogue(binding: Binding, numbers: Mapping[str, int]) -> ByteEpilogue 
         *map(float_word, _rounding(binding)),
         *activation,
         *map(float_word, _quantizer(binding)),
+        float_word(binding.number("quantize_factor", 1.0)),
     )
     return ByteEpilogue(words, tuple(one for one in addends if one is not None))
 
