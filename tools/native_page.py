@@ -10,14 +10,16 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import popc_runtime
+from popc_runtime.device.engine import IO_OPCODES
 from popc_runtime.kernels.families import FAMILIES
 from popc_runtime.native import native_opcodes
 from tests.conformance.adapter import compile_case
 from tests.conformance.cases import Case, cases
 
-__all__ = ["native_page"]
+__all__ = ["kinds", "native_page"]
 
 _INTRODUCTION = """\
 # Instructions that run natively
@@ -30,10 +32,21 @@ tests that ran in the native library, and those that ran in numpy.
 """
 
 
+_BLOCKS: Final = frozenset({"If", "Repeat"})
+
+
 @dataclass(slots=True)
 class _Counts:
     native: Counter[str] = field(default_factory=Counter[str])
     numpy: Counter[str] = field(default_factory=Counter[str])
+
+
+def kinds() -> dict[str, str]:
+    """What each instruction is by: a kernel, or calls of numpy functions; in alphabetical order."""
+    own = native_opcodes()
+    known = {opcode for family in FAMILIES.values() for opcode in family}
+    opcodes = sorted(known | own | IO_OPCODES | _BLOCKS)
+    return {opcode: "kernel" if opcode in own else "calls" for opcode in opcodes}
 
 
 def native_page() -> str:
@@ -46,16 +59,14 @@ def native_page() -> str:
     with tempfile.TemporaryDirectory() as folder:
         for case in cases("node").values():
             _count(case, Path(folder) / "case.popx", counts)
-    known = {opcode for family in FAMILIES.values() for opcode in family}
-    opcodes = sorted(known | counts.native.keys() | counts.numpy.keys())
-    own = native_opcodes()
+    how = kinds()
+    own = [opcode for opcode, kind in how.items() if kind == "kernel"]
     rows = [
-        f"| {opcode} | {'kernel' if opcode in own else 'calls'} "
-        f"| {counts.native[opcode]} | {counts.numpy[opcode]} |"
-        for opcode in opcodes
+        f"| {opcode} | {kind} | {counts.native[opcode]} | {counts.numpy[opcode]} |"
+        for opcode, kind in how.items()
     ]
     summary = (
-        f"{len(own)} of {len(opcodes)} instructions have a kernel. Of "
+        f"{len(own)} of {len(how)} instructions have a kernel. Of "
         f"{counts.native.total() + counts.numpy.total()} steps {counts.native.total()} ran "
         f"natively, {sum(counts.native[opcode] for opcode in own)} of them of instructions with a "
         f"kernel, and {counts.numpy.total()} in numpy."

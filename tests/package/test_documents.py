@@ -14,6 +14,7 @@ import pytest
 
 from popc.options import SCHEMA
 from samples.fetch_models import FetchError, fetch
+from tools.native_page import kinds
 from tools.options_page import options_page
 from tools.patterns_page import patterns_page
 
@@ -73,6 +74,15 @@ def test_the_patterns_page_is_current() -> None:
 def test_the_options_page_is_current() -> None:
     page = (_ROOT / "docs" / "options.md").read_text(encoding="utf-8")
     assert page == options_page(), "make docs"
+
+
+def test_the_page_of_native_instructions_is_current() -> None:
+    """But for the steps that it counts, which take a while."""
+    page = (_ROOT / "docs" / "native-instructions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (kernel|calls) \|", page, re.MULTILINE)
+    assert dict(rows) == kinds(), "make native"
+    kernels = [opcode for opcode, kind in rows if kind == "kernel"]
+    assert f"{len(kernels)} of {len(rows)} instructions have a kernel." in page, "make native"
 
 
 def test_the_options_of_the_readme_exist() -> None:
