@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
+from popc_runtime.kernels import KERNELS, prepare
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library, NativeProgram
 from tests.native.bindings import bound, encode, native_results, numpy_results
@@ -222,11 +223,51 @@ def test_results_in_place_of_operands(library: Library, opcode: str, dtype: DTyp
     _assert_same(x, expected, dtype)
 
 
-@pytest.mark.parametrize("attributes", [{"rounding": "stochastic"}, {"overflow": "nan"}])
-def test_other_roundings_are_numpys(library: Library, attributes: dict[str, Any]) -> None:
-    x = np.ones(8, np.float16)
-    binding = bound([x, x], [x.copy()], attributes)
-    assert encode("Add", binding, library.numbers) is None
+_ROUNDINGS: Final[tuple[dict[str, Any], ...]] = (
+    {"rounding": "stochastic"},
+    {"overflow": "nan"},
+    {"overflow": "largest"},
+    {"rounding": "stochastic", "overflow": "largest"},
+    {"rounding": "stochastic", "overflow": "nan"},
+)
+
+
+@pytest.mark.parametrize("attributes", _ROUNDINGS)
+@pytest.mark.parametrize("count", [11, 1200, 60_001])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_other_roundings(
+    library: Library, dtype: DType, count: int, attributes: dict[str, Any]
+) -> None:
+    """With the same random bits as numpy's kernels, also where a sequence of bits goes on."""
+    x, y = _values(dtype, max(count, 20), 1, 1e4)[:count], _values(dtype, max(count, 20), 2)[:count]
+    got, expected = _both(library, "Mul", [x, y], [dtype] * 3, **attributes)
+    _assert_same(got, expected, dtype)
+    for spread in (1e-6, 1.0, 1e5):
+        wide = _values(DType.FLOAT32, max(count, 20), 3, spread)[:count]
+        got, expected = _both(library, "Cast", [wide], [DType.FLOAT32, dtype], **attributes)
+        _assert_same(got, expected, dtype)
+
+
+@np.errstate(all="ignore")
+def test_random_bits_go_on_and_start_again(library: Library) -> None:
+    attributes, types = {"rounding": "stochastic"}, [DType.FLOAT32, DType.FLOAT16]
+    x = _values(DType.FLOAT32, 1001, 3)
+    natively = bound([x], [np.empty(1001, np.float16)], attributes, (), types)
+    record = encode("Cast", natively, library.numbers)
+    assert record is not None
+    program = NativeProgram(library, [record], natively, 2)
+    by_numpy = bound([x], [np.empty(1001, np.float16)], attributes, (), types)
+    calls = prepare(KERNELS["Cast"], by_numpy)
+    for seed in (None, None, 5, None):
+        if seed is not None:
+            natively.random.seed(seed)
+            by_numpy.random.seed(seed)
+        program.run()
+        for call in calls:
+            call()
+        # Each goes on where it was when the other's state was saved.
+        natively.random.restore(by_numpy.random.save())
+        assert natively.output().tobytes() == by_numpy.output().tobytes()
 
 
 def _assert_close(got: Array, expected: Array, dtype: DType, least: float = 0.0) -> None:

@@ -44,6 +44,7 @@ class RandomState:
         self._numbered: dict[int, NumberedState] = {}
         self._replica = replica
         self._source: Array | None = None
+        self._rounding_source: Array | None = None
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -110,6 +111,26 @@ class RandomState:
     def _point_source(self) -> None:
         if self._source is not None:
             _point(self._source, self.generator.bit_generator)
+        if self._rounding_source is not None:
+            _point(self._rounding_source, self._rounding_generator)
+
+    @property
+    def _rounding_generator(self) -> np.random.SFC64:
+        if self._rounding is None:
+            import numpy as np
+
+            self._rounding = np.random.SFC64(_entropy([self._seed, _ROUNDING], self._replica))
+        return self._rounding
+
+    @property
+    def rounding_source(self) -> Array:
+        """As `source`, for the bits of stochastic rounding."""
+        if self._rounding_source is None:
+            import numpy as np
+
+            self._rounding_source = np.zeros(4, np.uint64)
+            self._point_source()
+        return self._rounding_source
 
     def rounding_bits(self, count: int) -> Array:
         """``count`` numbers of 16 random bits, uint16.
@@ -119,9 +140,7 @@ class RandomState:
         """
         import numpy as np
 
-        if self._rounding is None:
-            self._rounding = np.random.SFC64(_entropy([self._seed, _ROUNDING], self._replica))
-        return self._rounding.random_raw(-(-count // 4)).view(np.uint16)[:count]
+        return self._rounding_generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
 
     def save(self) -> Plain:
         """Where all sequences are."""
@@ -154,6 +173,7 @@ class RandomState:
             import numpy as np
 
             self._rounding = np.random.SFC64()
+            self._point_source()
             self._rounding.state = state["rounding"]
         for sequence, saved in zip(self._own, state["own"], strict=True):
             sequence.restore(saved)
@@ -190,6 +210,11 @@ class NumberedState(RandomState):
             if isinstance(known, LegacySequence):
                 return known
         return super().legacy_sequence(seed)
+
+    @property
+    def rounding_source(self) -> Array:
+        """That of the device."""
+        return self._device.rounding_source
 
     def rounding_bits(self, count: int) -> Array:
         """Those of the device."""

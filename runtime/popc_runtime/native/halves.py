@@ -15,8 +15,9 @@ from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.now import run_now
+from popc_runtime.native.packing import tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View, empty
+from popc_runtime.native.views import View, as_view, empty
 
 __all__ = ["MOVES", "through_float32"]
 
@@ -142,6 +143,11 @@ MOVES: Final = frozenset(
 )
 
 
+# What is too large: the order is known to csrc/kernels/rounding.c.
+_OVERFLOWS: Final = ("infinity", "nan", "largest")
+_ROUNDING: Final = ("rounding", "overflow")  # attributes
+
+
 def through_float32(
     opcode: str, encoder: Encoder, binding: Binding, numbers: Mapping[str, int]
 ) -> Record | None:
@@ -152,17 +158,18 @@ def through_float32(
     dtypes = {*binding.input_dtypes, *binding.output_dtypes}
     halves = dtypes & {DType.BFLOAT16, DType.FLOAT16}
     once = halves == {DType.BFLOAT16} and opcode not in MOVES
-    known = once or opcode in _ROUNDED_ONCE
-    if not halves or not known or Rounding.of(binding.attributes):
+    rounding = Rounding.of(binding.attributes)
+    known = opcode not in MOVES if rounding else once or opcode in _ROUNDED_ONCE
+    if not halves or not known or rounding.overflow not in _OVERFLOWS:
         return None
     operands = (*binding.inputs, *binding.outputs)
     if any(one is not None and (one.size == 0 or one.ndim > MAX_RANK) for one in operands):
         return None
-    return _between_conversions(encoder, binding, numbers)
+    return _between_conversions(encoder, binding, numbers, rounding)
 
 
 def _between_conversions(
-    encoder: Encoder, binding: Binding, numbers: Mapping[str, int]
+    encoder: Encoder, binding: Binding, numbers: Mapping[str, int], rounding: Rounding
 ) -> Record | None:
     inputs, outputs = list(binding.inputs), list(binding.outputs)
     before: list[Record] = []
@@ -180,13 +187,19 @@ def _between_conversions(
         if array is None or dtype is None or not _is_half(dtype):
             continue
         outputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
+        if rounding:
+            after.append(_rounded(wide, dtype, binding, rounding))
         after.append(_converted(array, dtype, wide, DType.FLOAT32))
+    attributes = {
+        name: value for name, value in binding.attributes.items() if name not in _ROUNDING
+    }
     inner = replace(
         binding,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         input_dtypes=tuple(_wide(dtype) for dtype in binding.input_dtypes),
         output_dtypes=tuple(_wide(dtype) for dtype in binding.output_dtypes),
+        attributes=attributes,
     )
     record = encoder(inner, numbers)
     if record is None:
@@ -198,6 +211,15 @@ def _between_conversions(
         after=(*record.after, *after),
         kept=(*record.kept, *arrays),
     )
+
+
+def _rounded(wide: View, dtype: DType, binding: Binding, rounding: Rounding) -> Record:
+    """Rounds to numbers of ``dtype``, so that the conversion has nothing left to round."""
+    source = as_view(binding.random.rounding_source) if rounding.stochastic else None
+    overflow = _OVERFLOWS.index(rounding.overflow)
+    address = 0 if source is None else source.address
+    words = (address, *tensors(wide), int(dtype is DType.BFLOAT16), overflow)
+    return Record("Round_narrow", words, (wide, source))
 
 
 def _converted(to: View, to_dtype: DType, source: View, dtype: DType) -> Record:

@@ -279,8 +279,6 @@ def _copy_of(dtype: DType | None) -> str:
 def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """By way of the type that maps compute with; a few pairs have loops of their own."""
     source, target = binding.input_dtypes[0], binding.output_dtypes[0]
-    if source is target:
-        return None
     direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
     name = direct if direct in numbers else _copy_of(source)
     out = binding.output()
