@@ -90,7 +90,11 @@ def test_moves_are_those_of_numpy() -> None:
     assert {one for one in native_opcodes() if isinstance(KERNELS[one], kinds)} == MOVES
 
 
-def test_operands_of_both_kinds_are_numpys_if_it_rounds_otherwise(library: Library) -> None:
-    x = np.ones((4, 4), np.float16)
-    arguments: dict[str, Any] = {"overflow": "nan"}
-    assert native_results(library, "MatMul", [x, x], [x], arguments) is None
+@pytest.mark.parametrize("overflow", ["nan", "largest"])
+def test_products_that_are_too_large(library: Library, overflow: str) -> None:
+    x = np.full((4, 4), 200, np.float16)
+    x[0] = 2
+    arguments: dict[str, Any] = {"overflow": overflow, "rounding": "stochastic"}
+    got = native_results(library, "MatMul", [x, x], [x], arguments)
+    assert got is not None
+    np.testing.assert_array_equal(got[0], numpy_results("MatMul", [x, x], [x], arguments)[0])
