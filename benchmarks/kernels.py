@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.timing import geometric_mean, seconds_of_turn
 from popc.frontend import Bindings, import_model, load_model
-from popc_runtime.device.blas import single_threaded_blas
+from popc_runtime.device.blas import settings_of_numpy
 from popc_runtime.format import Array
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
 
@@ -189,7 +189,7 @@ def compare(case: Case) -> tuple[float, float]:
     (wanted,) = session.run(None, {"x": x})
     np.testing.assert_allclose(out, wanted, rtol=1e-3, atol=1e-3 * float(np.abs(wanted).max()))
     times: list[list[float]] = [[], []]
-    with single_threaded_blas():
+    with settings_of_numpy():
         for _ in range(_ROUNDS):
             for turn, seconds in zip(turns, times, strict=True):
                 seconds.append(_time(turn))

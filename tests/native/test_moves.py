@@ -22,8 +22,11 @@ MOVED: Final = frozenset(
 )
 _Shapes = list[tuple[int, ...]]
 _CASES: list[tuple[str, _Shapes, _Shapes, dict[str, Any]]] = [
-    *((name, [(4, 5)], [(4, 5)], {}) for name in ("Boundary", "Copy", "Detach", "IoTileCopy")),
-    *((name, [(6,), (2, 3)], [(6,), (2, 3)], {}) for name in ("RemoteLoad", "RemoteStore")),
+    ("Boundary", [(4, 5)], [(4, 5)], {}),
+    ("Detach", [(4, 5)], [(4, 5)], {}),
+    ("IoTileCopy", [(4, 5)], [(4, 5)], {}),
+    ("RemoteLoad", [(6,), (2, 3)], [(6,), (2, 3)], {}),
+    ("RemoteStore", [(6,), (2, 3)], [(6,), (2, 3)], {}),
     ("Copy", [()], [()], {}),
     ("IpuCopy", [(3, 1)], [(3, 1)], {}),
     ("Reshape", [(4, 6)], [(2, 3, 4)], {"shape": (2, 3, 4)}),
