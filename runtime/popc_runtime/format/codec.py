@@ -52,10 +52,13 @@ class Compression(StrEnum):
     MAX = "max"
 
 
-def decode_chunk(frames: Sequence[bytes | memoryview], out: memoryview) -> None:
+def decode_chunk(
+    frames: Sequence[bytes | memoryview], out: memoryview, spare: list[bytearray]
+) -> None:
     """Decompress the planes of one chunk into ``out``: bytes.
 
-    Nothing larger than ``out`` is ever allocated.
+    Nothing larger than a chunk is ever allocated.  ``spare`` holds memory for chunks, which is
+    taken from there and put back: new memory takes the system longer than the chunk does.
 
     Raises:
         CorruptArchiveError: a frame is damaged or does not have the size that ``out`` asks for.
@@ -64,10 +67,12 @@ def decode_chunk(frames: Sequence[bytes | memoryview], out: memoryview) -> None:
     if itemsize == 1:
         out[:] = decompress(frames[0], size)
         return
-    chunk = bytearray(size)  # whose bytes are put apart several times as fast as those of a view
+    # The bytes of a bytearray are put apart several times as fast as those of a view.
+    chunk = spare.pop() if spare else bytearray(CHUNK_BYTES)
     for plane, frame in enumerate(frames):
-        chunk[plane::itemsize] = decompress(frame, size // itemsize)
-    out[:] = chunk
+        chunk[plane:size:itemsize] = decompress(frame, size // itemsize)
+    out[:] = memoryview(chunk)[:size]
+    spare.append(chunk)
 
 
 def decompress(frame: bytes | memoryview, size: int) -> bytes:

@@ -117,7 +117,7 @@ class ArchiveFile:
             CorruptArchiveError: the blob is missing or damaged.
             ResourceError: the file cannot be read, or there is not enough memory.
         """
-        out = aligned_bytes(self.info(name).raw_bytes)
+        out = aligned_bytes(self.info(name).raw_bytes, at_once=True)
         self.load_into(name, out, threads=threads)
         return out.toreadonly()
 
@@ -133,7 +133,7 @@ class ArchiveFile:
         if out.format != "B" or out.shape != (info.raw_bytes,) or not out.c_contiguous:
             raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
         count = 1 if info.raw_bytes <= _ALONE_BYTES else threads or default_threads()
-        _check_content(info, ordered_map(partial(self._decode, out), _parts(info), count))
+        _check_content(info, ordered_map(partial(self._decode, out, []), _parts(info), count))
 
     def map(self, name: str, *, verify: bool = True) -> memoryview:
         """A raw blob as a read-only view of the file, or of the bytes that were opened.
@@ -155,7 +155,7 @@ class ArchiveFile:
             _check_content(info, (view[part.start : part.stop] for part in _parts(info)))
         return view
 
-    def _decode(self, out: memoryview, part: _Part) -> memoryview:
+    def _decode(self, out: memoryview, spare: list[bytearray], part: _Part) -> memoryview:
         """Fill the range of ``out`` that is ``part``; that range."""
         target = out[part.start : part.stop]
         stored = memoryview(self._source.read(part.offset, sum(part.sizes)))
@@ -166,7 +166,7 @@ class ArchiveFile:
         for size in part.sizes:
             frames.append(stored[:size])
             stored = stored[size:]
-        decode_chunk(frames, target)
+        decode_chunk(frames, target, spare)
         return target
 
 
