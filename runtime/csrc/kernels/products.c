@@ -4,7 +4,7 @@
 
 #include "gemm.h"
 
-enum { FEW_ROWS = 256 };
+enum { FEW_ROWS = 256, BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
 
 typedef struct {
     int64_t m, n, k;
@@ -18,6 +18,7 @@ typedef struct {
     float *packed;  // the right matrix, if it is constant and the same for the whole batch
     Epilogue epilogue;
     int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
+    bool tall;  // all chunks use all columns, and each packs its own rows
     bool packs_early;  // several chunks use the same columns, which are packed before any of them
 } State;
 
@@ -112,6 +113,11 @@ static void choose_groups(State *state) {
     state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
 }
 
+// Floats of the left matrix that are packed before all else.
+static int64_t early_rows(const State *state) {
+    return state->tall ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     bool constant = false;
@@ -122,6 +128,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     choose_groups(state);
     state->packs_early = !constant && state->row_group < state->m;
+    state->tall = state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, TILE_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
     if (constant) {
@@ -141,9 +148,9 @@ static void *prepare(Params *params, Needs *needs) {
         needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         const int64_t early = state->packs_early ? right_floats : 0;
-        needs->shared = (padded(left_floats, 16) + early) * (int64_t)sizeof(float);
+        needs->shared = (early_rows(state) + early) * (int64_t)sizeof(float);
         const int64_t late = constant || early ? 0 : state->column_group * state->k;
-        needs->own = late * (int64_t)sizeof(float);
+        needs->own = (state->tall ? BLOCK_ROWS * state->k : late) * (int64_t)sizeof(float);
     }
     return state;
 }
@@ -189,12 +196,17 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
 enum { PANELS_AT_ONCE = 8 };
 
 static int64_t left_packs(const State *state) {
-    return ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+    return state->tall ? 0 : ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
 }
 
 static float *early_columns(const Job *job) {
-    const State *state = job->state;
-    return (float *)job->run->shared + padded(padded(state->m, TILE_ROWS) * state->k, 16);
+    return (float *)job->run->shared + early_rows(job->state);
+}
+
+static void pack_left(const State *state, int64_t first, int64_t rows, float *to) {
+    ISA(pack_panels)(
+        to, state->left + first * state->left_row, state->left_row, state->left_column, rows,
+        state->k, TILE_ROWS);
 }
 
 static void pack_right(const State *state, int64_t first, int64_t columns, float *to) {
@@ -217,9 +229,7 @@ static void pack_some(void *context, int64_t chunk, int thread) {
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
     int64_t rows = state->m - first;
     if (rows > PANELS_AT_ONCE * TILE_ROWS) rows = PANELS_AT_ONCE * TILE_ROWS;
-    ISA(pack_panels)(
-        (float *)job->run->shared + first * state->k, state->left + first * state->left_row,
-        state->left_row, state->left_column, rows, state->k, TILE_ROWS);
+    pack_left(state, first, rows, (float *)job->run->shared + first * state->k);
 }
 
 // A single row needs no packing, and its chunks share nothing.
@@ -254,6 +264,22 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
         &state->epilogue);
 }
 
+// Rows that are used once do not leave the second cache between packing and use.
+static void tall_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    float *left = (float *)job->run->own[thread];
+    const float *right = state->packed ? state->packed : early_columns(job);
+    const int64_t first = chunk * state->row_group, rest = state->m - first;
+    const int64_t end = rest < state->row_group ? state->m : first + state->row_group;
+    for (int64_t i = first; i < end; i += BLOCK_ROWS) {
+        const int64_t height = end - i < BLOCK_ROWS ? end - i : BLOCK_ROWS;
+        const Place out = {state->out + i * state->out_row, state->out_row, i, 0};
+        pack_left(state, i, height, left);
+        ISA(multiply_panels)(left, right, state->k, out, height, state->n, &state->epilogue);
+    }
+}
+
 static Failure run_product(const void *argument, const Run *run) {
     const State *state = argument;
     Job job = {state, run};
@@ -271,7 +297,7 @@ static Failure run_product(const void *argument, const Run *run) {
     share_chunks(run, left_packs(state) + (state->packs_early ? columns : 0), pack_some, &job);
     const int64_t across = ceil_div(state->n, state->column_group);
     const int64_t down = ceil_div(state->m, state->row_group);
-    share_chunks(run, across * down, single_chunk, &job);
+    share_chunks(run, across * down, state->tall ? tall_chunk : single_chunk, &job);
     return OK;
 }
 
