@@ -171,13 +171,16 @@ def test_products(data: st.DataObject) -> None:
     _compare(library, "MatMul", inputs, [out], {"activation": activation}, constant, 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 1000, 700), (200, 300, 1100), (65, 33, 513)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(1, 1000, 700), (200, 300, 1100), (65, 33, 513), (9, 70, 1200), (3000, 40, 70)],
+)
 @pytest.mark.parametrize("constant", [(), (1,)])
 def test_long_products(library: Library, m: int, n: int, k: int, constant: tuple[int, ...]) -> None:
-    left, right = _numbers(m, k), _numbers(k, n, seed=1)
-    _compare(
-        library, "MatMul", [left, right], [np.empty((m, n), np.float32)], {}, constant, 1e-3, 1e-3
-    )
+    left, right, bias = _numbers(m, k), _numbers(k, n, seed=1), _numbers(n, seed=2)
+    out, residual = np.empty((m, n), np.float32), _numbers(m, n, seed=3)
+    inputs = [left, right, bias, residual]
+    _compare(library, "MatMul", inputs, [out], {"activation": "Relu"}, constant, 1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])

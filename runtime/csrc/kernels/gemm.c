@@ -28,10 +28,53 @@ static inline __attribute__((always_inline)) void turn_four(
     }
 }
 
+// The same of four rows for as many lines as a vector holds: all its quarters at once.
+#define LOW(N) N, N + LANES, N + 1, N + LANES + 1
+#define HIGH(N) N + 2, N + LANES + 2, N + 3, N + LANES + 3
+#define FIRST(N) N, N + 1, N + LANES, N + LANES + 1
+#define SECOND(N) N + 2, N + 3, N + LANES + 2, N + LANES + 3
+#define PUT(N) \
+    *(LooseFour *)(to + (N + p) * width) = __builtin_shufflevector(line, line, N, N + 1, N + 2, N + 3);
+#if VECTOR_BYTES == 64
+#define QUARTERS(P) P(0), P(4), P(8), P(12)
+#define PUT_ALL PUT(0) PUT(4) PUT(8) PUT(12)
+#elif VECTOR_BYTES == 32
+#define QUARTERS(P) P(0), P(4)
+#define PUT_ALL PUT(0) PUT(4)
+#else
+#define QUARTERS(P) P(0)
+#define PUT_ALL PUT(0)
+#endif
+static inline __attribute__((always_inline)) void turn_lines(
+    float *to, const float *from, int64_t row, int width) {
+    const Floats a = load(from), b = load(from + row);
+    const Floats c = load(from + 2 * row), d = load(from + 3 * row);
+    const Floats ab = __builtin_shufflevector(a, b, QUARTERS(LOW));
+    const Floats ab_high = __builtin_shufflevector(a, b, QUARTERS(HIGH));
+    const Floats cd = __builtin_shufflevector(c, d, QUARTERS(LOW));
+    const Floats cd_high = __builtin_shufflevector(c, d, QUARTERS(HIGH));
+    const Floats lines[] = {
+        __builtin_shufflevector(ab, cd, QUARTERS(FIRST)),
+        __builtin_shufflevector(ab, cd, QUARTERS(SECOND)),
+        __builtin_shufflevector(ab_high, cd_high, QUARTERS(FIRST)),
+        __builtin_shufflevector(ab_high, cd_high, QUARTERS(SECOND))};
+    for (int p = 0; p < 4; p++) {
+        const Floats line = lines[p];
+        PUT_ALL
+    }
+}
+
 // A whole panel of rows whose numbers are neighbours.
 static inline __attribute__((always_inline)) void turn_panel(
     float *to, const float *from, int64_t row, int64_t k, const int width) {
     int64_t p = 0;
+    for (; p + LANES <= k; p += LANES) {
+        float *line = to + p * width;
+        int i = 0;
+        for (; i + 4 <= width; i += 4) turn_lines(line + i, from + i * row + p, row, width);
+        for (int q = 0; i < width && q < LANES; q += 4)
+            turn_four(line + q * width + i, from + i * row + p + q, row, width, true);
+    }
     for (; p + 4 <= k; p += 4) {
         float *line = to + p * width;
         int i = 0;
