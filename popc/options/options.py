@@ -223,14 +223,14 @@ class Options(ReportOptions):
         ),
     )
     memory_format: str = field(
-        default="channels_first",
+        default="channels_last",
         metadata=described(
             "choice",
-            "How images between convolutions lie in memory. Plane by plane, or pixel by pixel "
-            "where all ops that make or read them work with that, as those between convolutions of "
-            "bytes always do. Shapes stay the same, and so do "
-            "results but for the order in which a convolution adds up. Which is faster depends on "
-            "the network; numpy prefers planes.",
+            "How images between convolutions lie in memory. Pixel by pixel where all ops that make "
+            "or read them work with that, or plane by plane; those between convolutions of bytes "
+            "always lie pixel by pixel. Shapes stay the same, and so do results but for the order "
+            "in which a convolution adds up. Native kernels are faster with pixels, those of numpy "
+            "with planes.",
             choices=("channels_first", "channels_last"),
         ),
     )

@@ -45,6 +45,20 @@ def test_parts_of_pixels_are_computed_where_concat_wants_them() -> None:
     assert plan.placements[parts[1]] == replace(whole, offset=whole.offset + 64)
 
 
+def test_what_was_joined_is_joined_again() -> None:
+    small = SmallGraph()
+    x = _conv(small, small.input(2, 3, 5, 4), 16)
+    joins: list[Op] = []
+    for _ in range(3):
+        joins.append(small.op("Concat", x, _conv(small, x, 8), axis=1))
+        x = joins[-1].output
+    small.output(_conv(small, x, 8))
+    plan, _ = _plan(small)
+    assert plan.joined == {join: frozenset({0, 1}) for join in joins}
+    places = [plan.placements[join.output] for join in joins]
+    assert places[0] == places[1] == places[2]
+
+
 def test_the_checker_sees_parts_that_overlap() -> None:
     small = SmallGraph()
     _, parts = _fire(small)

@@ -7,12 +7,16 @@ over rows and columns; `conv_dense` and `conv_depthwise` do the work.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 from typing import Final
 
+from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.conv_dense import dense_calls
 from popc_runtime.kernels.conv_depthwise import depthwise_calls, is_depthwise
 from popc_runtime.kernels.conv_plane import Plane, grouped, planes
+from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.partials import adds_up_in_half, half_convolution
 from popc_runtime.kernels.windows import window_axes
@@ -26,6 +30,8 @@ def _conv(binding: Binding) -> Calls:
         return ()
     if adds_up_in_half(binding):
         return half_convolution(_conv, binding, transposed=False)
+    if _wants_planes(binding):
+        return _in_planes(binding)
     group = binding.integer("group", 1)
     x, out = grouped(binding.input(0), 1, group), grouped(binding.output(), 1, group)
     w = grouped(binding.input(1), 0, group)
@@ -34,6 +40,37 @@ def _conv(binding: Binding) -> Calls:
     residual = None if residual is None else grouped(residual, 1, group)
     axes = window_axes(binding, x.shape[3:], w.shape[3:], out.shape[3:])
     return convolution_calls(binding, list(planes(x, w, out, axes, bias, residual)))
+
+
+def _wants_planes(binding: Binding) -> bool:
+    """Whether images lie pixel by pixel, and windows of several elements are read from them."""
+    images = (binding.input(0), binding.output(), binding.optional(3))
+    several = prod(binding.input(1).shape[2:]) > 1
+    return several and any(one is not None and _has_pixels(one) for one in images)
+
+
+def _has_pixels(image: Array) -> bool:
+    return image.strides[1] == image.itemsize and image.shape[1] > 1 and prod(image.shape[2:]) > 1
+
+
+def _in_planes(binding: Binding) -> Calls:
+    """The calls for copies of images: turning them costs less than reading across them."""
+    x, w, *others = binding.inputs
+    calls: list[Call] = []
+    inputs = [w, *others[:1]]
+
+    def plane_by_plane(image: Array | None) -> Array | None:
+        if image is None or not _has_pixels(image):
+            return image
+        copy = binding.scratch.take(image.shape, image.dtype)
+        calls.extend(copy_calls(copy, image))
+        return copy
+
+    operands = (plane_by_plane(x), *inputs, *map(plane_by_plane, others[1:]))
+    out = binding.output()
+    target = binding.scratch.take(out.shape, out.dtype) if _has_pixels(out) else out
+    calls += _conv(replace(binding, inputs=operands, outputs=(target,)))
+    return (*calls, *(copy_calls(out, target) if target is not out else ()))
 
 
 def convolution_calls(binding: Binding, parts: Sequence[Plane]) -> tuple[Call, ...]:

@@ -171,8 +171,10 @@ def _average_pool(binding: Binding) -> Calls:
     x, out, axes = binding.input(0), binding.output(), _axes(binding)
     if out.size == 0:
         return ()
-    x, out = one_image(x, out)
     share = shares(binding, axes, out.dtype)
+    if _in_pixels(x) or _in_pixels(out):
+        return _pixels_pooled(binding, axes, np.add, 0, share)
+    x, out = one_image(x, out)
 
     def block(image: int, channels: slice) -> Iterator[Call]:
         part = out[image, channels]
@@ -180,6 +182,32 @@ def _average_pool(binding: Binding) -> Calls:
         yield partial(np.multiply, part, share, out=part)
 
     return block_by_block(binding, x, axes, block)
+
+
+def _in_pixels(image: Array) -> bool:
+    """Whether an image [N, C, *sizes] has its channels side by side."""
+    return image.shape[1] > 1 and image.strides[1] == image.itemsize and image.ndim > 2
+
+
+def _pixels_pooled(
+    binding: Binding,
+    axes: Sequence[Axis],
+    ufunc: np.ufunc,
+    neutral: Any,
+    share: Array | None = None,
+) -> tuple[Call, ...]:
+    """The calls for images that lie pixel by pixel: each step takes rows with all channels."""
+    x, out = (np.moveaxis(one, 1, -1) for one in (binding.input(0), binding.output()))
+
+    def images(part: slice) -> Iterator[Call]:
+        target = out[part]
+        yield from _pooled(binding, x[part], target, axes, ufunc, neutral)
+        if share is not None:
+            yield partial(np.multiply, target, share[..., None], out=target)
+
+    count = share_count(elements=x.size * sum(axis.kernel for axis in axes), most=len(x))
+    chunks = [partial(images, part) for part in even_slices(len(x), count)]
+    return parallel_calls(binding.scratch, chunks)
 
 
 def _lp_pool(binding: Binding) -> Calls:
@@ -227,6 +255,8 @@ def _max_pool(binding: Binding) -> Calls:
     if out.size == 0:
         return ()
     indices, least = binding.optional_output(1), lowest(x.dtype)
+    if indices is None and (_in_pixels(x) or _in_pixels(out)):
+        return _pixels_pooled(binding, axes, np.maximum, least)
     if indices is None:
         x, out = one_image(x, out)
     else:

@@ -36,8 +36,12 @@ def reduce_into(
     """Calls that reduce ``x`` along ``axes`` into ``out``, which keeps these axes with size 1.
 
     ``x`` and ``out`` have the same dtype, in which the reduction is carried out; ``out`` is
-    C-contiguous.  No reduced axis is empty.
+    C-contiguous.  No reduced axis is empty.  Axes are taken in the order of the memory of ``x``.
     """
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    if x.transpose(order).flags.c_contiguous and out.transpose(order).flags.c_contiguous:
+        axes = tuple(order.index(axis) for axis in axes)
+        x, out = x.transpose(order), out.transpose(order)
     if not x.flags.c_contiguous:
         return [partial(ufunc.reduce, x, axes, out.dtype, out, keepdims=True)]
     sizes = _merged(x.shape, axes)
