@@ -9,8 +9,8 @@ pixel: its buffer can be those parts.  An operand is joined if all of this holds
   over in place (it belongs to the graph that holds the Concat, lies in the same region, is no
   constant, ...);
 * the operand has not been joined to another Concat;
-* if it gets a part of every pixel: whatever lies in its buffer has that format too, and is the whole
-  image or some of its channels;
+* if it gets a part of every pixel: whatever lies in its buffer has that format too, and is the
+  whole image or some of its channels;
 * the output's buffer belongs to that graph too, so it is no loop state;
 * neither buffer is overwritten in place once the Concat has run, or the operand is not read after
   it: from then on its content is also the output's;
@@ -125,8 +125,8 @@ def _buffer_of(storage: Storage, operand: Tensor, *, in_pixels: bool) -> Buffer 
     if not in_pixels:
         return storage.sites[operand].fills(operand)
     strides = storage.sites[operand].strides
-    buffer = None if strides is None else storage.sites[operand].fills(operand, strides)
-    if buffer is None:
+    buffer = storage.sites[operand].fills(operand, strides)
+    if buffer is None or strides is None:
         return None
     in_step = all(
         site.strides == strides and site.offset + site.buffer.resolve()[1] < strides[-1]

@@ -69,7 +69,8 @@ def _in_planes(binding: Binding) -> Calls:
     operands = (plane_by_plane(x), *inputs, *map(plane_by_plane, others[1:]))
     out = binding.output()
     target = binding.scratch.take(out.shape, out.dtype) if _has_pixels(out) else out
-    calls += _conv(replace(binding, inputs=operands, outputs=(target,)))
+    found = _conv(replace(binding, inputs=operands, outputs=(target,)))
+    calls += found if isinstance(found, tuple) else (found,)
     return (*calls, *(copy_calls(out, target) if target is not out else ()))
 
 
