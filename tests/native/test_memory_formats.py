@@ -286,12 +286,12 @@ def test_reductions_over_pixels(opcode: str, channels: int) -> None:
 @pytest.mark.parametrize("groups", [1, 4, 5])
 def test_shuffled_channels(dtype: type, form: str, groups: int) -> None:
     """A Reshape whose operand is a view of groups that were exchanged."""
-    x = (_numbers(2, groups * 7, 3, 5) * 100).astype(dtype)
+    x: Array = (_numbers(2, groups * 7, 3, 5) * 100).astype(dtype)
     turned = x.reshape(2, groups, 7, 3, 5).transpose(0, 2, 1, 3, 4)
     for name in variants():
         library = find_library(name)
         assert library is not None
-        out = np.zeros((2, 3, 5, groups * 9), dtype).transpose(0, 3, 1, 2)[:, groups * 2 :]
+        out: Array = np.zeros((2, 3, 5, groups * 9), dtype).transpose(0, 3, 1, 2)[:, groups * 2 :]
         out = out if form.endswith("last") else np.zeros(x.shape, dtype)
         assert _run(library, "Reshape", [turned], out, {"shape": x.shape}, 2) == "Move"
         np.testing.assert_array_equal(out, turned.reshape(x.shape))
