@@ -179,8 +179,9 @@ void ISA(multiply_panel)(
     ISA(find_columns)(&panels->epilogue, column + from, place.columns, &columns);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
         int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
-        panels->tile(rows.data + i * step, matrix + from * step, panels->groups, tile);
         place.rows = least(count - i, BYTE_ROWS);
+        panels->tile(
+            rows.data + i * step, matrix + from * step, panels->groups, tile, place.rows);
         if (panels->left.zero_line)
             take_row_zeros(panels, tile, right_sums, rows.first + i, place.rows);
         ISA(finish_bytes)(

@@ -18,8 +18,10 @@ enum { BYTE_ROWS = 4 };
 #endif
 enum { BYTE_COLUMNS = 2 * LANES };
 
-// out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up.
-typedef void (*ByteTile)(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out);
+// out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up; only
+// the first `rows` rows are wanted.
+typedef void (*ByteTile)(
+    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows);
 
 // How a tile is computed; the numbers are those of ByteForm in popc_runtime/native/byte_products.py.
 typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;

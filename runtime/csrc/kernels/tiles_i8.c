@@ -8,9 +8,23 @@ static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)fr
 // Whole, so that sums are registers.
 #define UNROLL _Pragma("GCC unroll 16")
 
-static inline __attribute__((always_inline)) void store_sums(
-    int32_t *out, const Ints (*sums)[2]) {
-    UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+#define INLINE static inline __attribute__((always_inline))
+
+// Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
+enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
+
+// A tile from one that has constant rows.
+#define TILE(NAME)                                                                                \
+    static void NAME(                                                                             \
+        const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {   \
+        if (rows <= FEW_ROWS)                                                                     \
+            NAME##_rows(left, right, groups, out, FEW_ROWS);                                      \
+        else                                                                                      \
+            NAME##_rows(left, right, groups, out, BYTE_ROWS);                                     \
+    }
+
+INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
+    UNROLL for (int i = 0; i < rows; i++)
         for (int half = 0; half < 2; half++)
             *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
 }
@@ -18,20 +32,23 @@ static inline __attribute__((always_inline)) void store_sums(
 // One number of each group, with its sign.
 static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
 
-static void portable(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+INLINE void portable_rows(
+    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
     for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
         for (int half = 0; half < 2; half++) {
             const Ints group = load_ints(right + half * VECTOR_BYTES);
             for (int which = 0; which < 4; which++) {
                 const Ints numbers = number_of(group, which);
-                UNROLL for (int i = 0; i < BYTE_ROWS; i++)
+                UNROLL for (int i = 0; i < rows; i++)
                     sums[i][half] += numbers * (int32_t)left[4 * i + which];
             }
         }
     }
-    store_sums(out, sums);
+    store_sums(out, sums, rows);
 }
+
+TILE(portable)
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -62,37 +79,48 @@ typedef __m512i Wide;
 typedef __m256i Wide;
 #endif
 
-static void wide(const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+INLINE void wide_rows(
+    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
     for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
         const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
         const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
         const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
-        UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
+        UNROLL for (int i = 0; i < rows; i++) {
             const Ints group = group_at(left + 4 * i) - (Ints){0};
             for (int half = 0; half < 2; half++)
                 sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
         }
     }
-    store_sums(out, sums);
+    store_sums(out, sums, rows);
 }
+
+TILE(wide)
 #endif
 
 #if defined(__AVX512F__)
-__attribute__((target("avx512vnni"))) static void vnni(
-    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out) {
+#define HAS_VNNI __attribute__((target("avx512vnni")))
+
+HAS_VNNI INLINE void vnni_rows(
+    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
     for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
         const __m512i first = _mm512_loadu_si512(right);
         const __m512i second = _mm512_loadu_si512(right + VECTOR_BYTES);
-        UNROLL for (int i = 0; i < BYTE_ROWS; i++) {
+        if (rows < BYTE_ROWS) {
+            __builtin_prefetch(right + AHEAD);
+            __builtin_prefetch(right + AHEAD + VECTOR_BYTES);
+        }
+        UNROLL for (int i = 0; i < rows; i++) {
             const __m512i group = _mm512_set1_epi32(group_at(left + 4 * i));
             sums[i][0] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][0], group, first);
             sums[i][1] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][1], group, second);
         }
     }
-    store_sums(out, sums);
+    store_sums(out, sums, rows);
 }
+
+HAS_VNNI TILE(vnni)
 
 static ByteTile vnni_tile(void) { return __builtin_cpu_supports("avx512vnni") ? vnni : NULL; }
 #else
