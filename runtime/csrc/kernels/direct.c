@@ -12,21 +12,21 @@ static inline Floats within(Floats value, Floats low, Floats high) {
     return choose(high < value, high, value);
 }
 
-// A vector of channels of a residual, as far as they are there.
-static inline Floats residual_part(const Tile *tile, int p, int channel) {
-    const float *from = tile->panel->residual + tile->residual[p];
+// Residuals that do not lie as sums do: other strides, few channels.
+static __attribute__((noinline)) void collect_residuals(
+    const Tile *tile, int pixels, int width, float *collected) {
     const int64_t step = tile->conv->residual_channel;
-    const int rest = tile->panel->channels - channel;
-    if (step == 1 && rest >= LANES) return load(from + channel);
-    float part[LANES] = {0};
-    for (int c = 0; c < LANES && c < rest; c++) part[c] = from[(channel + c) * step];
-    return load(part);
+    for (int p = 0; p < pixels; p++, collected += width) {
+        const float *from = tile->panel->residual + tile->residual[p];
+        for (int c = 0; c < width; c++) collected[c] = c < tile->panel->channels ? from[c * step] : 0;
+    }
 }
 
-// Sums that are not stored as they are: an activation, a result with other strides.
+// Sums that are not stored as they are: an activation, a result with other strides, few channels.
 static __attribute__((noinline)) void keep_sums(
     const Tile *tile, int pixels, int width, float *sums) {
     const Conv *conv = tile->conv;
+    const Panel *panel = tile->panel;
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
     if (tile->limits.activation) {
         char *in[] = {(char *)sums};
@@ -35,62 +35,60 @@ static __attribute__((noinline)) void keep_sums(
     }
     if (conv->y_channel == 1) {
         for (int p = 0; p < pixels; p++)
-            copy_floats(tile->panel->y + tile->y[p], sums + p * width, tile->panel->channels);
+            copy_floats(panel->y + tile->y[p], sums + p * width, panel->channels);
         return;
     }
-    for (int c = 0; c < tile->panel->channels; c++)
+    for (int c = 0; c < panel->channels; c++)
         for (int p = 0; p < pixels; p++)
-            tile->panel->y[tile->y[p] + c * conv->y_channel] = sums[p * width + c];
+            panel->y[tile->y[p] + c * conv->y_channel] = sums[p * width + c];
+}
+
+static __attribute__((noinline)) void find_rows(
+    const Tile *tile, int64_t tap, int64_t channel, int pixels, const float **rows) {
+    find_runs(
+        tile->conv, &tile->input->source, tile->image, tile->input->taps[tap], tile->pixels, pixels,
+        tile->inside, rows);
+    for (int p = 0; p < pixels; p++) rows[p] += channel;
 }
 
 // `P` and `V` are constants wherever these are called, so that sums stay in registers.
 #define INLINE static inline __attribute__((always_inline))
 
-// The last vector of a pixel, of which some channels may not be there.
-INLINE void store_rest(float *to, Floats sum, int count) {
-    if (count >= LANES) {
-        store(to, sum);
-        return;
-    }
-    float part[LANES];
-    store(part, sum);
-    copy_floats(to, part, count);
+// What is read and written at the end, unless the tile before has asked for it.
+INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
+    const Panel *panel = tile->panel;
+    if (panel->residual)
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < V; v++)
+                __builtin_prefetch(panel->residual + tile->residual[p] + v * LANES);
+    if (!tile->expected)
+        for (int p = 0; p < P; p++)
+            for (int v = 0; v < V; v++) __builtin_prefetch(panel->y + tile->y[p] + v * LANES, 1);
 }
 
 INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
+    const Panel *panel = tile->panel;
     const Floats low = all_of(tile->limits.low), high = all_of(tile->limits.high);
-    const int rest = tile->panel->channels - (V - 1) * LANES;
-    if (tile->panel->residual)
-#pragma GCC unroll 12
-        for (int p = 0; p < P; p++)
-#pragma GCC unroll 4
-            for (int v = 0; v < V; v++) sums[p][v] += residual_part(tile, p, v * LANES);
-    if (tile->conv->y_channel == 1 && !tile->limits.activation) {
+    const bool full = panel->channels == V * LANES;
+    float kept[MOST_PIXELS * MOST_WIDTH];
+    if (panel->residual) {
+        const bool aside = full && tile->conv->residual_channel == 1;
+        if (!aside) collect_residuals(tile, P, V * LANES, kept);
 #pragma GCC unroll 12
         for (int p = 0; p < P; p++) {
-            float *y = tile->panel->y + tile->y[p];
+            const float *from = aside ? panel->residual + tile->residual[p] : kept + p * V * LANES;
 #pragma GCC unroll 4
-            for (int v = 0; v < V - 1; v++) store(y + v * LANES, within(sums[p][v], low, high));
-            store_rest(y + (V - 1) * LANES, within(sums[p][V - 1], low, high), rest);
+            for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
-        return;
     }
-    float kept[MOST_PIXELS * MOST_WIDTH];
-    for (int p = 0; p < P; p++)
-        for (int v = 0; v < V; v++)
-            store(kept + (p * V + v) * LANES, within(sums[p][v], low, high));
-    keep_sums(tile, P, V * LANES, kept);
-}
-
-// What is read and written at the end, unless the tile before has asked for it.
-INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
-    if (tile->panel->residual)
-        for (int p = 0; p < P; p++)
-            for (int v = 0; v < V; v++)
-                __builtin_prefetch(tile->panel->residual + tile->residual[p] + v * LANES);
-    if (!tile->expected)
-        for (int p = 0; p < P; p++)
-            for (int v = 0; v < V; v++) __builtin_prefetch(tile->panel->y + tile->y[p] + v * LANES, 1);
+    const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
+#pragma GCC unroll 12
+    for (int p = 0; p < P; p++) {
+        float *y = plain ? panel->y + tile->y[p] : kept + p * V * LANES;
+#pragma GCC unroll 4
+        for (int v = 0; v < V; v++) store(y + v * LANES, within(sums[p][v], low, high));
+    }
+    if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
 
 // What is multiplied: the weights that come next, and what they ask for.
@@ -148,10 +146,7 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
             add_run(&stream, rows, tile->distance, run, true, P, V, sums);
             continue;
         }
-        find_runs(
-            tile->conv, &input->source, tile->image, input->taps[t], tile->pixels, P, tile->inside,
-            rows);
-        for (int p = 0; p < P; p++) rows[p] += c;
+        find_rows(tile, t, c, P, rows);
         add_run(&stream, rows, 0, run, false, P, V, sums);
     }
     if (last) {
