@@ -22,7 +22,15 @@ __all__ = ["DYNAMIC"]
 DYNAMIC: Final = frozenset(
     {
         *("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"),
-        *("Restore", "ReverseSequence", "SequenceSlice", "StackStore", "Stash", "TensorScatter"),
+        *(
+            "Fill",
+            "Restore",
+            "ReverseSequence",
+            "SequenceSlice",
+            "StackStore",
+            "Stash",
+            "TensorScatter",
+        ),
     }
 )
 _DTYPES: Final = ("float32", "float16", "uint8", "int64", "bool")
@@ -149,6 +157,14 @@ def test_steps_of_caches(library: Library, mode: str, axis: int, dtype: str) -> 
             native_results(
                 library, "TensorScatter", [cache, update, starts + 1], [cache], attributes
             )
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_fills(library: Library, dtype: DType) -> None:
+    for shape in ((), (3, 5), (300, 200)):
+        for value in (0.0, 1.0) if dtype.is_unsigned or dtype is DType.BOOL else (0.0, 1.0, -3.0):
+            out = np.empty(shape, dtype.storage)
+            _check(library, "Fill", [], out, {"value": value}, [dtype])
 
 
 @pytest.mark.parametrize("dtype", _DTYPES)

@@ -170,6 +170,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Transpose",
     ),
     "movement": (
+        "Fill",
         "ReverseSequence",
         "SequenceSlice",
         "TensorScatter",

@@ -8,9 +8,9 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.packing import copied, packed, tensors
+from popc_runtime.native.packing import copied, fill_record, packed, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View
+from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS"]
 
@@ -81,7 +81,18 @@ def _copy_runs(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("CopyRuns", words, (source, out, *runs), before=(*before, *start))
 
 
+def _fill(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """All elements of the result {value}."""
+    del numbers
+    out, dtype, value = binding.output(), binding.output_dtypes[0], binding.number("value")
+    if out.size == 0 or not out.is_contiguous or dtype is None or dtype is DType.BFLOAT16:
+        return None
+    one = filled((), dtype, value if dtype.is_float else int(value))
+    return fill_record(out, one.memory().tobytes())
+
+
 ENCODERS: Final[dict[str, Encoder]] = {
+    "Fill": _fill,
     "ReverseSequence": _reverse,
     "SequenceSlice": _copy_runs,
     "TensorScatter": _store_steps,

@@ -13,6 +13,7 @@ from popc_runtime.native.views import View, empty, is_same_memory
 __all__ = [
     "contiguous_copy",
     "copied",
+    "fill_record",
     "is_plain",
     "move_record",
     "packed",
@@ -33,6 +34,13 @@ def is_plain(binding: Binding) -> bool:
 def move_record(to: View, source: View) -> Record:
     """A copy between arrays of one shape and element type, which has elements."""
     return Record("Move", (*tensor_words(source), *tensor_words(to)), (to, source))
+
+
+def fill_record(to: View, element: bytes) -> Record:
+    """All elements of a contiguous view, which has some, become the bytes of one."""
+    bits = int.from_bytes(element.ljust(8, b"\0"), "little")
+    signed = bits - (1 << 64) if bits >> 63 else bits
+    return Record("Fill", (*tensors(to), signed), (to,))
 
 
 def contiguous_copy(view: View) -> View:

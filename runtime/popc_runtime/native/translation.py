@@ -15,8 +15,8 @@ import numpy as np
 
 from popc_runtime.kernels.binding import Call
 from popc_runtime.native.forms import map_record, product_record
-from popc_runtime.native.packing import move_record, tensors
-from popc_runtime.native.record import MAX_RANK, Record, tensor_words
+from popc_runtime.native.packing import fill_record, move_record, tensors
+from popc_runtime.native.record import MAX_RANK, Record
 from popc_runtime.native.reductions import REDUCTIONS
 from popc_runtime.native.views import as_view
 
@@ -149,7 +149,4 @@ def _filled(to: Any, value: Any) -> Record | None:
         return None
     if to.dtype.kind not in "fiub" or to.itemsize > 8:
         return None
-    bits = int.from_bytes(np.asarray(value, to.dtype).tobytes().ljust(8, b"\0"), "little")
-    signed = bits - (1 << 64) if bits >> 63 else bits
-    view = as_view(to)
-    return Record("Fill", (*tensor_words(view), signed), (view,))
+    return fill_record(as_view(to), np.asarray(value, to.dtype).tobytes())
