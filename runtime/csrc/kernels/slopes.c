@@ -68,7 +68,7 @@ static inline float hard_swish_slope(float x) {
 // Elu and its kin: below 0 the slope is `factor` times the result plus `at_zero`.
 static inline float exponential_slope(float y, float factor, float at_zero, float above) {
     const float low = y > 0 ? 0 : y, slope = low * factor + at_zero;
-    return (y <= 0) | (above == at_zero) ? slope : above;
+    return ((y <= 0) | (above == at_zero)) ? slope : above;
 }
 
 // Bounds that are NaN are none.
@@ -86,7 +86,7 @@ static inline float exponential_slope(float y, float factor, float at_zero, floa
       }))                                                                                 \
     _(GeluGrad, 28, g * gelu_slope(v))                                                    \
     _(GeluTanhGrad, 18, g * cubic_gelu_slope(v))                                          \
-    _(HardSigmoidGrad, 2, (v > 0) & (v < 1) ? g * p0 : 0)                                 \
+    _(HardSigmoidGrad, 2, ((v > 0) & (v < 1)) ? g * p0 : 0)                               \
     _(HardSwishGrad, 3, g * hard_swish_slope(v))                                          \
     _(LeakyReluGrad, 2, v <= 0 ? g * p0 : g)                                              \
     _(MishGrad, 20, g * mish_slope(v))                                                    \
