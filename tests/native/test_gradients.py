@@ -403,3 +403,11 @@ def test_every_gradient_is_tested_here() -> None:
         *("SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropyLossGrad", "SoftmaxGrad"),
     }
     assert here == GRADIENTS
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+@pytest.mark.parametrize("opcode", ["SoftmaxGrad", "LogSoftmaxGrad"])
+def test_gradients_of_softmax_along_any_axis(library: Library, opcode: str, axis: int) -> None:
+    x, dy = _numbers(5, 6, 7), _numbers(5, 6, 7, seed=1)
+    (y,) = numpy_results(opcode.removesuffix("Grad"), [x], [x], {"axis": axis})
+    _compare(library, opcode, [dy, y], [x], {"axis": axis}, rtol=1e-4, atol=1e-5)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Final
 
+from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+from popc_runtime.native.packing import move_record
+from popc_runtime.native.record import (
+    MAX_RANK,
+    Encoder,
+    Record,
+    float_word,
+    is_float32,
+    tensor_words,
+)
 from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
@@ -79,14 +89,26 @@ def _group_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | N
 
 
 def _softmax_grad(logarithm: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """The gradient of the result, and the result."""
+    """The gradient of the result, and the result; copies are made if the axis is not the last."""
     del numbers
-    out = binding.output()
-    if not _is_plain(binding) or binding.integer("axis") % out.ndim != out.ndim - 1:
+    out, given = binding.output(), [binding.input(0), binding.input(1)]
+    if not _is_plain(binding) or out.ndim >= MAX_RANK:
         return None
-    operands = _words([binding.input(0), binding.input(1), out])
-    rows, length = prod(out.shape[:-1]), out.shape[-1]
-    return Record("SoftmaxGrad_f32", (*operands, rows, length, logarithm))
+    rank, axis = out.ndim, binding.integer("axis") % out.ndim
+    if axis == rank - 1:
+        return _softmax_record(logarithm, (*given, out))
+    order = (*range(axis), *range(axis + 1, rank), axis)
+    far = [one.transpose(*order) for one in (*given, out)]
+    near = [binding.scratch.take(one.shape, DType.FLOAT32) for one in far]
+    copies = [move_record(*pair) for pair in zip(near[:2], far[:2], strict=True)]
+    record = _softmax_record(logarithm, near)
+    return replace(record, before=tuple(copies), after=(move_record(far[2], near[2]),))
+
+
+def _softmax_record(logarithm: int, arrays: Sequence[View]) -> Record:
+    """The gradient of the result, the result, and what is wanted, row by row."""
+    *outer, length = arrays[-1].shape
+    return Record("SoftmaxGrad_f32", (*_words(arrays), prod(outer), length, logarithm))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
