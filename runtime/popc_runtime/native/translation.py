@@ -103,8 +103,10 @@ def _sum(call: partial[Any]) -> Record | None:
     out, axis = call.keywords.get("out"), call.keywords.get("axis")
     if call.keywords.keys() != {"axis", "out"} or not isinstance(axis, int):
         return None
+    if not isinstance(out, np.ndarray):
+        return None
     (source,) = call.args
-    plain = isinstance(out, np.ndarray) and source.dtype == out.dtype == np.float32
+    plain = source.dtype == out.dtype == np.float32
     if not plain or source.size == 0 or source.ndim >= MAX_RANK or not out.flags.c_contiguous:
         return None
     operands = [as_view(one) for one in (source, np.expand_dims(out, axis))]
