@@ -148,51 +148,6 @@ def test_where(library: Library, dtype: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_products(data: st.DataObject) -> None:
-    from popc_runtime.native import find_library
-
-    library = find_library()
-    if library is None:
-        pytest.skip("there are no native kernels")
-    sizes = st.integers(1, 70)
-    m, n, k = (data.draw(sizes, label=name) for name in "mnk")
-    batch = data.draw(st.lists(st.integers(1, 3), max_size=2), label="batch")
-    left = _numbers(*(data.draw(st.sampled_from([size, 1])) for size in batch), m, k)
-    right = _numbers(*batch, k, n, seed=1)
-    if data.draw(st.booleans(), label="turned"):
-        right = np.ascontiguousarray(np.swapaxes(right, -1, -2)).swapaxes(-1, -2)
-    out = np.empty((*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), m, n), np.float32)
-    bias = _numbers(n, seed=2) if data.draw(st.booleans(), label="bias") else None
-    residual = _numbers(*out.shape, seed=3) if data.draw(st.booleans(), label="residual") else None
-    activation = data.draw(st.sampled_from(["", "Relu", "Gelu", "Tanh"]), label="activation")
-    constant = [1] if data.draw(st.booleans(), label="constant") else []
-    inputs = [left, right, bias, residual]
-    _compare(library, "MatMul", inputs, [out], {"activation": activation}, constant, 1e-4, 1e-4)
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "k"),
-    [(1, 1000, 700), (200, 300, 1100), (65, 33, 513), (9, 70, 1200), (3000, 40, 70)],
-)
-@pytest.mark.parametrize("constant", [(), (1,)])
-def test_long_products(library: Library, m: int, n: int, k: int, constant: tuple[int, ...]) -> None:
-    left, right, bias = _numbers(m, k), _numbers(k, n, seed=1), _numbers(n, seed=2)
-    out, residual = np.empty((m, n), np.float32), _numbers(m, n, seed=3)
-    inputs = [left, right, bias, residual]
-    _compare(library, "MatMul", inputs, [out], {"activation": "Relu"}, constant, 1e-3, 1e-3)
-
-
-@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_gemm(library: Library, turned: tuple[int, int]) -> None:
-    a, b = _numbers(*((9, 20) if not turned[0] else (20, 9))), _numbers(20, 31, seed=1)
-    b = b if not turned[1] else np.ascontiguousarray(b.T)
-    attributes = {"transA": turned[0], "transB": turned[1], "alpha": 1.0, "beta": 1.0}
-    _compare(library, "Gemm", [a, b, _numbers(31)], [np.empty((9, 31), np.float32)], attributes,
-             rtol=1e-4, atol=1e-4)  # fmt: skip
-
-
-@given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_convolutions(data: st.DataObject) -> None:
     from popc_runtime.native import find_library
