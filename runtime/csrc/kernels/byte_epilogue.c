@@ -3,6 +3,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 enum { HALVES = BYTE_COLUMNS / LANES };
@@ -45,15 +47,29 @@ static inline Floats whole(Floats values) {
     return result;
 }
 
+// a + b * c, rounded once: what is missing to a quotient would be lost otherwise.
+static inline Floats plus_product(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_fmadd_ps((__m512)b, (__m512)c, (__m512)a);
+#elif defined(__FMA__)
+    return (Floats)_mm256_fmadd_ps((__m256)b, (__m256)c, (__m256)a);
+#elif defined(__aarch64__)
+    return (Floats)vfmaq_f32((float32x4_t)a, (float32x4_t)b, (float32x4_t)c);
+#else
+#error "there is no product and sum in one"
+#endif
+}
+
 // The quotient as a division would round it, to an integer: a product with the reciprocal, and twice
 // what is missing.  Operands are clipped rather than quotients; what that changes is rounded away.
 static inline Floats steps_of(const Quantizer *by, Floats values) {
     if (by->scale == 1) return whole(clipped(values, by->low, by->high));
     if (by->inverse == 0) return whole(clipped(values / by->scale, by->low, by->high));
     const Floats kept = clipped(values, by->low * by->scale, by->high * by->scale);
-    Floats quotient = kept * by->inverse;
-    quotient += (kept - quotient * by->scale) * by->inverse;
-    quotient += (kept - quotient * by->scale) * by->inverse;
+    const Floats less = all_of(-by->scale), inverse = all_of(by->inverse);
+    Floats quotient = kept * inverse;
+    for (int i = 0; i < 2; i++)
+        quotient = plus_product(quotient, plus_product(kept, quotient, less), inverse);
     return whole(quotient);
 }
 
