@@ -53,6 +53,11 @@ static __attribute__((noinline)) void find_rows(
 
 // `P` and `V` are constants wherever these are called, so that sums stay in registers.
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 12")
+#endif
 
 // What is read and written at the end, unless the tile before has asked for it.
 INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
@@ -74,19 +79,15 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     if (panel->residual) {
         const bool aside = full && tile->conv->residual_channel == 1;
         if (!aside) collect_residuals(tile, P, V * LANES, kept);
-#pragma GCC unroll 12
-        for (int p = 0; p < P; p++) {
+        UNROLLED for (int p = 0; p < P; p++) {
             const float *from = aside ? panel->residual + tile->residual[p] : kept + p * V * LANES;
-#pragma GCC unroll 4
-            for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
+            UNROLLED for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
     }
     const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
-#pragma GCC unroll 12
-    for (int p = 0; p < P; p++) {
+    UNROLLED for (int p = 0; p < P; p++) {
         float *y = plain ? panel->y + tile->y[p] : kept + p * V * LANES;
-#pragma GCC unroll 4
-        for (int v = 0; v < V; v++) store(y + v * LANES, within(sums[p][v], low, high));
+        UNROLLED for (int v = 0; v < V; v++) store(y + v * LANES, within(sums[p][v], low, high));
     }
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
@@ -106,7 +107,7 @@ INLINE void add_run(
     const float *bases[MOST_PIXELS / 4], *weights = stream->weights;
     const char *ahead = stream->ahead;
     const int64_t step = stream->step;
-    for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
+    UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
     int64_t after = P * distance;  // what the next pixels read
     for (int64_t c = 0; c < run; c++) {
         Floats right[MOST_VECTORS];
@@ -114,14 +115,14 @@ INLINE void add_run(
         if (V * LANES > 16) __builtin_prefetch(ahead + 64, 0, 2);
         if (even) __builtin_prefetch(bases[0] + after);
         ahead += step;
-        for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
-        for (int p = 0; p < P; p++)
-            for (int v = 0; v < V; v++)
+        UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
+        UNROLLED for (int p = 0; p < P; p++)
+            UNROLLED for (int v = 0; v < V; v++)
                 sums[p][v] += (even ? bases[p / 4][p % 4 * distance] : rows[p][c]) * right[v];
         weights += V * LANES;
         after += P;
         if (even)
-            for (int i = 0; 4 * i < P; i++) bases[i]++;
+            UNROLLED for (int i = 0; 4 * i < P; i++) bases[i]++;
     }
     stream->weights = weights;
     stream->ahead = ahead;
@@ -134,8 +135,8 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
     Stream stream = {tile->panel->weights + tile->first * V * LANES, tile->ahead, tile->ahead_step};
     const bool last = tile->end == input->window * input->run;
     if (last) ask_for_results(tile, P, V);
-    for (int v = 0; v < V; v++)
-        for (int p = 0; p < P; p++)
+    UNROLLED for (int p = 0; p < P; p++)
+        UNROLLED for (int v = 0; v < V; v++)
             sums[p][v] = load(
                 tile->first ? tile->partial + (p * V + v) * LANES : tile->panel->bias + v * LANES);
     int64_t t = tile->first / input->run, c = tile->first - t * input->run;
@@ -153,8 +154,8 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         finish_tile(tile, P, V, sums);
         return;
     }
-    for (int p = 0; p < P; p++)
-        for (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
+    UNROLLED for (int p = 0; p < P; p++)
+        UNROLLED for (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
 }
 
 #define TILE(P, V) \
