@@ -336,14 +336,6 @@ def test_calls_that_are_translated(
     assert results[0].tobytes() == expected[0].tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_sums_of_operands(library: Library, count: int, dtype: str) -> None:
-    shapes = [(4, 9), (9,), (4, 1), (), (4, 9)][:count]
-    inputs = [_numbers(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes)]
-    _compare(library, "Sum", inputs, [np.empty((4, 9), dtype)], {})
-
-
 def test_every_native_opcode_is_tested_here() -> None:
     here = {
         *_UNARY,
