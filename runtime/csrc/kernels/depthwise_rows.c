@@ -4,6 +4,13 @@
 // under its windows is read once and multiplied by the weights of all taps that read it.
 #include "channels_last.h"
 
+// Sums stay in registers only if all loops over them are unrolled.
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 32")
+#endif
+
 enum {
     FEWEST = 4,  // results of a span
     MOST = 8,
@@ -44,23 +51,21 @@ static inline __attribute__((always_inline)) void make_channels(
     const int64_t channels = conv->groups, step = conv->x_axis[2];
     Floats totals[MOST];
     const Floats start = epilogue->row_bias ? load(epilogue->row_bias + c) : (Floats){0};
-    for (int p = 0; p < P; p++) totals[p] = start;
+    UNROLLED for (int p = 0; p < P; p++) totals[p] = start;
     for (int row = 0; row < span->rows; row++) {
         Floats weights[MOST_COLUMNS];
-        for (int k = 0; k < K; k++) weights[k] = load(span->weights[row] + k * channels + c);
+        UNROLLED for (int k = 0; k < K; k++) weights[k] = load(span->weights[row] + k * channels + c);
         const float *line = span->lines[row] + c;
-#pragma GCC unroll 32
-        for (int cell = 0; cell < (P - 1) * S + K; cell++) {
+        UNROLLED for (int cell = 0; cell < (P - 1) * S + K; cell++) {
             const Floats part = load(inside ? line + cell * step : span->cells[row][cell] + c);
-#pragma GCC unroll 8
-            for (int k = 0; k < K; k++) {
+            UNROLLED for (int k = 0; k < K; k++) {
                 const int place = cell - k;  // of the window that has the cell as tap k
                 if (place >= 0 && place % S == 0 && place / S < P)
                     totals[place / S] += weights[k] * part;
             }
         }
     }
-    for (int p = 0; p < P; p++) {
+    UNROLLED for (int p = 0; p < P; p++) {
         Floats total = totals[p];
         float *y = span->y + p * conv->y_axis[2] + c;
         if (span->residual) total += load(span->residual + p * conv->residual_axis[2] + c);
