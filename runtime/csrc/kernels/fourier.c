@@ -52,40 +52,69 @@ static void *prepare(Params *params, Needs *needs) {
     state->read = given < most ? given : most;
     state->lines = element_count(&y) / (y.dims[axis] * y.dims[y.rank - 1]);
     state->unit = (TRANSFORMED + length - 1) / length;
-    needs->own = 3 * length * (int64_t)sizeof(Number);
+    needs->own = 4 * length * (int64_t)sizeof(Number);
     fill_roots(state);
     return state;
 }
 
-static int64_t least_factor(int64_t n) {
+static int64_t some_factor(int64_t n) {
+    if (n % 4 == 0) return 4;
     for (int64_t p = 2; p * p <= n; p++)
         if (n % p == 0) return p;
     return n;
 }
 
-// to[k] = the sum of from[j * step] * root ** (j * k) for j, k < n; `spare` has room for n numbers.
-static void transform(
-    const Fourier *state, const Number *from, int64_t step, Number *to, Number *spare, int64_t n) {
-    if (n == 1) {
-        to[0] = from[0];
+// By hand: products in C look for infinities.
+static inline Number product(Number a, Number b) {
+    return CMPLX(
+        creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
+}
+
+// to[r * m] = the sum of parts[q] times the root of order p to the power of q * r.
+static inline void few(const Fourier *state, const Number *parts, Number *to, int64_t p, int64_t m) {
+    if (p == 2) {
+        to[0] = parts[0] + parts[1];
+        to[m] = parts[0] - parts[1];
         return;
     }
-    const int64_t p = least_factor(n), m = n / p, stride = state->length / n;
+    if (p == 4) {
+        const Number even = parts[0] + parts[2], odd = parts[1] + parts[3];
+        const Number difference = parts[0] - parts[2], other = parts[1] - parts[3];
+        const Number turned = CMPLX(cimag(other), -creal(other));
+        to[0] = even + odd;
+        to[m] = difference + turned;
+        to[2 * m] = even - odd;
+        to[3 * m] = difference - turned;
+        return;
+    }
+    const int64_t step = state->length / p;
+    for (int64_t r = 0; r < p; r++) {
+        Number total = parts[0];
+        for (int64_t q = 1, at = r; q < p; q++, at = at + r < p ? at + r : at + r - p)
+            total += product(state->roots[at * step], parts[q]);
+        to[r * m] = total;
+    }
+}
+
+// to[k] = the sum of from[j * step] * root ** (j * k) for j, k < n; `spare` has room for n numbers,
+// `parts` for the largest factor.
+static void transform(
+    const Fourier *state, const Number *from, int64_t step, Number *to, Number *spare,
+    Number *parts, int64_t n) {
+    const int64_t p = some_factor(n), m = n / p, stride = state->length / n;
+    if (m == 1) {
+        for (int64_t q = 0; q < p; q++) parts[q] = from[q * step];
+        few(state, parts, to, p, 1);
+        return;
+    }
     for (int64_t q = 0; q < p; q++)
-        transform(state, from + q * step, step * p, spare + q * m, to + q * m, m);
-    for (int64_t k = 0; k < m; k++)
-        for (int64_t r = 0; r < p; r++) {
-            const int64_t place = (k + r * m) * stride;
-            Number total = spare[k];
-            for (int64_t q = 1, at = place; q < p; q++, at += place) {
-                at = at >= state->length ? at % state->length : at;
-                const Number root = state->roots[at], part = spare[q * m + k];
-                // Products by hand: those of C look for infinities.
-                total += creal(root) * creal(part) - cimag(root) * cimag(part) +
-                         I * (creal(root) * cimag(part) + cimag(root) * creal(part));
-            }
-            to[k + r * m] = total;
-        }
+        transform(state, from + q * step, step * p, spare + q * m, to + q * m, parts, m);
+    for (int64_t k = 0; k < m; k++) {
+        parts[0] = spare[k];
+        for (int64_t q = 1; q < p; q++)
+            parts[q] = product(state->roots[q * k * stride], spare[q * m + k]);
+        few(state, parts, to + k, p, m);
+    }
 }
 
 // The inverse is that of the conjugate, conjugated.
@@ -129,6 +158,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
     const Fourier *state = job->state;
     Number *line = (Number *)job->run->own[thread];
     Number *result = line + state->length, *spare = result + state->length;
+    Number *parts = spare + state->length;
     int64_t end = (chunk + 1) * state->unit;
     if (end > state->lines) end = state->lines;
     for (int64_t number = chunk * state->unit; number < end; number++) {
@@ -141,7 +171,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
             to += index * state->y.strides[axis];
         }
         read_line(state, state->x.data + from, line);
-        transform(state, line, 1, result, spare, state->length);
+        transform(state, line, 1, result, spare, parts, state->length);
         write_line(state, result, state->y.data + to);
     }
 }

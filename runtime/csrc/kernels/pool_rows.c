@@ -152,6 +152,13 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
 // -- maxima ---------------------------------------------------------------------------------------
 
 #define MAXIMA(TYPE, LEAST)                                                                      \
+    static inline __attribute__((always_inline)) void larger_##TYPE(                             \
+        const TYPE *restrict from, TYPE *restrict to, int64_t count, const int64_t step) {       \
+        for (int64_t i = 0; i < count; i++) {                                                    \
+            const TYPE v = from[i * step];                                                       \
+            to[i] = v > to[i] || v != v ? v : to[i];                                             \
+        }                                                                                        \
+    }                                                                                            \
     static void start_##TYPE(const Pool *pool, char *y, int64_t *places, int64_t count) {        \
         (void)pool;                                                                              \
         for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                              \
@@ -162,14 +169,10 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
         (void)pool, (void)places;                                                                \
         const TYPE *from = (const TYPE *)x + tap->x;                                             \
         TYPE *to = (TYPE *)y + tap->first;                                                       \
-        if (tap->step == 1)                                                                      \
-            for (int64_t i = 0; i < tap->count; i++)                                             \
-                to[i] = from[i] > to[i] || from[i] != from[i] ? from[i] : to[i];                 \
-        else                                                                                     \
-            for (int64_t i = 0; i < tap->count; i++) {                                           \
-                const TYPE v = from[i * tap->step];                                              \
-                to[i] = v > to[i] || v != v ? v : to[i];                                         \
-            }                                                                                    \
+        const int64_t count = tap->count, step = tap->step;                                      \
+        if (step == 1) larger_##TYPE(from, to, count, 1);                                        \
+        else if (step == 2) larger_##TYPE(from, to, count, 2);                                   \
+        else larger_##TYPE(from, to, count, step);                                               \
     }
 
 MAXIMA(float, -INFINITY)
