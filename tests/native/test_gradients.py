@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from popc_runtime.format import Array
 from popc_runtime.native import Library, find_library
 from tests.native.bindings import numpy_results
+from tests.native.convolutions import convolution
 from tests.native.gradients import GRADIENTS
 from tests.native.test_kernels import _compare, _numbers
 from tests.native.test_steps import STEPS
@@ -24,44 +25,10 @@ def _library() -> Library:
     return library
 
 
-def _convolution(data: st.DataObject) -> tuple[Array, Array, Array, dict[str, Any]]:
-    """X, W, Y and the attributes of some convolution."""
-    rank = data.draw(st.integers(1, 3), label="rank")
-    group = data.draw(st.sampled_from([1, 1, 2, 3]), label="group")
-    narrow = data.draw(st.sampled_from([1, 2, 5, 16, 19]), label="channels of a group")
-    filters = data.draw(st.integers(1, 15), label="filters of a group") * group
-    taps = [data.draw(st.integers(1, 4), label="taps") for _ in range(rank)]
-    strides = [data.draw(st.integers(1, 3), label="stride") for _ in range(rank)]
-    dilations = [data.draw(st.integers(1, 2), label="dilation") for _ in range(rank)]
-    before = [data.draw(st.integers(0, 3), label="before") for _ in range(rank)]
-    after = [data.draw(st.integers(0, 3), label="after") for _ in range(rank)]
-    reach = [(tap - 1) * dilation + 1 for tap, dilation in zip(taps, dilations, strict=True)]
-    sizes = [
-        max(length - b - a, 1) + data.draw(st.integers(0, 20), label="size")
-        for length, b, a in zip(reach, before, after, strict=True)
-    ]
-    results = [
-        (size + b + a - length) // stride + 1
-        for size, b, a, length, stride in zip(sizes, before, after, reach, strides, strict=True)
-    ]
-    batch = data.draw(st.sampled_from([1, 2, 3, 9]), label="batch")
-    x, w = _numbers(batch, narrow * group, *sizes), _numbers(filters, narrow, *taps, seed=1)
-    if data.draw(st.booleans(), label="channels last"):
-        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
-    attributes = {
-        "strides": tuple(strides),
-        "dilations": tuple(dilations),
-        "pads": (*before, *after),
-        "group": group,
-        "kernel_shape": tuple(taps),
-    }
-    return x, w, _numbers(batch, filters, *results, seed=2), attributes
-
-
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_gradients_of_weights_of_convolutions(data: st.DataObject) -> None:
-    x, w, dy, attributes = _convolution(data)
+    x, w, dy, attributes = convolution(data)
     _compare(_library(), "ConvWeightsGrad", [dy, x], [w], attributes, rtol=1e-4, atol=1e-2)
 
 
@@ -87,7 +54,7 @@ def test_gradients_of_weights_from_many_pixels(
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_transposed_convolutions(data: st.DataObject) -> None:
-    x, w, dy, attributes = _convolution(data)
+    x, w, dy, attributes = convolution(data)
     bias = _numbers(x.shape[1], seed=3) if data.draw(st.booleans(), label="bias") else None
     attributes["activation"] = data.draw(st.sampled_from(["", "Relu"]), label="activation")
     out = np.empty(x.shape, np.float32)

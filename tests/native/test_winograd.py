@@ -154,7 +154,14 @@ def test_where_it_pays() -> None:
     assert winograd_wins(32, (32, 32, 32, 32))
     assert not winograd_wins(3, (1, 64, 224, 224))
     assert not winograd_wins(512, (1, 512, 7, 7))
-    assert not winograd_wins(64, (1, 64, 14, 14))
+    assert not winograd_wins(64, (1, 64, 7, 7))
+    assert winograd_wins(256, (1, 256, 14, 14))
+    assert not winograd_wins(8, (1, 8, 224, 224))
+
+
+def test_what_juts_out_of_an_image_counts() -> None:
+    assert winograd_wins(512, (1, 512, 16, 16))
+    assert not winograd_wins(512, (1, 512, 5, 5))
 
 
 @pytest.mark.parametrize("allowed", [True, False])

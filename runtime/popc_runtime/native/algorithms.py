@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
+from popc_runtime.native.costs import LEAST_PIXELS
+
 __all__ = ["lines_win", "winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
-_LEAST_CHANNELS: Final = 16
-# Fewer tiles do not pay for fetching, or for transforming, the weights.
-_LEAST_TILES: Final = 48
 # A thread's copies of an image, which are to stay in its second cache, in floats.
 _MOST_COPIED: Final = 1 << 16
 _WIDEST: Final = 32
@@ -28,8 +27,11 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
         channels: Of the input.
         result: [N, M, H, W].
     """
-    tiles = prod(-(-size // _RESULT) for size in result[2:])
-    return min(channels, result[1]) >= _LEAST_CHANNELS and tiles >= _LEAST_TILES
+    sizes = result[2:]
+    tiles = prod(-(-size // _RESULT) for size in sizes)
+    least = [pixels for known, pixels in LEAST_PIXELS if known <= min(channels, result[1])]
+    # Tiles that jut out of the image cost as much as others.
+    return bool(least) and prod(sizes) ** 2 >= least[-1] * tiles * _RESULT**2
 
 
 def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of tensors in any memory format: channels last, first, or in a slice."""
+"""Kernels on images in any memory format: channels last, first, or in a slice."""
 
 from __future__ import annotations
 

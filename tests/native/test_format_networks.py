@@ -1,4 +1,4 @@
-"""Images that lie pixel by pixel: every op that may write them does, on both engines."""
+"""Networks whose images lie pixel by pixel: every op that may write them does, on both engines."""
 
 from __future__ import annotations
 
