@@ -25,7 +25,7 @@ def bound(
     outputs: Sequence[Array],
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
-    dtypes: Sequence[DType] | None = None,
+    dtypes: Sequence[DType | None] | None = None,
 ) -> Binding:
     """What a kernel is given; ``dtypes`` of inputs and outputs, where storage does not tell."""
     types = [_dtype(one) for one in (*inputs, *outputs)] if dtypes is None else dtypes
@@ -57,7 +57,7 @@ def numpy_results(
     outputs: Sequence[Array],
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
-    dtypes: Sequence[DType] | None = None,
+    dtypes: Sequence[DType | None] | None = None,
 ) -> list[Array]:
     """Results of the numpy engine, in arrays like ``outputs``."""
     results = [np.empty_like(one) for one in outputs]
@@ -75,7 +75,7 @@ def native_results(
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
     threads: int = 2,
-    dtypes: Sequence[DType] | None = None,
+    dtypes: Sequence[DType | None] | None = None,
 ) -> list[Array] | None:
     """Results of the native kernel, in arrays like ``outputs``; ``None`` if there is none."""
     results = [np.full_like(one, 77) for one in outputs]
