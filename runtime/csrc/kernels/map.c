@@ -133,13 +133,13 @@ static void map_converted(const State *state, char *const *at, int64_t n) {
             const int64_t size = item_size((DType)(i ? state->map.from : state->map.to));
             const bool single = i > 0 && steps[i] == 0;
             const int64_t both[] = {size, steps[i]};
-            if (i) state->convert[i](blocks[i], &data, both, single ? 1 : count, NULL);
+            if (i) state->convert[i](blocks[i], &data, both, single ? 1 : count, state->parameters);
             steps[i] = single ? 0 : size;
         }
         state->map.loop(use[0], use + 1, steps, count, state->parameters);
         if (!state->convert[0]) continue;
         const int64_t both[] = {state->inner[0], steps[0]};
-        state->convert[0](at[0] + begin * state->inner[0], use, both, count, NULL);
+        state->convert[0](at[0] + begin * state->inner[0], use, both, count, state->parameters);
     }
 }
 
