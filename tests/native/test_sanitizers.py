@@ -92,7 +92,8 @@ def test_kernels_under_a_sanitizer(
         **os.environ,
         **_ENVIRONMENT,
         "TSAN_OPTIONS": f"halt_on_error=1:suppressions={suppressions}",
-        "LD_PRELOAD": _preloaded(runtime),
+        # onnx throws exceptions of C++, which the runtime has to know.
+        "LD_PRELOAD": " ".join(map(_preloaded, (runtime, "libstdc++.so"))),
     }
     wanted = f"({selected}) and not fork and not pool_hands"
     chosen = ["--ignore", "tests/native/test_sanitizers.py", "-k", wanted]
