@@ -181,9 +181,8 @@ def test_unaligned_operands(library: Library) -> None:
     _compare(library, [q, k, v], {"scale": 0.3})
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_other_types_are_not_encoded(library: Library, dtype: str) -> None:
-    x: Array = np.ones((1, 1, 2, 3), dtype)
+def test_other_types_are_not_encoded(library: Library) -> None:
+    x: Array = np.ones((1, 1, 2, 3), np.float64)
     assert native_results(library, "Attention", [x, x, x], [x], {"scale": 1.0}) is None
 
 

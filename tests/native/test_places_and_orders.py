@@ -190,6 +190,16 @@ def test_reductions(data: st.DataObject) -> None:
         _same(f"Reduce{opcode}", [x], [np.empty(kept, dtype)], {"axes": axes}, 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+@pytest.mark.parametrize("opcode", ["L1", "Max", "Min", "Prod", "Sum", "SumSquare"])
+def test_reductions_of_integers_of_every_length(opcode: str, dtype: str) -> None:
+    """Lengths at which compilers change from one kind of loop to another."""
+    numbers = np.random.default_rng(0).integers(0, 100, 2 * 150).astype(dtype)
+    for length in (*range(1, 70), 96, 127, 128, 129):
+        for x in (numbers[:length], numbers[: 2 * length : 2]):
+            _same(f"Reduce{opcode}", [x], [np.empty(1, dtype)], {"axes": (0,)})
+
+
 @pytest.mark.parametrize("opcode", ["ReduceMax", "ReduceMin"])
 def test_reductions_of_truth_values(opcode: str) -> None:
     x = np.random.default_rng(0).integers(0, 2, (5, 3, 4)).astype(np.bool_)

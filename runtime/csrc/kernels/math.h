@@ -121,9 +121,6 @@ static inline float fast_tanh(float x) {
     return __builtin_fabsf(x) >= 4e-4f ? result : x;  // also of NaN
 }
 
-// Sigmoid where an absolute error of 1e-7 is good enough: for gates.
-static inline float gate_sigmoid(float x) { return 0.5f + 0.5f * fast_tanh(0.5f * x); }
-
 static inline float fast_sigmoid(float x) {
     const float e = exp_below(-__builtin_fabsf(x));
     const float share = 1.0f / (1.0f + e);

@@ -167,9 +167,9 @@ static void lstm_step(const Step *now) {
         float *h = memory->h + b * n, *c = memory->c + b * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
-            const float input = gate_sigmoid(s[j] + p[j]);
-            const float output = gate_sigmoid(s[n + j] + p[n + j]);
-            const float forget = gate_sigmoid(s[2 * n + j] + p[2 * n + j]);
+            const float input = fast_sigmoid(s[j] + p[j]);
+            const float output = fast_sigmoid(s[n + j] + p[n + j]);
+            const float forget = fast_sigmoid(s[2 * n + j] + p[2 * n + j]);
             const float cell = forget * c[j] + input * fast_tanh(s[3 * n + j] + p[3 * n + j]);
             c[j] = cell;
             h[j] = output * fast_tanh(cell);
@@ -187,7 +187,7 @@ static void gru_step(const Step *now) {
         for (int64_t b = 0; b < state->batch; b++) {
             const float *s = now->shares + b * rows + n, *p = memory->products + b * rows + n;
             for (int64_t j = 0; j < n; j++)
-                memory->reset[b * n + j] = gate_sigmoid(s[j] + p[j]) * memory->h[b * n + j];
+                memory->reset[b * n + j] = fast_sigmoid(s[j] + p[j]) * memory->h[b * n + j];
         }
         ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
     }
@@ -197,10 +197,10 @@ static void gru_step(const Step *now) {
         float *h = memory->h + b * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
-            const float update = gate_sigmoid(s[j] + p[j]);
+            const float update = fast_sigmoid(s[j] + p[j]);
             float product = p[2 * n + j];
             if (state->reset_late)
-                product = gate_sigmoid(s[n + j] + p[n + j]) * (product + (late ? late[j] : 0));
+                product = fast_sigmoid(s[n + j] + p[n + j]) * (product + (late ? late[j] : 0));
             const float candidate = fast_tanh(s[2 * n + j] + product);
             h[j] = candidate + update * (h[j] - candidate);
         }

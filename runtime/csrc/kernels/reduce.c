@@ -52,24 +52,24 @@ static Value first_value(DType dtype, Step step) {
     return start;
 }
 
-#define APPLY(ACC, V, OPERATION, FIELD)                                                          \
+#define APPLY(V, OPERATION)                                                          \
     for (int64_t b = 0; b < width; b++) {                                                        \
         const char *at = from + b * across;                                                      \
-        ACC strips[STRIPS];                                                                      \
+        double strips[STRIPS];                                                                   \
         for (int s = 0; s < STRIPS; s++) strips[s] = start;                                      \
         int64_t i = 0;                                                                           \
         for (; i + STRIPS <= n; i += STRIPS)                                                     \
             for (int s = 0; s < STRIPS; s++) {                                                   \
-                const ACC v = V(at + (i + s) * along);                                           \
+                const double v = V(at + (i + s) * along);                                        \
                 strips[s] = OPERATION(strips[s], v);                                             \
             }                                                                                    \
         for (; i < n; i++) {                                                                     \
-            const ACC v = V(at + i * along);                                                     \
+            const double v = V(at + i * along);                                                  \
             strips[0] = OPERATION(strips[0], v);                                                 \
         }                                                                                        \
-        ACC total = (ACC)sums[b].FIELD;                                                          \
+        double total = sums[b].real;                                                             \
         for (int s = 0; s < STRIPS; s++) total = OPERATION(total, strips[s]);                    \
-        sums[b].FIELD = total;                                                                   \
+        sums[b].real = total;                                                                    \
     }
 #define PLUS(a, b) ((a) + (b))
 #define TIMES(a, b) ((a) * (b))
@@ -83,13 +83,13 @@ static Value first_value(DType dtype, Step step) {
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
         const double start = first_value(F64, step).real;                                        \
         switch (step) {                                                                          \
-            case ADD: APPLY(double, REAL_##TYPE, PLUS, real) break;                              \
-            case ADD_ABS: APPLY(double, ABS_##TYPE, PLUS, real) break;                           \
-            case ADD_SQUARE: APPLY(double, SQUARE_##TYPE, PLUS, real) break;                     \
-            case ADD_EXP: APPLY(double, EXP_##TYPE, PLUS, real) break;                           \
-            case MULTIPLY: APPLY(double, REAL_##TYPE, TIMES, real) break;                        \
-            case LEAST: APPLY(double, REAL_##TYPE, LESSER, real) break;                          \
-            case GREATEST: APPLY(double, REAL_##TYPE, LARGER, real) break;                       \
+            case ADD: APPLY(REAL_##TYPE, PLUS) break;                              \
+            case ADD_ABS: APPLY(ABS_##TYPE, PLUS) break;                           \
+            case ADD_SQUARE: APPLY(SQUARE_##TYPE, PLUS) break;                     \
+            case ADD_EXP: APPLY(EXP_##TYPE, PLUS) break;                           \
+            case MULTIPLY: APPLY(REAL_##TYPE, TIMES) break;                        \
+            case LEAST: APPLY(REAL_##TYPE, LESSER) break;                          \
+            case GREATEST: APPLY(REAL_##TYPE, LARGER) break;                       \
         }                                                                                        \
         (void)shifts;                                                                            \
     }
@@ -108,6 +108,23 @@ REAL_STEP(double)
 // Integers wrap around: sums and products are computed without signs.
 #define WHOLE_PLUS(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define WHOLE_TIMES(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+// In one loop, for which order does not matter: gcc 12 makes wrong code of strips of bytes.
+#define FOLD_WHOLE(V, OPERATION, ALONG)                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                            \
+        const int64_t v = V(at + i * (ALONG));                                                   \
+        total = OPERATION(total, v);                                                             \
+    }
+#define APPLY_WHOLE(TYPE, V, OPERATION)                                                          \
+    for (int64_t b = 0; b < width; b++) {                                                        \
+        const char *at = from + b * across;                                                      \
+        int64_t total = sums[b].whole;                                                           \
+        if (along == (int64_t)sizeof(TYPE)) {                                                    \
+            FOLD_WHOLE(V, OPERATION, (int64_t)sizeof(TYPE))                                      \
+        } else {                                                                                 \
+            FOLD_WHOLE(V, OPERATION, along)                                                      \
+        }                                                                                        \
+        sums[b].whole = total;                                                                   \
+    }
 #define WHOLE_STEP(TYPE)                                                                         \
     static int64_t whole_##TYPE(const char *p) { return (int64_t)*(const TYPE *)p; }             \
     static int64_t abs_##TYPE(const char *p) {                                                   \
@@ -123,14 +140,13 @@ REAL_STEP(double)
         const int64_t n = reduce->dims[reduce->reduced - 1];                                     \
         const int64_t along = reduce->strides[reduce->reduced - 1];                              \
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
-        const int64_t start = first_value(I64, step).whole;                                      \
         switch (step) {                                                                          \
-            case ADD: APPLY(int64_t, whole_##TYPE, WHOLE_PLUS, whole) break;                     \
-            case ADD_ABS: APPLY(int64_t, abs_##TYPE, WHOLE_PLUS, whole) break;                   \
-            case ADD_SQUARE: APPLY(int64_t, square_##TYPE, WHOLE_PLUS, whole) break;             \
-            case MULTIPLY: APPLY(int64_t, whole_##TYPE, WHOLE_TIMES, whole) break;               \
-            case LEAST: APPLY(int64_t, whole_##TYPE, LESSER, whole) break;                       \
-            case GREATEST: APPLY(int64_t, whole_##TYPE, LARGER, whole) break;                    \
+            case ADD: APPLY_WHOLE(TYPE, whole_##TYPE, WHOLE_PLUS) break;                     \
+            case ADD_ABS: APPLY_WHOLE(TYPE, abs_##TYPE, WHOLE_PLUS) break;                   \
+            case ADD_SQUARE: APPLY_WHOLE(TYPE, square_##TYPE, WHOLE_PLUS) break;             \
+            case MULTIPLY: APPLY_WHOLE(TYPE, whole_##TYPE, WHOLE_TIMES) break;               \
+            case LEAST: APPLY_WHOLE(TYPE, whole_##TYPE, LESSER) break;                       \
+            case GREATEST: APPLY_WHOLE(TYPE, whole_##TYPE, LARGER) break;                    \
             default: break;                                                                      \
         }                                                                                        \
         (void)shifts;                                                                            \

@@ -172,6 +172,8 @@ def _row_record(
     """A row of ``rows`` and ``other``: from one to the other; operand ``number`` says which row."""
     if not _fits(other, binding.input(number)) or rows.shape[1:] != other.shape:
         return None
+    if rows.shape[0] == 0:  # no number is right
+        return None
     row, places = _row(rows), ((rows.strides[0], rows.shape[0]),)
     source, target = (other, row) if stores else (row, other)
     return place_record(
@@ -189,7 +191,7 @@ def one_row(binding: Binding, axis: int) -> Record | None:
     """X, number of the slice along an axis of X, which may be strided."""
     x, number, out = binding.input(0), binding.input(1), binding.output()
     shape = x.shape[:axis] + x.shape[axis + 1 :]
-    if not _fits(out, number) or not out.is_contiguous:
+    if not _fits(out, number) or not out.is_contiguous or x.shape[axis] == 0:
         return None
     return place_record(
         x[(*(slice(None),) * axis, 0, ...)],
