@@ -6,6 +6,8 @@ The kernels are compiled once for each kind of processor; the module chooses whe
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from sysconfig import get_platform
 
@@ -36,13 +38,22 @@ class BuildKernels(build_ext):
     def build_extension(self, ext: Extension) -> None:
         """Add the objects of the kernels to those of the module."""
         kernels = sorted(str(path) for path in Path("csrc/kernels").glob("*.c"))
-        for name, flags in VARIANTS.get(get_platform().rpartition("-")[2], {}).items():
-            ext.extra_objects += self.compiler.compile(
-                kernels,
+        variants = VARIANTS.get(get_platform().rpartition("-")[2], {})
+        for name in variants:  # two threads must not make the same folder
+            Path(self.build_temp, name, "csrc", "kernels").mkdir(parents=True, exist_ok=True)
+
+        def compile_one(job: tuple[str, str]) -> list[str]:
+            name, kernel = job
+            return self.compiler.compile(
+                [kernel],
                 output_dir=str(Path(self.build_temp) / name),
-                extra_postargs=[*FLAGS, *FAST, *flags, f"-DPOPC_ISA={name}"],
+                extra_postargs=[*FLAGS, *FAST, *variants[name], f"-DPOPC_ISA={name}"],
                 depends=ext.depends,
             )
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for objects in threads.map(compile_one, product(variants, kernels)):
+                ext.extra_objects += objects
         super().build_extension(ext)
 
 

@@ -212,19 +212,13 @@ static void cap_scores(const Panel *panel, float *scores, int64_t n, float cap) 
     }
 }
 
-// The larger one of each pair; a NaN stays.
-static inline Floats larger(Floats a, Floats b) {
-    const __typeof__(a > b) take = (b > a) | (b != b);
-    return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
-}
-
 // The exponentials of a vector of queries, in place; scales what they have added up before.
 static void weigh(const State *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
     const Floats before = load(panel->peaks + at);
     Floats peaks[4] = {before, before, before, before};
     for (int64_t i = 0; i < n; i++)
-        peaks[i % 4] = larger(peaks[i % 4], load(scores + i * TILE_COLUMNS + at));
-    const Floats peak = larger(larger(peaks[0], peaks[1]), larger(peaks[2], peaks[3]));
+        peaks[i % 4] = larger_of(peaks[i % 4], load(scores + i * TILE_COLUMNS + at));
+    const Floats peak = larger_of(larger_of(peaks[0], peaks[1]), larger_of(peaks[2], peaks[3]));
     float shift[LANES], total[LANES], factor[LANES];
     store(panel->peaks + at, peak);
     for (int c = 0; c < LANES; c++) {

@@ -37,7 +37,7 @@ static void *prepare(Params *params, Needs *needs) {
 typedef enum { PLAIN, SQUARES, PRODUCTS } Kind;
 
 // Sums over a channel: of x - shift, of its squares, or of its products with y.
-static inline __attribute__((always_inline)) double sum_channel(
+INLINE double sum_channel(
     const Batch *batch, int64_t channel, const float *x, const float *y, float shift,
     const Kind kind) {
     const int64_t n = batch->pixels;

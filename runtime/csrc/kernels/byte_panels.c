@@ -43,7 +43,7 @@ bool ISA(read_panels)(
 // -- packing --------------------------------------------------------------------------------------
 
 // One line of a panel; gives its sum.  The last three are constants.
-static inline __attribute__((always_inline)) int32_t pack_line(
+INLINE int32_t pack_line(
     const uint8_t *line, int64_t k, uint8_t flip, uint8_t *to, int64_t along, const int width,
     const bool as_signed) {
     int64_t p = 0;
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) int32_t pack_line(
 }
 
 // Lines that lie side by side: four numbers of each become a group.  The last two are constants.
-static inline __attribute__((always_inline)) void pack_side_by_side(
+INLINE void pack_side_by_side(
     const uint8_t *from, int64_t along, int64_t lines, int64_t k, uint8_t flip, uint8_t *to,
     int32_t *sums, const int width, const bool as_signed) {
     for (int64_t p = 0; p < k; p += 4, to += 4 * width) {
@@ -88,7 +88,7 @@ static inline __attribute__((always_inline)) void pack_side_by_side(
 }
 
 // Packs up to `width` lines, and adds up each of them.
-static inline __attribute__((always_inline)) void pack(
+INLINE void pack(
     uint8_t flip, const uint8_t *from, int64_t line_step, int64_t along, int64_t lines, int64_t k,
     uint8_t *to, int32_t *sums, const int width, const bool as_signed) {
     const int64_t last = ceil_div(k, 4) - 1;

@@ -135,18 +135,8 @@ typedef struct {
     int count;
 } Tile;
 
-static inline Floats larger(Floats a, Floats b) {
-    const __typeof__(b > a) take = (b > a) | (b != b);
-    return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
-}
-
-static inline Floats relu(Floats value) {
-    const __typeof__(value < 0.0f) below = value < 0.0f;
-    return (Floats)((__typeof__(below))value & ~below);
-}
-
 // `V` vectors of channels from `c` on, of which those from `from` on are wanted.
-static inline __attribute__((always_inline)) void make_channels(
+INLINE void make_channels(
     const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
     const State *state = tile->state;
     const Epilogue *epilogue = &tile->conv->epilogue;
@@ -166,7 +156,7 @@ static inline __attribute__((always_inline)) void make_channels(
                 const Floats part = load(run + v * LANES);
                 if (mode == WEIGHTED) totals[p][v] += weights[v] * part;
                 if (mode == SUM) totals[p][v] += part;
-                if (mode == LARGEST) totals[p][v] = larger(totals[p][v], part);
+                if (mode == LARGEST) totals[p][v] = larger_of(totals[p][v], part);
             }
         }
     }
@@ -177,7 +167,7 @@ static inline __attribute__((always_inline)) void make_channels(
             if (tile->factors) total *= tile->factors[p];
             if (epilogue->row_bias) total += load(epilogue->row_bias + at);
             if (tile->residual) total += load(tile->residual + tile->pixels[p].residual + at);
-            if (epilogue->relu) total = relu(total);
+            if (epilogue->relu) total = relu_of(total);
             float *y = tile->y + tile->pixels[p].y + at;
             if (from <= at) {
                 store(y, total);
@@ -210,12 +200,12 @@ static void make_few(const Tile *tile, const Mode mode) {
 }
 
 // The same channels of all tiles, before the next ones: their inputs and weights stay near.
-static inline __attribute__((always_inline)) void make_batch(
+INLINE void make_batch(
     const Tile *tiles, int count, int64_t c, const int V, const Mode mode, int64_t from) {
     for (int i = 0; i < count; i++) make_channels(tiles + i, c, V, mode, from);
 }
 
-static inline __attribute__((always_inline)) void make_tiles(
+INLINE void make_tiles(
     const State *state, const Tile *tiles, int count, const Mode mode) {
     const int64_t channels = state->channels;
     if (channels < LANES) {

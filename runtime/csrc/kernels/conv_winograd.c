@@ -215,7 +215,7 @@ static void transform_weights(void *context, int64_t chunk, int thread) {
     transform_panel(job->state, (float *)job->weights, chunk);
 }
 
-ALWAYS void transform_some(const float *const *from, int64_t channel, float *to, int64_t point) {
+INLINE void transform_some(const float *const *from, int64_t channel, float *to, int64_t point) {
     Floats d[POINTS];
 #pragma GCC unroll 6
     for (int i = 0; i < SPAN; i++) {

@@ -5,7 +5,6 @@
 
 #include "conv.h"
 
-typedef int32_t Mask __attribute__((vector_size(VECTOR_BYTES)));
 
 typedef struct {
     const Conv *conv;

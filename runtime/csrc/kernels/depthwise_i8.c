@@ -125,7 +125,7 @@ static inline Floats widened(const uint8_t *from, const bool is_signed) {
 }
 
 // The sums of a panel of channels of one pixel.  The last two are constants.
-static inline __attribute__((always_inline)) void add_up(
+INLINE void add_up(
     const uint8_t *const *runs, int64_t channel, int64_t channels, const float *weights,
     int64_t window, int32_t *to, const bool whole, const bool is_signed) {
     Floats sums[HALVES] = {{0}};

@@ -4,13 +4,6 @@
 // under its windows is read once and multiplied by the weights of all taps that read it.
 #include "channels_last.h"
 
-// Sums stay in registers only if all loops over them are unrolled.
-#if defined(__clang__)
-#define UNROLLED _Pragma("unroll")
-#else
-#define UNROLLED _Pragma("GCC unroll 32")
-#endif
-
 enum {
     FEWEST = 4,  // results of a span
     MOST = 8,
@@ -37,13 +30,8 @@ bool ISA(has_rows)(const Conv *conv) {
            conv->dilation[2] == 1 && (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
 }
 
-static inline Floats relu(Floats value) {
-    const __typeof__(value < 0.0f) below = value < 0.0f;
-    return (Floats)((__typeof__(below))value & ~below);
-}
-
 // A vector of channels from `c` on, of which those from `from` on are wanted.
-static inline __attribute__((always_inline)) void make_channels(
+INLINE void make_channels(
     const Span *span, const int K, const int S, const int P, const bool inside, int64_t c,
     int64_t from) {
     const Conv *conv = span->conv;
@@ -69,7 +57,7 @@ static inline __attribute__((always_inline)) void make_channels(
         Floats total = totals[p];
         float *y = span->y + p * conv->y_axis[2] + c;
         if (span->residual) total += load(span->residual + p * conv->residual_axis[2] + c);
-        if (epilogue->relu) total = relu(total);
+        if (epilogue->relu) total = relu_of(total);
         if (from == c) {
             store(y, total);
         } else {
@@ -81,7 +69,7 @@ static inline __attribute__((always_inline)) void make_channels(
 }
 
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
-static inline __attribute__((always_inline)) void make_span(
+INLINE void make_span(
     const Span *span, const int K, const int S, const int P, const bool inside) {
     const int64_t channels = span->conv->groups;
     int64_t c = 0;

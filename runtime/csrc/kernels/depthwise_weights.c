@@ -51,7 +51,7 @@ static void *prepare(Params *params, Needs *needs) {
 }
 
 // `count` is a constant wherever this is called, so that the sums stay in registers.
-static inline __attribute__((always_inline)) void add_products(
+INLINE void add_products(
     const State *state, const float *copies, const int64_t *offsets, const float *y, Floats *sums,
     const int count) {
     const int64_t pixels = state->conv.pixels;

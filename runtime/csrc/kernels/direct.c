@@ -1,15 +1,9 @@
 #include "direct.h"
 
-typedef int32_t Mask __attribute__((vector_size(VECTOR_BYTES)));
-
-static inline Floats choose(Mask mask, Floats yes, Floats no) {
-    return (Floats)((mask & (Mask)yes) | (~mask & (Mask)no));
-}
-
 // Not a number is neither below nor above, and stays.
 static inline Floats within(Floats value, Floats low, Floats high) {
-    value = choose(low > value, low, value);
-    return choose(high < value, high, value);
+    value = select_of(low > value, low, value);
+    return select_of(high < value, high, value);
 }
 
 // Residuals that do not lie as sums do: other strides, few channels.
@@ -52,13 +46,6 @@ static __attribute__((noinline)) void find_rows(
 }
 
 // `P` and `V` are constants wherever these are called, so that sums stay in registers.
-#define INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLLED _Pragma("unroll")
-#else
-#define UNROLLED _Pragma("GCC unroll 12")
-#endif
-
 // What is read and written at the end, unless the tile before has asked for it.
 INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
     const Panel *panel = tile->panel;

@@ -32,7 +32,7 @@ static inline void score_lines(
 }
 
 // Adds `vectors` vectors of values, weighted; a constant wherever this is called.
-static inline __attribute__((always_inline)) void add_vectors(
+INLINE void add_vectors(
     const float *weights, const float *values, int64_t row, int64_t n, float *sums,
     const int vectors) {
     Floats totals[4] = {{0}};

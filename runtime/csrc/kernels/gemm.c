@@ -7,14 +7,14 @@
 typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
 
 // Neighbours in a line of a panel that are neighbours in the matrix.
-static inline __attribute__((always_inline)) void copy_lines(
+INLINE void copy_lines(
     float *to, const float *from, int64_t column, int64_t k, const int width) {
     for (int64_t p = 0; p < k; p++, to += width, from += column)
         __builtin_memcpy(to, from, (size_t)width * sizeof(float));
 }
 
 // Four lines of a panel from four rows, or, if `two`, from two.
-static inline __attribute__((always_inline)) void turn_four(
+INLINE void turn_four(
     float *to, const float *from, int64_t row, int width, const bool two) {
     Four lines[] = {
         load_four(from), load_four(from + row), load_four(from + (two ? 0 : 2 * row)),
@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) void turn_four(
 #define QUARTERS(P) P(0)
 #define PUT_ALL PUT(0)
 #endif
-static inline __attribute__((always_inline)) void turn_lines(
+INLINE void turn_lines(
     float *to, const float *from, int64_t row, int width) {
     const Floats a = load(from), b = load(from + row);
     const Floats c = load(from + 2 * row), d = load(from + 3 * row);
@@ -65,7 +65,7 @@ static inline __attribute__((always_inline)) void turn_lines(
 }
 
 // A whole panel of rows whose numbers are neighbours.
-static inline __attribute__((always_inline)) void turn_panel(
+INLINE void turn_panel(
     float *to, const float *from, int64_t row, int64_t k, const int width) {
     int64_t p = 0;
     for (; p + LANES <= k; p += LANES) {
@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) void turn_panel(
 }
 
 // A panel that lacks rows, or whose numbers are nobody's neighbours; `width` is a constant.
-static inline __attribute__((always_inline)) void pack_some(
+INLINE void pack_some(
     float *to, const float *from, int64_t row, int64_t column, int count, int64_t k,
     const int width) {
     int64_t p = 0;
@@ -137,7 +137,7 @@ typedef struct {
 } Ahead;
 
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
-static inline __attribute__((always_inline)) void multiply_rows(
+INLINE void multiply_rows(
     const float *left, const float *right, int64_t depth, float *out, int64_t out_row, const int rows,
     const int vectors, bool add, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
@@ -221,7 +221,7 @@ void ISA(multiply_tile)(
 }
 
 // `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
-static inline __attribute__((always_inline)) void multiply_some(
+INLINE void multiply_some(
     const float *left, const float *right, int64_t k, float *out, const int panels, const bool far) {
     Floats sums[8] = {{0}};
     for (int64_t p = 0; p < k; p++) {

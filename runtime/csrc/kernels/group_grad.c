@@ -41,7 +41,7 @@ static void *prepare(Params *params, Needs *needs) {
 typedef enum { PLAIN, SQUARES, PRODUCTS } Kind;
 
 // The sum of x - shift, of its squares, or of its products with y.
-static inline __attribute__((always_inline)) double sum_run(
+INLINE double sum_run(
     const float *x, const float *y, int64_t count, float shift, const Kind kind) {
     Floats sums[2] = {{0}, {0}};
     float rest = 0;

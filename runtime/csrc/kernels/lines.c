@@ -1,7 +1,7 @@
 #include "gemm.h"
 
 // `rows` is a constant wherever this is called, so that the sums stay in registers.
-static inline __attribute__((always_inline)) void multiply_rows(
+INLINE void multiply_rows(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
     int64_t out_row, const int rows, bool add) {
     const float *first = right[0], *second = right[1];

@@ -5,7 +5,6 @@
 
 #include "maps.h"
 
-#define INLINE static inline __attribute__((always_inline))
 
 // A loop over contiguous data, and one for any distances.
 #define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                    \

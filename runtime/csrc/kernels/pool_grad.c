@@ -100,7 +100,7 @@ static void give_to_first(
         pool->dx[channel * pool->elements + chosen] += pool->dy[channel * pool->windows + window];
 }
 
-static inline __attribute__((always_inline)) void all_windows(
+INLINE void all_windows(
     const PoolGrad *pool, int64_t channel, WindowFn work) {
     memset(pool->dx + channel * pool->elements, 0, (size_t)pool->elements * sizeof(float));
     int64_t window = 0;
@@ -130,12 +130,12 @@ static void choose_in_channels(const PoolGrad *pool, int64_t channel, int64_t ch
 
 typedef float Four __attribute__((vector_size(16)));
 typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t Mask __attribute__((vector_size(16)));
+typedef int32_t FourMask __attribute__((vector_size(16)));
 
 static inline Four load_four(const float *from) { return *(const LooseFour *)from; }
 static inline void store_four(float *to, Four values) { *(LooseFour *)to = values; }
-static inline Four choose(Mask mask, Four a, Four b) {
-    return (Four)(((Mask)a & mask) | ((Mask)b & ~mask));
+static inline Four choose(FourMask mask, Four a, Four b) {
+    return (Four)(((FourMask)a & mask) | ((FourMask)b & ~mask));
 }
 static inline Four larger(Four a, Four b) { return choose((a > b) | (a != a), a, b); }
 
@@ -167,8 +167,8 @@ static inline void four_choices(const PoolGrad *pool, int64_t first, int64_t sec
     const int64_t width = pool->size[2];
     const Squares x = load_squares(pool->x + first, pool->x + second, width);
     const Four peak = load_four(pool->y + to), dy = load_four(pool->dy + to), zero = {0};
-    const Mask a = x.upper_left == peak, b = ~a & (x.upper_right == peak);
-    const Mask c = ~(a | b) & (x.lower_left == peak);
+    const FourMask a = x.upper_left == peak, b = ~a & (x.upper_right == peak);
+    const FourMask c = ~(a | b) & (x.lower_left == peak);
     float *dx = pool->dx;
     store_pair(dx + first, dx + second, choose(a, dy, zero), choose(b, dy, zero));
     store_pair(

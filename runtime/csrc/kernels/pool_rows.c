@@ -152,7 +152,7 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
 // -- maxima ---------------------------------------------------------------------------------------
 
 #define MAXIMA(TYPE, LEAST)                                                                      \
-    static inline __attribute__((always_inline)) void larger_##TYPE(                             \
+    INLINE void larger_##TYPE(                             \
         const TYPE *restrict from, TYPE *restrict to, int64_t count, const int64_t step) {       \
         for (int64_t i = 0; i < count; i++) {                                                    \
             const TYPE v = from[i * step];                                                       \

@@ -41,14 +41,9 @@ static void *prepare(Params *params, Needs *needs) {
     return pool;
 }
 
-static Floats larger(Floats a, Floats b) {
-    const __typeof__(b > a) take = (b > a) | (b != b);
-    return (Floats)(((__typeof__(take))b & take) | ((__typeof__(take))a & ~take));
-}
-
 static void largest(const Pool *pool, const float *from, float *to, int64_t count) {
     const int64_t window = pool->conv.window, *offsets = pool->offsets;
-    SWEEP_LOOPS(all_of(-INFINITY), total[v] = larger(total[v], part))
+    SWEEP_LOOPS(all_of(-INFINITY), total[v] = larger_of(total[v], part))
 }
 
 static void sums(const Pool *pool, const float *from, float *to, int64_t count) {

@@ -50,7 +50,7 @@ static const char *row_of(const Tensor *table, int64_t row) {
 }
 
 // Elements `step` after each other, the second of each pair `apart` from the first.
-static inline __attribute__((always_inline)) void rotate(
+INLINE void rotate(
     const float *x, float *y, const char *cosine, const char *sine, int64_t pairs,
     const int64_t step, const int64_t apart, const int64_t cosine_step, const int64_t sine_step) {
 #pragma GCC ivdep

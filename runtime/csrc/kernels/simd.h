@@ -21,14 +21,34 @@
 #define VECTOR_BYTES 16
 #endif
 
+// Where parameters are constants whose values decide what code is made.
+#define INLINE static inline __attribute__((always_inline))
+
+// Sums stay in registers only if all loops over them are unrolled.
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 32")
+#endif
+
 enum { LANES = VECTOR_BYTES / 4 };
 
 typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t Mask __attribute__((vector_size(VECTOR_BYTES)));  // of comparisons: 0 or -1
 typedef float LooseFloats __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 
 static inline Floats load(const float *from) { return *(const LooseFloats *)from; }
 static inline void store(float *to, Floats values) { *(LooseFloats *)to = values; }
 static inline Floats all_of(float value) { return value - (Floats){0}; }
+
+static inline Floats select_of(Mask mask, Floats yes, Floats no) {
+    return (Floats)((mask & (Mask)yes) | (~mask & (Mask)no));
+}
+
+// The larger one of each pair; NaN of either stays.
+static inline Floats larger_of(Floats a, Floats b) { return select_of((b > a) | (b != b), b, a); }
+
+static inline Floats relu_of(Floats value) { return select_of(value < 0.0f, (Floats){0}, value); }
 
 // Elements 0, 2, 4, ... of two vectors, one behind the other.
 static inline Floats even_of(Floats first, Floats second) {

@@ -4,7 +4,7 @@
 #include "math.h"
 
 #define SLOPE_LOOP(NAME, EXPRESSION)                                                             \
-    static inline __attribute__((always_inline)) void NAME##_steps(                              \
+    INLINE void NAME##_steps(                              \
         char *out, char *const *in, int64_t so, int64_t sg, int64_t sv, int64_t n,               \
         const double *parameters) {                                                              \
         const float p0 = (float)parameters[0], p1 = (float)parameters[1],                        \

@@ -2,6 +2,8 @@
 #ifndef POPC_SQUARES_H
 #define POPC_SQUARES_H
 
+#include "simd.h"
+
 #include <stdint.h>
 
 typedef float Four __attribute__((vector_size(16)));
@@ -11,7 +13,7 @@ static inline Four load_four(const float *from) { return *(const LooseFour *)fro
 static inline void store_four(float *to, Four values) { *(LooseFour *)to = values; }
 
 // Rows become columns.
-static inline __attribute__((always_inline)) void turn_square(Four rows[4]) {
+INLINE void turn_square(Four rows[4]) {
     const Four ab = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
     const Four ab_high = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
     const Four cd = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);

@@ -8,7 +8,6 @@ static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)fr
 // Whole, so that sums are registers.
 #define UNROLL _Pragma("GCC unroll 16")
 
-#define INLINE static inline __attribute__((always_inline))
 
 // Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
 enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };

@@ -7,10 +7,9 @@
 
 enum { TAP = 3, RESULT = 4, SPAN = RESULT + TAP - 1, POINTS = SPAN * SPAN };
 
-#define ALWAYS static inline __attribute__((always_inline))
 
 // One line of elements: from + i * step.
-ALWAYS void transform_input_line(const Floats *d, Floats *to, int step) {
+INLINE void transform_input_line(const Floats *d, Floats *to, int step) {
     const Floats a = d[4 * step] - 4 * d[2 * step], b = d[3 * step] - 4 * d[step];
     const Floats c = d[4 * step] - d[2 * step], e = 2 * (d[3 * step] - d[step]);
     to[0] = 4 * d[0] - 5 * d[2 * step] + d[4 * step];
@@ -22,7 +21,7 @@ ALWAYS void transform_input_line(const Floats *d, Floats *to, int step) {
 }
 
 // Six sums to four results, `step` apart on either side.
-ALWAYS void transform_result_line(const Floats *m, int step, Floats *to, int to_step) {
+INLINE void transform_result_line(const Floats *m, int step, Floats *to, int to_step) {
     const Floats a = m[step] + m[2 * step], b = m[step] - m[2 * step];
     const Floats c = m[3 * step] + m[4 * step], e = m[3 * step] - m[4 * step];
     to[0] = m[0] + a + c;
@@ -32,7 +31,7 @@ ALWAYS void transform_result_line(const Floats *m, int step, Floats *to, int to_
 }
 
 // Three weights to six.
-ALWAYS void transform_weight_line(const Floats *g, int step, Floats *to, int to_step) {
+INLINE void transform_weight_line(const Floats *g, int step, Floats *to, int to_step) {
     const Floats outer = g[0] + g[2 * step], far = g[0] + 4 * g[2 * step];
     to[0] = g[0] * 0.25f;
     to[to_step] = (outer + g[step]) * (-1.0f / 6);
