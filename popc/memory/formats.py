@@ -134,7 +134,8 @@ def _only_reader(op: Op) -> Op | None:
 def _before_shuffle(op: Op) -> Op | None:
     """The first of three ops of which ``op`` may be the last."""
     turn = op.operand(0).producer
-    return None if turn is None or turn.op_type != "Transpose" else turn.operand(0).producer
+    first = turn.operand(0).producer if turn is not None and turn.op_type == "Transpose" else None
+    return first if first is not None and first.op_type == "Reshape" else None
 
 
 def _gains(op: Op) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from popc.ir import TensorType
 from popc.ops import conv, matmul
 from popc.ops.epilogue import check_activation, check_residual
-from popc.ops.infer import attribute_dtype, broadcast_shapes, operand
+from popc.ops.infer import attribute_dtype, broadcast_shapes, integer, operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
@@ -68,11 +68,11 @@ def _check_epilogue(
     dtype = attribute_dtype(attributes, "dtype")
     if dtype is DType.INT32 and (len(inputs) > SCALE or set(attributes) & _FOLLOWING):
         raise ModelError("nothing follows the sums of an int32 result")
-    if dtype in _EIGHT_BITS and "quantize_scale" not in attributes:
-        raise ModelError(f"a result of {dtype} needs quantize_scale")
+    _check_quantizing(dtype, attributes)
+    _check_rounding(attributes)
     check_activation(attributes)
     check_residual(inputs, RESIDUAL, result)
-    for index in (SCALE, BIAS):
+    for index, what in ((SCALE, "scale"), (BIAS, "bias")):
         channels = _optional(inputs, index)
         if channels is None:
             continue
@@ -80,7 +80,25 @@ def _check_epilogue(
         if channels.dtype is not DType.FLOAT32 or (
             channels.size != 1 and channels.shape != result.shape[axis : axis + 1]
         ):
-            raise ModelError(f"{channels} does not fit axis {axis} of {result}")
+            raise ModelError(f"the {what}, {channels}, does not fit axis {axis} of {result}")
+
+
+def _check_quantizing(dtype: DType, attributes: Attributes) -> None:
+    if dtype not in _EIGHT_BITS:
+        return
+    for name in ("quantize_scale", "quantize_zero"):
+        if name not in attributes:
+            raise ModelError(f"a result of {dtype} needs {name}")
+    zero, least = integer(attributes, "quantize_zero"), -128 if dtype is DType.INT8 else 0
+    if not least <= zero <= least + 255:
+        raise ModelError(f"quantize_zero={zero} is no {dtype}")
+
+
+def _check_rounding(attributes: Attributes) -> None:
+    names = ("rounding_scale", "rounding_low", "rounding_high")
+    missing = [name for name in names if name not in attributes]
+    if 0 < len(missing) < len(names):
+        raise ModelError(f"rounding needs {' and '.join(missing)}")
 
 
 def _as_float(type_: TensorType) -> TensorType:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-import numpy as np
-
-from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
+from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import scalar_value, sole_output
@@ -110,14 +108,25 @@ def _take_operand(graph: Graph, op: Op, producer: Op, index: int, tensor: Tensor
     """Let ``producer`` have ``tensor`` as operand ``index``, if it fits, in place of ``op``."""
     if op.output.type != producer.output.type:
         return False
-    addend = tensor if index == RESIDUAL else _by_channel(graph, producer, tensor)
-    if addend is None or addend.type.dtype is not DType.FLOAT32:
-        return False
-    if index == RESIDUAL and addend.type != producer.output.type:
-        return False
+    inputs = _with_operand(graph, producer, index, tensor)
+    return inputs is not None and _replace(graph, op, producer, {}, inputs)
+
+
+def _with_operand(
+    graph: Graph, producer: Op, index: int, tensor: Tensor
+) -> list[Tensor | None] | None:
+    """The operands of ``producer`` with ``tensor`` as number ``index``; ``None`` if it is unfit."""
+    if tensor.type.dtype is not DType.FLOAT32:
+        return None
+    if index == RESIDUAL:
+        fit = tensor if tensor.type == producer.output.type else None
+    else:
+        fit = _by_channel(graph, producer, tensor)
+    if fit is None:
+        return None
     inputs = [*producer.inputs, *[None] * (index + 1 - len(producer.inputs))]
-    inputs[index] = addend
-    return _replace(graph, op, producer, {}, inputs)
+    inputs[index] = fit
+    return inputs
 
 
 def _by_channel(graph: Graph, producer: Op, tensor: Tensor) -> Tensor | None:
@@ -153,20 +162,21 @@ def _fuse_activation(graph: Graph, op: Op) -> bool:
 
 def _fuse_requantize(graph: Graph, op: Op) -> bool:
     """A scale, and quotients by one."""
-    producer, zero = _product(graph, op.operand(0)), _zero_point(op)
-    if producer is None or _is_scaled(producer) or zero is None:
+    producer, zero, dtype = _product(graph, op.operand(0)), _zero_point(op), op.output.type.dtype
+    if producer is None or _is_scaled(producer) or zero is None or dtype not in _BYTES:
         return False
-    bytes_ = op.output.type
-    if bytes_.dtype not in _BYTES:
-        return False
-    multiplier = op.operand(1)
-    scaled = build(graph, "Mul", [op.operand(0), multiplier], settings=op.settings)
-    one = graph.add_constant("c", TensorType(DType.FLOAT32, ()), np.ones((), np.float32))
-    attributes: AttributeMap = {"axis": 0, "block_size": 0, "dtype": bytes_.dtype.value}
-    operands = [scaled.output, one, op.optional(2)]
-    quantized = build(graph, "QuantizeLinear", operands, attributes, settings=op.settings)
-    graph.replace_op(op, quantized.outputs)
-    return True
+    inputs = _with_operand(graph, producer, SCALE, op.operand(1))
+    return inputs is not None and _replace(graph, op, producer, _quotients(dtype, zero), inputs)
+
+
+def _quotients(dtype: DType, zero: int, factor: float = 1.0, scale: float = 1.0) -> AttributeMap:
+    """Attributes of a result of bytes: multiples of ``factor``, by ``scale``, and ``zero``."""
+    return {
+        "dtype": dtype.value,
+        "quantize_factor": factor,
+        "quantize_scale": scale,
+        "quantize_zero": zero,
+    }
 
 
 def _zero_point(op: Op) -> int | None:
@@ -189,13 +199,8 @@ def _fuse_quantize(graph: Graph, op: Op) -> bool:
     producer = _product(graph, moves[-1].operand(0) if moves else source)
     if producer is None:
         return False
-    attributes: AttributeMap = {
-        **producer.attributes,
-        "dtype": op.output.type.dtype.value,
-        "quantize_factor": factor,
-        "quantize_scale": scale,
-        "quantize_zero": zero,
-    }
+    added = _quotients(op.output.type.dtype, zero, factor, scale)
+    attributes: AttributeMap = {**producer.attributes, **added}
     settings = producer.settings.fused(op.settings)
     new = build(graph, producer.op_type, producer.inputs, attributes, settings=settings)
     for move in reversed(moves):

@@ -15,7 +15,9 @@ from popc_runtime.format import Array, DType
 
 __all__ = ["IntegerProducts"]
 
-_LONGEST: Final = (2**31 - 1) // 255**2  # sums of as many products of bytes never overflow
+_LARGEST_PRODUCT: Final = 255**2
+_LONGEST: Final = (2**31 - 1) // _LARGEST_PRODUCT  # sums of as many products never overflow
+_WINDOWS: Final = ("strides", "pads", "dilations", "group")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def _rewrite_conv(graph: Graph, op: Op) -> bool:
     x, w, bias = _bytes_of(op.operand(0)), _bytes_of(op.operand(1), axis=0), op.optional(2)
     if x is None or w is None or w.integers.data is None or op.attributes.get("activation"):
         return False
-    if not 0 < w.integers.type.size // w.integers.type.shape[0] <= _LONGEST:
+    length = w.integers.type.size // w.integers.type.shape[0]
+    if not 0 < length <= _LONGEST:
         return False
     scale, channels = x.scale * w.scale, (-1,) + (1,) * (op.output.type.rank - 2)
     zero = w.zero if w.zero is None or w.zero.size == 1 else w.zero.reshape(*channels, 1)
@@ -115,8 +118,11 @@ def _rewrite_conv(graph: Graph, op: Op) -> bool:
         _constant(graph, x.zero, x.integers.type.dtype),
         _constant(graph, zero, w.integers.type.dtype),
     ]
-    whole = _whole_bias(bias, scale)
-    attributes: AttributeMap = {**op.attributes, "dtype": DType.FLOAT32.value}
+    whole = _whole_bias(bias, scale, length)
+    attributes: AttributeMap = {
+        name: value for name, value in op.attributes.items() if name in _WINDOWS
+    }
+    attributes["dtype"] = DType.FLOAT32.value
     inputs = [x.integers, w.integers, *zeros, whole]
     sums = build(graph, "ConvInteger", inputs, attributes, settings=op.settings)
     aligned = scale if scale.size == 1 else scale.reshape(channels)
@@ -130,16 +136,25 @@ def _rewrite_conv(graph: Graph, op: Op) -> bool:
     return True
 
 
-def _whole_bias(bias: Tensor | None, scale: Array) -> Tensor | None:
-    """The integers of a bias that was multiplied by ``scale``, if that is what it is."""
+def _whole_bias(bias: Tensor | None, scale: Array, length: int) -> Tensor | None:
+    """The integers of a bias that was multiplied by ``scale``, if that is what it is.
+
+    They have to be constants with which sums of ``length`` products cannot overflow.
+    """
     op = produced_by(bias, "DequantizeLinear")
     if op is None or bias is None or op.operand(0).type.dtype is not DType.INT32:
         return None
-    own, zero = op.operand(1).data, op.optional(2)
-    if own is None or (zero is not None and (zero.data is None or zero.data.any())):
+    integers, own, zero = op.operand(0).data, op.operand(1).data, op.optional(2)
+    if (
+        integers is None
+        or own is None
+        or (zero is not None and (zero.data is None or zero.data.any()))
+    ):
         return None
     same = own.size in (1, scale.size) and np.allclose(own.reshape(-1), scale.reshape(-1), 1e-6, 0)
-    return op.operand(0) if same else None
+    largest = int(np.abs(integers.astype(np.int64)).max(initial=0))
+    fits = largest + length * _LARGEST_PRODUCT < 2**31
+    return op.operand(0) if same and fits else None
 
 
 def _bytes_of(tensor: Tensor, *, axis: int | None = None) -> _Bytes | None:

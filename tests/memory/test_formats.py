@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from popc.ir import Op, Tensor
 from popc.memory import MemoryPlan, check_plan, plan_memory
@@ -102,3 +103,20 @@ def test_images_stay_in_pixels_where_they_are_scaled() -> None:
     small.output(_conv(small, scaled, 32))
     plan, _ = _plan(small)
     assert plan.placements[x].strides == plan.placements[scaled].strides == (6272, 4, 896, 128)
+
+
+@pytest.mark.parametrize("source", ["input", "random", "constant"])
+def test_a_turned_tensor_of_another_shape_is_no_shuffle(source: str) -> None:
+    """Nor need its producer have operands."""
+    small, shape = SmallGraph(), (1, 8, 16, 4)
+    if source == "input":
+        x = small("HostLoad", shape=shape, dtype="float32", stream="x")
+    elif source == "random":
+        x = small("RandomNormal", shape=shape, to="float32", mean=0.0, scale=1.0)
+    else:
+        x = small.constant(np.ones(shape))
+    turned = small("Transpose", x, perm=(0, 2, 1, 3))
+    image = small("Reshape", turned, shape=(1, 16, 2, 16))
+    small.output(_conv(small, small("Relu", image), 16))
+    plan, _ = _plan(small)
+    assert plan.placements[image].strides is None

@@ -92,6 +92,34 @@ def test_matmul_errors() -> None:
         run_ir("MatMulInteger", [a.astype(np.int32), b], attributes)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"dtype": "int8", "quantize_zero": 0}, "int8 needs quantize_scale"),
+        ({"dtype": "int8", "quantize_scale": 0.1}, "int8 needs quantize_zero"),
+        ({"dtype": "int8", "quantize_scale": 0.1, "quantize_zero": 128}, "=128 is no int8"),
+        ({"dtype": "uint8", "quantize_scale": 0.1, "quantize_zero": -1}, "=-1 is no uint8"),
+        (
+            {"dtype": "float32", "rounding_scale": 0.1},
+            "rounding needs rounding_low and rounding_high",
+        ),
+        ({"dtype": "float32", "rounding_low": 0.0, "rounding_high": 1.0}, "needs rounding_scale"),
+    ],
+)
+def test_what_follows_sums_is_whole(attributes: dict[str, Any], message: str) -> None:
+    a, b = _integers(np.uint8, (3, 4)), _integers(np.int8, (4, 5))
+    with pytest.raises(ModelError, match=message):
+        run_ir("MatMulInteger", [a, b], attributes)
+
+
+@pytest.mark.parametrize(("index", "name"), [(5, "scale"), (6, "bias")])
+def test_errors_tell_scales_from_biases(index: int, name: str) -> None:
+    operands: list[Array | None] = [_integers(np.uint8, (3, 4)), _integers(np.int8, (4, 5))]
+    operands += [None] * (index - 2)
+    with pytest.raises(ModelError, match=f"the {name}, float32.3., does not fit axis 1"):
+        run_ir("MatMulInteger", [*operands, np.ones(3, np.float32)], {"dtype": "float32"})
+
+
 # -- QLinearMatMul ---------------------------------------------------------------------------------
 
 

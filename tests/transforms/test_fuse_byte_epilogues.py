@@ -76,6 +76,11 @@ def _requantized(b: _Builder) -> Tensor:
     return b.emit("Requantize", operands, dtype="uint8")
 
 
+def _requantized_by_rows(b: _Builder) -> Tensor:
+    operands = [b.product(), b.channels(6, 1), b.constant(100, DType.UINT8)]
+    return b.emit("Requantize", operands, dtype="uint8")
+
+
 def _moved(b: _Builder) -> Tensor:
     y = b.emit("Mul", [b.product(), b.constant([0.01])])
     y = b.emit("Transpose", [b.emit("Reshape", [y], shape=(2, 6, 2, 3))], perm=(0, 2, 1, 3))
@@ -123,6 +128,7 @@ def _read_twice(b: _Builder) -> Tensor:
         (_everything, ["MatMulInteger"]),
         (_convolution, ["ConvInteger"]),
         (_requantized, ["ConvInteger"]),
+        (_requantized_by_rows, ["MatMulInteger", "Requantize"]),
         (_moved, ["MatMulInteger", "Reshape", "Transpose"]),
         (_moved_and_multiplied, ["MatMulInteger", "Reshape", "Transpose"]),
         (_run_time_scale, ["ReduceMax", "MatMulInteger"]),

@@ -65,6 +65,18 @@ def _integer_bias(b: _Builder) -> Tensor:
     return b.convolution(bias)
 
 
+def _large_bias(b: _Builder) -> Tensor:
+    """Sums with it exceed int32."""
+    whole = b.constant(np.full(12, 2**31 - 1), DType.INT32)
+    return b.convolution(b.dequantized(whole, np.float32(_SCALE) * _scales(12)))
+
+
+def _computed_bias(b: _Builder) -> Tensor:
+    pixels = b.emit("Slice", [b.x], starts=(0, 0, 0), sizes=(2, 6, 1), steps=(1, 1, 1))
+    row = b.emit("Cast", [b.emit("Reshape", [pixels], shape=(12,))], to="int32")
+    return b.convolution(b.dequantized(row, np.float32(_SCALE) * _scales(12)))
+
+
 def _float_bias(b: _Builder) -> Tensor:
     return b.convolution(b.constant(np.arange(12)))
 
@@ -91,6 +103,20 @@ def _scaled_gemm(b: _Builder) -> Tensor:
     ("make", "op_types"),
     [
         (_integer_bias, ["ConvInteger", "Mul"]),
+        (_large_bias, ["ConvInteger", "Mul", "DequantizeLinear", "Reshape", "Add"]),
+        (
+            _computed_bias,
+            [
+                "Slice",
+                "Reshape",
+                "Cast",
+                "ConvInteger",
+                "Mul",
+                "DequantizeLinear",
+                "Reshape",
+                "Add",
+            ],
+        ),
         (_float_bias, ["ConvInteger", "Mul", "Reshape", "Add"]),
         (_otherwise_scaled_bias, ["ConvInteger", "Mul", "DequantizeLinear", "Reshape", "Add"]),
         (_with_activation, ["DequantizeLinear", "DequantizeLinear", "Conv"]),
@@ -108,3 +134,12 @@ def test_same_result_by_integers(make: Callable[[_Builder], Tensor], op_types: l
     assert sorted(op.op_type for op in builder.graph.topological()) == sorted(op_types)
     (after,) = run_graph(builder.graph, feeds)
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5 * np.abs(before).max())
+
+
+def test_attributes_are_those_of_integer_convolutions() -> None:
+    builder = _Builder()
+    y = builder.convolution(None, partials_type="float", activation="")
+    builder.graph.add_output("y", y)
+    run_to_fixed_point([IntegerProducts(), DeadCode()], builder.graph, check=True)
+    (conv,) = (op for op in builder.graph.topological() if op.op_type == "ConvInteger")
+    assert set(conv.attributes) == {"strides", "pads", "dilations", "group", "dtype"}

@@ -144,7 +144,8 @@ void ISA(pack_rows)(
 // -- products -------------------------------------------------------------------------------------
 
 // What zero points take off a tile, and the bias adds: sum (a - za) (b - zb) + bias, where the tile
-// has sum a b.  Sums wrap around, as numpy's do.
+// has sum a b.  Sums wrap around, as int32 sums of numpy's kernel do (its sums
+// in float32 are rounded).
 static void find_zeros(
     const BytePanels *panels, const int32_t *right_sums, int64_t column, int64_t columns,
     ByteColumns *found) {
