@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -43,9 +43,11 @@ class Subject:
         )
 
 
-def trained() -> Iterator[Subject]:
-    """The models of samples/models.toml; tells on the way which cannot be fetched."""
+def trained(names: Collection[str] | None = None) -> Iterator[Subject]:
+    """The models of samples/models.toml, or those of ``names``; tells which cannot be fetched."""
     for name, entry in catalogue().items():
+        if names is not None and name not in names:
+            continue
         try:
             path = fetch(name)
         except FetchError as error:

@@ -94,9 +94,7 @@ def ratio(library: Library, channels: int, size: int, *, last: bool, batch: int)
     random = np.random.default_rng(0)
     x, out = (random.standard_normal((batch, channels, size, size), np.float32) for _ in range(2))
     if last:
-        x, out = (
-            np.moveaxis(np.ascontiguousarray(np.moveaxis(one, 1, -1)), -1, 1) for one in (x, out)
-        )
+        x, out = _channels_last(x), _channels_last(out)
     w = random.standard_normal((channels, channels, 3, 3), np.float32)
     attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "group": 1}
     programs = []

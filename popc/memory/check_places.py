@@ -9,11 +9,11 @@ import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
 from popc.memory.check_calls import parameter_sizes
-from popc.memory.formats import reads_format
 from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
 from popc.ops import OPS
 from popc.ops.build import build, evaluate
 from popc.ops.control import called_graphs, own_graphs
+from popc.ops.infer import integers
 from popc_runtime.format import Array, DType, Region
 
 __all__ = ["addresses", "byte_range", "check_constants", "check_places", "check_views"]
@@ -111,12 +111,27 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
         if graph.is_output(tensor):
             yield f"{tensor!r} is strided but an output of its graph"
         for op in tensor.uses:
-            if not op.subgraphs and not reads_format(op):
+            if not op.subgraphs and not _reads_strided(op):
                 yield f"{op!r} cannot read {tensor!r} strided"
     for op in graph.ops:
         if any(tensor in strided for tensor in _plain_operands(op)):
             yield f"{op!r} has a strided operand that is no capture"
         yield from _check_captures(op, plan)
+
+
+def _reads_strided(op: Op) -> bool:
+    """Whether the kernel of ``op`` takes operands that are not contiguous.
+
+    Sums and the like over all pixels of an image [N, C, H, W] do, other reductions do not.
+    """
+    if op.op_type not in OPS:
+        return False
+    if OPS[op.op_type].strided_input:
+        return True
+    if not op.op_type.startswith("Reduce") or "axes" not in op.attributes:
+        return False
+    axes = {axis % op.operand(0).type.rank for axis in integers(op.attributes, "axes")}
+    return op.operand(0).type.rank == 4 and axes == {2, 3}
 
 
 def _check_format(tensor: Tensor, plan: MemoryPlan) -> Iterator[str]:

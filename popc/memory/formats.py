@@ -31,7 +31,7 @@ from popc.ops import OPS
 from popc.ops.infer import integers
 from popc.ops.views import contiguous_strides, normal_strides
 
-__all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats", "reads_format"]
+__all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
 _FEWEST_OF_GROUP: Final = 16
@@ -91,12 +91,12 @@ def _is_as_large(operand: Tensor, op: Op) -> bool:
 
 
 def _suits_readers(image: Tensor) -> bool:
-    if any(op.subgraphs or not reads_format(op) for op in image.uses):
+    if any(op.subgraphs or not _reads_format(op) for op in image.uses):
         return False
     return 2 * sum(_gains(op) for op in image.uses) >= len(image.uses)
 
 
-def reads_format(op: Op) -> bool:
+def _reads_format(op: Op) -> bool:
     """Whether the kernel of ``op`` reads images in any memory format as fast, or nearly."""
     return op.op_type in OPS and (OPS[op.op_type].strided_input or _reduces_pixels(op))
 

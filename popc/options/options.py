@@ -227,10 +227,10 @@ class Options(ReportOptions):
         metadata=described(
             "choice",
             "How images between convolutions lie in memory. Pixel by pixel where all ops that make "
-            "or read them work with that, or plane by plane; those between convolutions of bytes "
-            "always lie pixel by pixel. Shapes stay the same, and so do results but for the order "
-            "in which a convolution adds up. Native kernels are faster with pixels, those of numpy "
-            "with planes.",
+            "or read them work with that, or plane by plane: then only those between convolutions "
+            "of bytes lie pixel by pixel, under the same conditions. Shapes stay the same, and so "
+            "do results but for the order in which a convolution adds up. Native kernels are "
+            "faster with pixels, those of numpy with planes.",
             choices=("channels_first", "channels_last"),
         ),
     )

@@ -19,6 +19,7 @@ import popc_runtime
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
+from popc_runtime.native.families import FAMILIES
 from popc_runtime.tensors import Tensor
 from tests.models import affine, counter_loop, executable
 
@@ -66,6 +67,16 @@ slow = {"numpy", "dataclasses", "inspect", "logging", "threading"} & sys.modules
 assert not slow, f"{slow} were imported"
 print(json.dumps(found))
 """
+
+
+_MAKE_TABLES = {"attention_gradients", "resampling"}  # of masks and of taps, by numpy
+
+
+def test_encoders_do_not_import_numpy() -> None:
+    families = [f"popc_runtime.native.{name}" for name in sorted(FAMILIES.keys() - _MAKE_TABLES)]
+    code = f"import sys, {', '.join(families)}; assert 'numpy' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_processes_without_numpy(tmp_path: Path) -> None:

@@ -7,10 +7,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from popc_runtime.format.dtypes import DType
-from popc_runtime.kernels.labels import check_labels
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View, merged_view
@@ -99,6 +96,10 @@ def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record 
 
 def _wrong_label(labels: View, classes: int, ignored: object) -> str:
     """Which label is none."""
+    import numpy as np
+
+    from popc_runtime.kernels.labels import check_labels
+
     hidden = ignored if isinstance(ignored, int) else None
     given = np.asarray(labels)
     shown = given if hidden is None else np.where(given == hidden, 0, given)
