@@ -209,8 +209,11 @@ class Executable:
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
             self._check_open()
-            self._connect(feeds, {})
-            return self._engine.profile(_MAIN)
+            try:
+                self._connect(feeds, {})
+                return self._engine.profile(_MAIN)
+            finally:
+                self._disconnect()
 
     def _check_inputs(
         self, given: Mapping[str, npt.ArrayLike], cast: str
@@ -229,6 +232,13 @@ class Executable:
             feed.samples = samples[name]
         for name, result in self._results.items():
             result.take = takers.get(name, discard)
+
+    def _disconnect(self) -> None:
+        """Let go of the caller's memory."""
+        for feed in self._feeds.values():
+            feed.samples = iter(())
+        for result in self._results.values():
+            result.take = discard
 
     def run_connected(
         self,
@@ -251,13 +261,16 @@ class Executable:
     ) -> None:
         with self._lock:
             self._check_open()
-            self._connect(samples, takers)
             start = perf_counter()
-            if self._counters:
-                self._counters.begin()
-            self._engine.run(_MAIN)
-            if self._counters:
-                self._counters.end()
+            try:
+                self._connect(samples, takers)
+                if self._counters:
+                    self._counters.begin()
+                self._engine.run(_MAIN)
+                if self._counters:
+                    self._counters.end()
+            finally:
+                self._disconnect()
             elapsed = perf_counter() - start
             self._stats = replace(
                 self._stats,

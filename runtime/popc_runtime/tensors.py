@@ -15,7 +15,12 @@ from popc_runtime.streams import describe, joined_mismatches
 __all__ = ["Tensor", "check_buffers"]
 
 # How `struct` calls the types, where several names stand for one.
-_KINDS: Final = {"?": "b", "e": "f", "f": "f", "d": "f"}
+_KINDS: Final = (
+    {"?": "b"}
+    | dict.fromkeys("efd", "f")
+    | dict.fromkeys("bhilqn", "i")
+    | dict.fromkeys("BHILQN", "u")
+)
 _RAW: Final = (bytes, bytearray)
 
 
@@ -44,8 +49,24 @@ class Tensor:
         return f"Tensor({self.name}: {describe(self.dtype, self.shape)})"
 
     def __len__(self) -> int:
-        """Elements of the first dimension."""
+        """Elements of the first dimension.
+
+        Raises:
+            TypeError: there is none.
+        """
+        if not self.shape:
+            raise TypeError(f"{self} is a scalar: it has no length")
         return self.shape[0]
+
+    def __bool__(self) -> bool:
+        """Whether the only element is not zero.
+
+        Raises:
+            ValueError: there is not exactly one.
+        """
+        if prod(self.shape) != 1:
+            raise ValueError(f"{self} is neither true nor false: it has not one element")
+        return bool(next(self._values()))
 
     @property
     def nbytes(self) -> int:
@@ -78,10 +99,15 @@ class Tensor:
         }
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The elements: a buffer that knows type and shape, if Python has a name for the type."""
+        """The elements: a buffer that knows type and shape.
+
+        Raises:
+            BufferError: no memoryview has this type and shape (float16, or no elements): then numpy
+                goes on to the array interface; ``data`` has the bytes.
+        """
         del flags
         if 0 in self.shape or self.dtype is DType.FLOAT16:
-            return self.data
+            raise BufferError(f"{self} has no buffer that knows type and shape: see `data`")
         cast: Any = self.data.cast
         shaped: memoryview = cast(self.dtype.code, self.shape)
         return shaped
@@ -141,7 +167,14 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
     if hasattr(value, "__array_interface__"):
         import numpy as np  # which reads all that the interface allows
 
-        return np.asarray(value).data
+        array = np.asarray(value)
+        if spec.dtype is DType.BFLOAT16 and array.dtype.name == spec.dtype:  # as ml_dtypes has it
+            array = array.view(spec.dtype.storage)
+        try:
+            return array.data
+        except ValueError:  # a type that no buffer has: points in time, say
+            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise _mismatch(spec, found, "give elements of the input's type") from None
     raise _mismatch(
         spec,
         f"an object of type {type(value).__name__}",
@@ -152,11 +185,7 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
 def _is_stored_as(memory: memoryview, dtype: DType) -> bool:
     """Whether a buffer's elements are of the type that ``dtype`` is stored as."""
     code = memory.format.lstrip("@=<") if memory.format else ""
-    return memory.itemsize == dtype.itemsize and _kind(code) == _kind(dtype.code)
-
-
-def _kind(code: str) -> str:
-    return _KINDS.get(code) or ("i" if code.islower() else "u")
+    return memory.itemsize == dtype.itemsize and _KINDS.get(code) == _KINDS[dtype.code]
 
 
 def _name_of(memory: memoryview) -> str:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import _thread
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.errors import CorruptArchiveError
-from popc_runtime.format import Compression
+from popc_runtime.format import Compression, workers
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
     ITEMSIZES,
@@ -138,6 +139,34 @@ def test_ordered_map_passes_errors_on_and_leaves_no_threads() -> None:
         list(ordered_map(fail, range(100), 2))
     while _thread._count() > before:
         time.sleep(0.001)
+
+
+def test_ordered_map_goes_on_with_the_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+
+    def start(function: Callable[..., object], arguments: tuple[Any, ...]) -> int:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(function)
+        return _thread.start_new_thread(function, arguments)
+
+    before = _thread._count()
+    monkeypatch.setattr(workers, "start_new_thread", start)
+    assert list(ordered_map(abs, range(-50, 0), 4)) == [*range(50, 0, -1)]
+    assert len(begun) == 1
+    while _thread._count() > before:
+        time.sleep(0.001)
+
+
+def test_spare_memory_that_another_thread_takes() -> None:
+    class Taken(list[bytearray]):
+        def __bool__(self) -> bool:
+            return True
+
+    raw = np.arange(64, dtype="<u2").view(np.uint8)
+    out = np.empty_like(raw)
+    decode_chunk(encode_chunk(raw, 2, Compression.FAST), out.data, Taken())
+    assert (out == raw).all()
 
 
 def test_speed_of_both_directions() -> None:

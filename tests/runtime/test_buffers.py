@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -16,7 +17,7 @@ from onnx import parser
 
 import popc
 import popc_runtime
-from popc_runtime.errors import InputMismatchError
+from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunError
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
 from popc_runtime.native.families import FAMILIES
@@ -150,6 +151,9 @@ def test_steps_of_several_batches(tmp_path: Path) -> None:
         ({"x": X.astype(np.int32)}, "input 'x': expected float32[2,3], got int32[2,3]"),
         ({"x": X.T.copy()}, "input 'x': expected float32[2,3], got float32[3,2]"),
         ({"x": X[:, ::-1]}, "input 'x': expected float32[2,3], got memory that is not contiguous"),
+        ({"x": X.astype(">f4")}, "input 'x': expected float32[2,3], got format '>f'[2,3]"),
+        ({"x": X.astype("S4")}, "input 'x': expected float32[2,3], got format '4s'[2,3]"),
+        ({"x": X.astype("M8[s]")}, "input 'x': expected float32[2,3], got datetime64[s][2,3]"),
         ({"x": [1.0]}, "input 'x': expected float32[2,3], got an object of type list"),
         ({}, "input 'x' is missing"),
         ({"x": X, "z": X}, "there is no input 'z'"),
@@ -168,6 +172,45 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     assert len(caught.value.details) == 2
 
 
+@pytest.mark.parametrize("found", [">i4", "S8", "complex64", "O", "float64"])
+def test_elements_of_other_types_are_refused(found: str, tmp_path: Path) -> None:
+    """Also those of as many bytes."""
+    model = popc_runtime.load(
+        popc.compile(parser.parse_model(_HEAD + "(int64[2] x, int32[2] i) => (int64[2] y) "
+                                        "{ c = Cast<to=7>(i)  y = Add(x, c) }"))
+        .save(tmp_path / "m.popx")
+    )  # fmt: skip
+    right = {"x": np.zeros(2, np.int64), "i": np.zeros(2, np.int32)}
+    model.run_buffers(right)
+    for name in right:
+        with pytest.raises(InputMismatchError):
+            model.run_buffers(right | {name: np.zeros(2, found)})
+
+
+def test_bfloat16_arrays(tmp_path: Path) -> None:
+    model = _network("(bfloat16[3] x) => (bfloat16[3] y) { y = Neg(x) }")
+    loaded = popc_runtime.load(popc.compile(model).save(tmp_path / "m.popx"))
+    x = np.array([1, -2, 3], ml_dtypes.bfloat16)
+    assert loaded.run_buffers(x=x)["y"].tolist() == [-1, 2, -3]
+    assert loaded.run_buffers(x=x.view(np.uint16))["y"].tolist() == [-1, 2, -3]
+
+
+def test_memory_is_the_callers_again(tmp_path: Path) -> None:
+    """Whether a run ends well or not; a memory that is exported could not be cleared."""
+    model = executable(affine(), tmp_path)
+    given = bytearray(X)
+    model.run_buffers(x=given)
+    given.clear()
+    x = X.copy()
+    before = sys.getrefcount(x)
+    model.profile({"x": x})
+    with pytest.raises(StreamUnderrunError):
+        model.run_connected({"x": iter([x, x][2:])}, {})
+    with pytest.raises(DeviceError):
+        model.run_connected({"x": iter((x,))}, {"y": lambda _: 1 // 0})
+    assert sys.getrefcount(x) == before
+
+
 @pytest.mark.parametrize("dtype", DType)
 def test_values_of_tensors(dtype: DType) -> None:
     values = np.array([[0, 1, 2], [3, 4, 1]]).astype("float32" if dtype.is_float else dtype.value)
@@ -179,9 +222,46 @@ def test_values_of_tensors(dtype: DType) -> None:
     assert np.asarray(tensor).dtype == dtype.storage
     assert (len(tensor), tensor.nbytes) == (2, stored.nbytes)
     assert str(dtype) in repr(tensor)
+    if dtype is DType.FLOAT16:
+        with pytest.raises(BufferError):
+            tensor.__buffer__(0)
+    else:
+        buffer = tensor.__buffer__(0)
+        assert (buffer.format, buffer.shape) == (dtype.code, (2, 3))
 
 
 def test_shapes_of_tensors() -> None:
     assert Tensor(TensorSpec("y", DType.INT32, ()), bytearray(b"\7\0\0\0")).tolist() == 7
     assert Tensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray()).tolist() == [[], []]
     assert Tensor(TensorSpec("y", DType.INT32, (0, 2)), bytearray()).tolist() == []
+
+
+def test_empty_tensors_have_no_buffer() -> None:
+    empty = Tensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray())
+    with pytest.raises(BufferError):
+        empty.__buffer__(0)
+    assert np.asarray(empty).shape == (2, 0)
+    assert len(empty) == 2
+
+
+def test_truth_and_length_of_tensors() -> None:
+    one, zero = (
+        Tensor(TensorSpec("y", DType.FLOAT32, ()), bytearray(np.float32(n).tobytes()))
+        for n in (3, 0)
+    )
+    assert one
+    assert not zero
+    with pytest.raises(TypeError, match="scalar"):
+        len(one)
+    for shape in ((2,), (0, 2)):
+        several = Tensor(TensorSpec("y", DType.INT8, shape), bytearray(2 if 0 not in shape else 0))
+        with pytest.raises(ValueError, match="neither true nor false"):
+            bool(several)
+
+
+def test_gradients_of_norms_load_without_dataclasses() -> None:
+    program = (
+        "import sys, popc_runtime.native.norm_gradients;"
+        "assert not {'dataclasses', 'numpy'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

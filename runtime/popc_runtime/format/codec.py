@@ -68,7 +68,10 @@ def decode_chunk(
         out[:] = decompress(frames[0], size)
         return
     # The bytes of a bytearray are put apart several times as fast as those of a view.
-    chunk = spare.pop() if spare else bytearray(CHUNK_BYTES)
+    try:
+        chunk = spare.pop()
+    except IndexError:  # other threads may have taken the last
+        chunk = bytearray(CHUNK_BYTES)
     for plane, frame in enumerate(frames):
         chunk[plane:size:itemsize] = decompress(frame, size // itemsize)
     out[:] = memoryview(chunk)[:size]

@@ -9,6 +9,7 @@ from _queue import SimpleQueue
 from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 __all__ = ["ordered_map"]
@@ -22,16 +23,20 @@ def ordered_map(
 ) -> Iterator[_Out]:
     """``map`` on several threads: results in order, few items taken ahead of them.
 
-    One of the threads is the caller's, which also takes the items.
+    One of the threads is the caller's, which also takes the items: where the system gives fewer
+    threads than are asked for, the work takes longer, and that is all.
     """
     if threads <= 1:
         yield from map(function, items)
         return
     waiting: SimpleQueue[_Task[_In, _Out] | None] = SimpleQueue()
     pending: deque[_Task[_In, _Out]] = deque()
-    for _ in range(threads - 1):
-        start_new_thread(_work, (waiting,))
+    started = 0
     try:
+        with suppress(RuntimeError):
+            while started < threads - 1:
+                start_new_thread(_work, (waiting,))
+                started += 1
         for item in items:
             pending.append(_Task(function, item))
             waiting.put(pending[-1])
@@ -42,7 +47,7 @@ def ordered_map(
     finally:
         for task in pending:
             task.finish()
-        for _ in range(threads - 1):
+        for _ in range(started):
             waiting.put(None)
 
 

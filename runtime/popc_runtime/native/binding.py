@@ -45,7 +45,7 @@ class Space:
         self._used = mark
 
     def take(self, shape: tuple[int, ...], dtype: DType) -> View:
-        """An uninitialised contiguous view, valid during one instruction."""
+        """A contiguous view of memory that holds anything, valid during one instruction."""
         nbytes = prod(shape) * dtype.itemsize
         start = -(-self._used // _ALIGNMENT) * _ALIGNMENT
         if self._buffer is None or start + nbytes > self._buffer.nbytes:

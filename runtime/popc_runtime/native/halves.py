@@ -1,6 +1,6 @@
 """float16 and bfloat16 as storage: kernels of float32 between conversions.
 
-That is how numpy computes them: see `prepare` and `blocking` of its kernels.  Conversions are
+That is how numpy computes them: see `preparation` and `blocking` of its kernels.  Conversions are
 records of the same instruction; constants are converted once.
 """
 

@@ -19,6 +19,7 @@ from popc_runtime.format.dtypes import DType
 
 __all__ = [
     "View",
+    "address_of",
     "as_view",
     "broadcast_to",
     "empty",
