@@ -102,7 +102,7 @@ def test_bits_under_another_type(library: Library) -> None:
     ("dtype", "value", "fills"),
     [
         *((DType.FLOAT16, value, True) for value in (0, 2.5, -7, float("inf"), float("nan"))),
-        (DType.FLOAT16, 1e9, False),  # more than it holds
+        *((DType.FLOAT16, value, True) for value in (1e9, -1e9)),  # more than it holds: infinite
         *((DType.UINT8, value, True) for value in (0, 2.5)),
         (DType.BFLOAT16, 0, True),
         *((DType.BFLOAT16, value, False) for value in (2.5, 1e9, float("nan"))),  # to be rounded

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.native import Library, find_library
+from tests.native.bindings import bound, encode
 from tests.native.test_kernels import _compare, _numbers
 
 
@@ -52,3 +53,11 @@ def test_gemm(library: Library, turned: tuple[int, int]) -> None:
     attributes = {"transA": turned[0], "transB": turned[1], "alpha": 1.0, "beta": 1.0}
     _compare(library, "Gemm", [a, b, _numbers(31)], [np.empty((9, 31), np.float32)], attributes,
              rtol=1e-4, atol=1e-4)  # fmt: skip
+
+
+def test_a_constant_addend_of_another_type(library: Library) -> None:
+    """A double may be no float32 at all: numpy's kernels say what is to be done."""
+    a, b, wide = _numbers(3, 4), _numbers(4, 5), np.full(1, 1e39)
+    out = np.empty((3, 5), np.float32)
+    binding = bound([a, b, wide], [out], {}, [2])
+    assert encode("Gemm", binding, library.numbers) is None

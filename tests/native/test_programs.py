@@ -118,6 +118,15 @@ def test_malformed_records_are_refused(library: Library, words: list[int]) -> No
         library.module.Program(library.variant, array("q", words).tobytes(), (), None)
 
 
+def test_refusals_name_their_instruction(library: Library) -> None:
+    total, one = np.zeros(3, np.float32), np.ones(3, np.float32)
+    good, wrong = _add(library, total, one), Record("Gather", (), owner="mine")
+    for items in ([good, wrong], [Loop([good, good, wrong], 2)]):
+        with pytest.raises(NativeFailure, match="record") as caught:
+            NativeProgram(library, items, (total, one), 1)
+        assert caught.value.owner == "mine"
+
+
 def test_a_call_that_there_is_not_is_an_error(library: Library) -> None:
     words = array("q", [-1, 1, 5]).tobytes()
     program = library.module.Program(library.variant, words, (), None)

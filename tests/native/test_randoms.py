@@ -194,7 +194,7 @@ def test_gradients_of_many_elements(library: Library) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16])
-@pytest.mark.parametrize("limits", [(0.0, 1.0), (-2.5, 4.0), (0.0, 3.0), (1.0, 2.0)])
+@pytest.mark.parametrize("limits", [(0.0, 1.0), (-2.5, 4.0), (0.0, 3.0), (1.0, 2.0), (-3e38, 3e38)])
 @pytest.mark.parametrize("seed", [{}, {"seed": -6}])
 def test_uniform(
     library: Library, dtype: DType, limits: tuple[float, float], seed: dict[str, Any]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from popc_runtime.device.engine import IO_OPCODES, Engine
-from popc_runtime.device.steps import InstructionTime, Step, naming, tell_iteration
+from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, naming, tell_iteration
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.frozen import frozen
@@ -29,6 +29,7 @@ from popc_runtime.native import (
     encode,
 )
 from popc_runtime.native.packing import move_record
+from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, empty
 
 __all__ = ["NativeEngine"]
@@ -77,7 +78,13 @@ class NativeEngine(Engine):
 
     def _program(self, steps: Sequence[Step]) -> NativeProgram:
         items = [step.item for step in steps if isinstance(step, _NativeStep)]
-        return NativeProgram(self._library, items, self._memory, self.threads)
+        try:
+            return NativeProgram(self._library, items, self._memory, self.threads)
+        except NativeFailure as failure:
+            if failure.owner is None:
+                raise DeviceError(f"the program cannot be bound: {failure}") from failure
+            step, _ = failure.owner
+            raise cannot_be_bound(step.opcode, step.name, failure) from failure
 
     @staticmethod
     def _run(program: NativeProgram) -> None:
@@ -119,9 +126,9 @@ class NativeEngine(Engine):
 
     def _instruction(self, item: Instruction) -> list[Step]:
         self._space.reset()
-        if item.opcode in IO_OPCODES:
-            return self._transfer(item)
         with naming(item):
+            if item.opcode in IO_OPCODES:
+                return self._transfer(item)
             record = encode(item.opcode, self._operands(item), self._library.numbers)
         return self._calls_of_numpy(item) if record is None else [self._native(item, record)]
 
@@ -149,6 +156,8 @@ class NativeEngine(Engine):
         """A port's call, on contiguous memory, and a move from or to memory that is not."""
         stream, loads = str(item.attributes["stream"]), item.opcode == "HostLoad"
         view = self._memory.view(item.outputs[0] if loads else item.inputs[0])
+        if not view.is_contiguous and view.ndim > MAX_RANK:
+            return [self._called(step) for step in self._bind_instruction(item)]
         near = view if view.is_contiguous else self._space.take(view.shape, view.dtype)
         if loads:
             call = partial(self._ports.inputs[stream].load, near.memory())

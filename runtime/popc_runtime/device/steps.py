@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "InstructionTime",
     "Step",
+    "cannot_be_bound",
     "counting",
     "naming",
     "tell_iteration",
@@ -71,9 +72,12 @@ def naming(item: Instruction) -> Iterator[None]:
     except PopcError:
         raise
     except Exception as error:
-        raise DeviceError(
-            f"instruction {item.opcode} ({item.name}) cannot be bound: {error}", subject=item.name
-        ) from error
+        raise cannot_be_bound(item.opcode, item.name, error) from error
+
+
+def cannot_be_bound(opcode: str, name: str, cause: Exception) -> DeviceError:
+    """What tells which instruction does not get ready to run."""
+    return DeviceError(f"instruction {opcode} ({name}) cannot be bound: {cause}", subject=name)
 
 
 def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:

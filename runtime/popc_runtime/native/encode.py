@@ -8,17 +8,16 @@ from typing import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.families import FAMILIES
 from popc_runtime.native.halves import through_float32
-from popc_runtime.native.record import Encoder, Record
+from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
 from popc_runtime.tables import LazyTable
 
-__all__ = ["encode", "native_opcodes"]
+__all__ = ["encode", "native_opcodes", "strided_results"]
 
 # Kernels of these write results of any strides; of the others results have to be contiguous, as the
 # compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
 _STRIDED: Final = (
-    *("byte_products", "convolutions", "maps", "movement", "moves", "pools", "quantized"),
-    "resampling",
+    *("byte_products", "convolutions", "maps", "moves", "pools", "quantized", "resampling"),
 )
 _STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
 _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable("popc_runtime.native", "ENCODERS", FAMILIES)
@@ -34,11 +33,17 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
     """
     if opcode not in _ENCODERS:
         return None
+    if not _have_native_ranks((*binding.inputs, *binding.outputs)):
+        return None
     if opcode not in _STRIDED_RESULTS and not _are_contiguous(binding.outputs):
         return None
     encoder = _ENCODERS[opcode]
     record = encoder(binding, numbers)
     return through_float32(opcode, encoder, binding, numbers) if record is None else record
+
+
+def _have_native_ranks(views: Iterable[View | None]) -> bool:
+    return all(one is None or one.ndim <= MAX_RANK for one in views)
 
 
 def _are_contiguous(views: Iterable[View | None]) -> bool:
@@ -48,3 +53,8 @@ def _are_contiguous(views: Iterable[View | None]) -> bool:
 def native_opcodes() -> frozenset[str]:
     """Opcodes that have a native form, for some operands at least."""
     return frozenset(_ENCODERS)
+
+
+def strided_results() -> frozenset[str]:
+    """Opcodes whose native kernels write results of any strides."""
+    return _STRIDED_RESULTS

@@ -38,9 +38,11 @@ def _product(
     binding: Binding, numbers: Mapping[str, int], left: View, right: View
 ) -> Record | None:
     out = binding.output()
+    if not is_float32(binding):
+        return None
     activation = epilogue_activation(binding, numbers)
     addends = _addends(binding, out)
-    if not is_float32(binding) or activation is None or addends is None:
+    if activation is None or addends is None:
         return None
     if 0 in (left.size, right.size) or binding.text("partials", "float") != "float":
         return None

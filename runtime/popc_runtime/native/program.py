@@ -88,7 +88,7 @@ class NativeProgram:
     """Runs items in order, with one call for all that is between functions of Python.
 
     Raises (constructor):
-        ValueError: the library does not take an item.
+        NativeFailure: the library does not take an item.
     """
 
     def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
@@ -96,10 +96,19 @@ class NativeProgram:
         words = array("q", writer.items(items))
         self._items = items
         self._written = writer.written
-        self._program = library.module.Program(
-            library.variant, words.tobytes(), tuple(writer.calls), (kept, tuple(writer.kept))
-        )
+        try:
+            self._program = library.module.Program(
+                library.variant, words.tobytes(), tuple(writer.calls), (kept, tuple(writer.kept))
+            )
+        except ValueError as error:
+            raise self._refused(str(error)) from error
         self._threads = threads
+
+    def _refused(self, reason: str) -> NativeFailure:
+        """For "record 3 is malformed", or "not supported"; -1 is none of the items."""
+        number = int(reason.split()[1])
+        item = self._written[number] if number >= 0 else None
+        return NativeFailure(reason, item.owner if isinstance(item, Record) else None)
 
     def run(self) -> None:
         """Run to the end; an exception of a function ends it and is raised.

@@ -77,7 +77,8 @@ def _copy(call: partial[Any]) -> Record | None:
     if len(call.args) != 2 or not call.keywords.keys() <= {"casting", "where"}:
         return None
     to, source = call.args
-    if isinstance(source, int | float):
+    same = isinstance(source, np.generic) and source.dtype == to.dtype
+    if same or isinstance(source, int | float):
         source = np.asarray(source, to.dtype)
     plain = isinstance(source, np.ndarray) and to.dtype == source.dtype
     if not plain or to.ndim > MAX_RANK - 1 or to.size == 0:
@@ -151,4 +152,4 @@ def _filled(to: Any, value: Any) -> Record | None:
         return None
     if to.dtype.kind not in "fiub" or to.itemsize > 8:
         return None
-    return fill_record(as_view(to), np.asarray(value, to.dtype).tobytes())
+    return fill_record(as_view(to.reshape(-1)), np.asarray(value, to.dtype).tobytes())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import prod
+from math import copysign, inf, prod
 from types import EllipsisType
 from typing import Any, TypeAlias, overload
 
@@ -296,12 +296,24 @@ def empty(shape: tuple[int, ...], dtype: DType) -> View:
 def view_of_numbers(values: Sequence[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> View:
     """New memory that holds ``values``, contiguous."""
     view = empty((len(values),), dtype)
-    struct.pack_into(f"{len(values)}{dtype.code}", view.memory(), 0, *values)
+    view.memory()[:] = _stored(values, dtype)
     return view.reshape(shape)
 
 
 def filled(shape: tuple[int, ...], dtype: DType, value: Any) -> View:
     """New memory, contiguous, all elements ``value``."""
     view = empty(shape, dtype)
-    view.memory()[:] = struct.pack(dtype.code, value) * view.size
+    view.memory()[:] = _stored([value], dtype) * view.size
     return view
+
+
+def _stored(values: Sequence[Any], dtype: DType) -> bytes:
+    """Bytes of elements; floating-point numbers that are too large become infinite, as numpy's."""
+    try:
+        return struct.pack(f"{len(values)}{dtype.code}", *values)
+    except OverflowError:
+        if not dtype.is_float:
+            raise
+        if len(values) > 1:
+            return b"".join(_stored([value], dtype) for value in values)
+        return struct.pack(dtype.code, copysign(inf, values[0]))

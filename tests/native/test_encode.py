@@ -1,0 +1,82 @@
+"""What is encoded at all, and into what results: the compiler and the runtime have to agree."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popc.ops import OPS
+from popc_runtime.device.native_engine import NativeEngine
+from popc_runtime.errors import DeviceError
+from popc_runtime.format import DType, Instruction
+from popc_runtime.kernels import KERNELS, prepare
+from popc_runtime.native import Library, NativeProgram, Record, native_opcodes, translate
+from popc_runtime.native.encode import strided_results
+from popc_runtime.native.views import filled, view_of_numbers
+from tests.models import affine, executable
+from tests.native.bindings import bound, encode
+
+
+def test_results_that_the_compiler_lays_out_are_written_so() -> None:
+    laid = {opcode for opcode, spec in OPS.items() if spec.strided_output}
+    assert laid & native_opcodes() <= strided_results()
+
+
+_WIDE = (2,) * 9
+_X = np.arange(512, dtype=np.float32).reshape(_WIDE)
+_WIDE_CASES: list[tuple[str, list[Any], Any, dict[str, Any]]] = [
+    ("ReduceMean", [_X], np.empty(_WIDE[1:], np.float32), {"axes": (8,)}),
+    ("Gather", [np.ones((5, 3), np.float32), np.zeros((1,) * 8, np.int64)],
+     np.empty((1,) * 8 + (3,), np.float32), {"axis": 0}),
+    ("Fill", [], np.empty(_WIDE, np.float32), {"value": 3.0}),
+    ("Add", [_X, _X], np.empty_like(_X), {}),
+    ("Transpose", [_X], np.empty_like(_X), {"perm": (8, 7, 6, 5, 4, 3, 2, 1, 0)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("opcode", "inputs", "out", "attributes"), _WIDE_CASES)
+def test_many_dimensions_are_left_to_numpy(
+    library: Library, opcode: str, inputs: list[Any], out: Any, attributes: dict[str, Any]
+) -> None:
+    """And of its calls those are translated that are possible."""
+    binding = bound(inputs, [out], attributes)
+    assert encode(opcode, binding, library.numbers) is None
+    records = [translate(call, library.numbers) for call in prepare(KERNELS[opcode], binding)]
+    NativeProgram(library, [one for one in records if one is not None], binding, 1)
+
+
+def test_numbers_of_numpy_are_translated(library: Library) -> None:
+    to = np.zeros(3, np.float32)
+    for value in (np.float32(2), 2, 2.0):
+        record = translate(partial(np.copyto, to, value), library.numbers)
+        assert record is not None
+        NativeProgram(library, [record], to, 1).run()
+        assert to.tolist() == [2, 2, 2]
+        to[:] = 0
+    assert translate(partial(np.copyto, to, np.float64(2)), library.numbers) is not None
+    assert translate(partial(np.copyto, to, np.int64(2)), library.numbers) is None
+
+
+@pytest.mark.parametrize(("dtype", "large"), [(DType.FLOAT16, 1e5), (DType.FLOAT32, 1e39)])
+def test_numbers_that_are_too_large_become_infinite(dtype: DType, large: float) -> None:
+    assert filled((2,), dtype, -large).tolist() == [-np.inf, -np.inf]
+    assert view_of_numbers([1.0, large, 2.0], dtype).tolist() == [1, np.inf, 2]
+
+
+def test_what_cannot_be_bound_is_named(library: Library, tmp_path: Path) -> None:
+    del library
+    engine = executable(affine(), tmp_path)._engine
+    assert isinstance(engine, NativeEngine)
+    unknown = Instruction("HostLoad", (), (0,), {"stream": "none"}, "load")
+    with pytest.raises(DeviceError, match=r"HostLoad \(load\) cannot be bound: 'none'"):
+        engine.bind_block((unknown,))
+    step = engine._native(Instruction("Gather", (), (), {}, "rows"), Record("Gather", ()))
+    with pytest.raises(
+        DeviceError, match=r"Gather \(rows\) cannot be bound: record 0 is"
+    ) as caught:
+        engine.walker([step])
+    assert caught.value.subject == "rows"
