@@ -123,9 +123,11 @@ class Work:
             cycles = elementwise.binary(name, lanes_of(dtype), share)
             self.compute(name, cycles, "BinaryOp")
 
-    def scaled(self, name: str, *, rows: int = 0, size: int = -1) -> None:
+    def scaled(
+        self, name: str, *, rows: int = 0, size: int = -1, dtype: DType | None = None
+    ) -> None:
         """A BinaryOp with a scalar, or with one scalar for each of ``rows`` rows."""
-        size, dtype = self._shape(size, None)
+        size, dtype = self._shape(size, dtype)
         share = self.share(size, dtype)
         local = ceil_div(rows * share, max(size, 1))
         cycles = elementwise.broadcast(name, lanes_of(dtype), share, rows=local)
@@ -137,9 +139,9 @@ class Work:
         cycles = elementwise.scaled_add(lanes_of(dtype), self.share(size, dtype))
         self.compute("scaled_add", cycles, "ScaledAdd")
 
-    def non_linear(self, name: str, *, size: int = -1) -> None:
+    def non_linear(self, name: str, *, size: int = -1, dtype: DType | None = None) -> None:
         """A non-linearity in place, or its gradient."""
-        size, dtype = self._shape(size, None)
+        size, dtype = self._shape(size, dtype)
         cycles = elementwise.non_linear(name, lanes_of(dtype), self.share(size, dtype))
         self.compute(name, cycles, "NonLinearity")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -194,32 +194,45 @@ def _fuse_quantize(graph: Graph, op: Op) -> bool:
         return False
     if op.operand(0).type.dtype is not DType.FLOAT32:
         return False
-    factor, source = _factor_behind(graph, op.operand(0))
+    factor, source, multiplication = _factor_behind(graph, op.operand(0))
     moves = _moves_behind(graph, source)
     producer = _product(graph, moves[-1].operand(0) if moves else source)
     if producer is None:
         return False
+    folded = [] if multiplication is None else [multiplication]
+    if not _may_be_one(graph, op, [producer, *moves, *folded]):
+        return False
     added = _quotients(op.output.type.dtype, zero, factor, scale)
     attributes: AttributeMap = {**producer.attributes, **added}
-    settings = producer.settings.fused(op.settings)
-    new = build(graph, producer.op_type, producer.inputs, attributes, settings=settings)
+    places = {producer: producer.settings, **{move: move.settings for move in reversed(moves)}}
+    for one in folded:
+        places[producer] = places[producer].fused(one.settings)
+    last = moves[0] if moves else producer
+    places[last] = places[last].fused(op.settings)
+    new = build(graph, producer.op_type, producer.inputs, attributes, settings=places[producer])
+    successors = {producer: new}
     for move in reversed(moves):
         operands = [new.output, *move.inputs[1:]]
-        new = build(graph, move.op_type, operands, move.attributes, settings=move.settings)
+        new = build(graph, move.op_type, operands, move.attributes, settings=places[move])
+        successors[move] = new
     graph.replace_op(op, new.outputs)
+    _hand_over_order(graph, {**successors, **dict.fromkeys(folded, new)})
     return True
 
 
-def _factor_behind(graph: Graph, tensor: Tensor) -> tuple[float, Tensor]:
-    """What ``tensor`` is a multiple of, which nobody else reads, and the constant; 1 and itself."""
+def _factor_behind(graph: Graph, tensor: Tensor) -> tuple[float, Tensor, Op | None]:
+    """A constant, what ``tensor``, which is read once, is the multiple of, and the op that does it.
+
+    1, ``tensor`` and ``None`` if there is no such op.
+    """
     op = sole_output(graph, tensor, "Mul")
     if op is None:
-        return 1.0, tensor
+        return 1.0, tensor, None
     for index in (0, 1):
         factor, other = scalar_value(op.operand(index)), op.operand(1 - index)
         if factor is not None and other.type == tensor.type:
-            return factor, other
-    return 1.0, tensor
+            return factor, other, op
+    return 1.0, tensor, None
 
 
 def _moves_behind(graph: Graph, tensor: Tensor) -> list[Op]:
@@ -239,12 +252,43 @@ def _replace(
     inputs: Sequence[Tensor | None] | None = None,
 ) -> bool:
     """Put ``producer`` in place of ``op``, with attributes ``added`` and ``inputs``."""
+    if not _may_be_one(graph, op, [producer]):
+        return False
     attributes = {**producer.attributes, **added}
     operands = producer.inputs if inputs is None else inputs
     settings = producer.settings.fused(op.settings)
     new = build(graph, producer.op_type, operands, attributes, settings=settings)
     graph.replace_op(op, new.outputs)
+    _hand_over_order(graph, {producer: new})
     return True
+
+
+# -- what has been required of the order of ops ----------------------------------------------------
+
+
+def _may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
+    """Whether no op has to run after one of ``earlier`` ops, but before ``op``."""
+    if not any(one in graph.ordering for one in earlier):
+        return True
+    firsts: dict[Op, list[Op]] = {}
+    for first, second, _ in graph.ordering:
+        firsts.setdefault(second, []).append(first)
+    before, left = set[Op](), [op]
+    while left:
+        one = left.pop()
+        operands = [tensor.producer for tensor in one.present_inputs if tensor.producer is not None]
+        found = {*operands, *firsts.get(one, ())} - before
+        before |= found
+        left += found
+    between = before.difference(earlier)
+    return not any(first in earlier and second in between for first, second, _ in graph.ordering)
+
+
+def _hand_over_order(graph: Graph, successors: Mapping[Op, Op]) -> None:
+    """What has been required of ops is required of what does their work now."""
+    for old, new in successors.items():
+        if old in graph.ordering:
+            graph.ordering.replace(old, new)
 
 
 _RULES: Final[dict[str, Callable[[Graph, Op], bool]]] = {

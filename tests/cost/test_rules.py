@@ -17,9 +17,14 @@ from popc.memory import plan_memory
 from popc.ops import OPS
 from popc.schedule import build_schedule
 from popc.target import find_target
+from popc.transforms.base import run_to_fixed_point
+from popc.transforms.dead_code import DeadCode
+from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
+from popc_runtime.format import DType
 from tests import gradients
 from tests.autodiff import test_gradients
 from tests.gradients import Case
+from tests.small_graphs import SmallGraph
 from tests.support import import_graph, one_node_model
 
 _TARGET = find_target("ipu2")
@@ -136,3 +141,29 @@ def test_settings_by_pattern() -> None:
     assert options.proportion_of("layer3.up") == 0.2
     assert options.proportion_of("other") == 0.4
     assert replace(options, proportions=()).proportion_of("other") == 0.6
+
+
+def _bytes_of_products(small: SmallGraph) -> None:
+    """Everything that may follow the sums of an integer product."""
+    x, r = small.input(256, 512, dtype=DType.UINT8), small.input(256, 384)
+    weights = small.constant(np.ones((512, 384)), DType.INT8)
+    y = small("MatMulInteger", x, weights, dtype="float32")
+    y = small("Mul", y, small.constant(np.full(384, 0.5)))
+    y = small("FakeQuantize", y, scale=0.05, low=-128.0, high=127.0)
+    y = small("Add", small("Add", y, small.constant(np.ones(384))), r)
+    y = small("Relu", y)
+    parameters = small.constant(0.1), small.constant(3, DType.UINT8)
+    small.output(small("QuantizeLinear", y, *parameters, axis=0, block_size=0, dtype="uint8"))
+
+
+def test_what_follows_integer_sums_costs_what_its_ops_do() -> None:
+    compute = []
+    for passes in ([], [FuseByteEpilogues(), DeadCode()]):
+        small = SmallGraph()
+        _bytes_of_products(small)
+        run_to_fixed_point(passes, small.graph, check=True)
+        schedule = build_schedule(small.graph)
+        report = estimate_costs(small.graph, schedule, plan_memory(small.graph, schedule), _TARGET)
+        compute.append(report.cycles.compute)
+        assert len(report.ops) == (1 if passes else 7)
+    assert compute[1] == pytest.approx(compute[0], rel=0.1)

@@ -11,6 +11,7 @@ from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
 from popc.cost.work import Work
 from popc.ir import Shape
+from popc_runtime.format import DType
 
 __all__ = [
     "CostRule",
@@ -20,7 +21,9 @@ __all__ = [
     "epilogue",
     "free",
     "layer_sizes",
+    "one_step_of",
     "per_scalar",
+    "residual_and_activation",
     "scaled_add",
     "softmax_steps",
     "steps",
@@ -116,28 +119,36 @@ def epilogue(work: Work, first: int, channels: int) -> None:
     if work.has(first):
         if work.input(first).size == work.result().size:
             work.align(first, work.layout)
-            work.binary("add", size=work.result().size)
+            work.binary("add")
         else:
             work.bias(first, channels)
-    if work.has(first + 1):
-        work.align(first + 1, work.layout)
-        work.binary("add", size=work.result().size)
+    residual_and_activation(work, first + 1)
+
+
+def residual_and_activation(work: Work, residual: int, dtype: DType | None = None) -> None:
+    """What follows a bias; operand ``residual``.
+
+    ``dtype`` is what they are computed in, if not in that of the result.
+    """
+    if work.has(residual):
+        work.align(residual, work.layout)
+        work.binary("add", dtype=dtype)
     activation = work.text("activation")
     if activation:
         from popc.cost.rules.activation import STEPS
 
         for name in STEPS[activation]:
-            one_step_of(work, name)
+            one_step_of(work, name, dtype)
 
 
-def one_step_of(work: Work, name: str) -> None:
-    """A vertex over the result alone."""
+def one_step_of(work: Work, name: str, dtype: DType | None = None) -> None:
+    """A vertex over the result alone, while that is of type ``dtype``."""
     if name in NON_LINEAR:
-        work.non_linear(name)
+        work.non_linear(name, dtype=dtype)
     elif name in BINARY:
-        work.scaled(name)
+        work.scaled(name, dtype=dtype)
     else:
-        work.unary(name)
+        work.unary(name, dtype=dtype)
 
 
 def softmax_steps(work: Work, size: int, rows: int) -> None:

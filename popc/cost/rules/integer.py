@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas.numbers import ceil_div
+from popc.cost.mapping import device_bytes
 from popc.cost.planner import Problem
-from popc.cost.rules.common import CostRule
+from popc.cost.rules.activation import STEPS
+from popc.cost.rules.common import CostRule, one_step_of, residual_and_activation
 from popc.cost.rules.matmul import product_sizes
+from popc.cost.rules.quantize import round_to_bytes
 from popc.cost.work import Work
 from popc_runtime.format import DType
+from popc_runtime.kernels.byte_operands import BIAS, INTEGER_BIAS, RESIDUAL, SCALE
 
 __all__ = ["RULES"]
 
@@ -34,14 +39,45 @@ def _conv(work: Work) -> None:
         copies_inputs=True, copies_weights=True,
     )  # fmt: skip
     work.convolve(problem)
-    work.cast(DType.FLOAT32, y.dtype, y.size)
+    _take(work, INTEGER_BIAS)
+    _follow(work)
 
 
 def _matmul(work: Work) -> None:
     _cast_operands(work)
     sizes = product_sizes(work.input(0).shape, work.input(1).shape, work.result().size)
     work.matmul(*sizes, DType.FLOAT16, copies=(True, True))
-    work.cast(DType.FLOAT32, work.result().dtype, work.result().size)
+    _follow(work)
+
+
+def _follow(work: Work) -> None:
+    """What `popc.ops.integer` says may follow the sums, in floats, as the ops that it replaces."""
+    floats = DType.FLOAT32
+    _take(work, SCALE)
+    if "rounding_scale" in work.op.attributes:
+        for name in STEPS["FakeQuantize"]:
+            one_step_of(work, name, floats)
+    _take(work, BIAS)
+    residual_and_activation(work, RESIDUAL, floats)
+    if "quantize_scale" not in work.op.attributes:
+        work.cast(floats, work.result().dtype, work.result().size)
+        return
+    for name in ("quantize_factor", "quantize_scale"):
+        if work.op.attributes.get(name, 1.0) != 1:
+            work.binary("add" if name == "quantize_factor" else "divide", dtype=floats)
+    round_to_bytes(work, work.result().size)
+
+
+def _take(work: Work, index: int) -> None:
+    """Multiply by operand ``index``, or add it: one number for all, or one for each channel."""
+    if not work.has(index):
+        return
+    numbers, floats = work.input(index).size, DType.FLOAT32
+    if numbers > 1:
+        share = work.share(work.result().size, floats)
+        bytes_ = min(share, numbers) * device_bytes(floats)
+        work.receive(f"operand {index}", bytes_, sources=ceil_div(bytes_, 128))
+    work.scaled("add", rows=numbers if numbers > 1 else 0, dtype=floats)
 
 
 RULES: Final[dict[str, CostRule]] = {"ConvInteger": _conv, "MatMulInteger": _matmul}

@@ -8,15 +8,20 @@ from popc.cost.rules.common import CostRule, steps
 from popc.cost.work import Work
 from popc_runtime.format import DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "round_to_bytes"]
 
 
 def _quantize(work: Work) -> None:
-    x = work.input()
-    work.binary("divide", dtype=DType.FLOAT32, size=x.size)
-    work.unary("round", dtype=DType.FLOAT32, size=x.size)
-    work.binary("maximum", "maximum", dtype=DType.FLOAT32, size=x.size)
-    work.cast(DType.FLOAT32, work.result().dtype, x.size)
+    size = work.input().size
+    work.binary("divide", dtype=DType.FLOAT32, size=size)
+    round_to_bytes(work, size)
+
+
+def round_to_bytes(work: Work, size: int) -> None:
+    """Quotients, floats, become what the result consists of."""
+    work.unary("round", dtype=DType.FLOAT32, size=size)
+    work.binary("maximum", "maximum", dtype=DType.FLOAT32, size=size)
+    work.cast(DType.FLOAT32, work.result().dtype, size)
 
 
 def _dequantize(work: Work) -> None:
