@@ -22,7 +22,7 @@ from tests.native.bindings import encode
 from tests.native.layouts import place
 from tests.native.tolerances import is_exact, is_relative_to_operands, tolerance
 
-__all__ = ["Problem", "check", "emptied", "known", "narrowed", "repeated", "resized"]
+__all__ = ["Problem", "check", "emptied", "has_kernel", "known", "narrowed", "repeated", "resized"]
 
 
 _IMPOSSIBLE: Final = (PopcError, ValueError, IndexError, ZeroDivisionError, TypeError)
@@ -195,6 +195,14 @@ def check(
     for got, want, type_ in zip(results, expected, problem.output_types, strict=True):
         _assert_near(got, want, type_.dtype, problem)
     return how
+
+
+def has_kernel(library: Library, problem: Problem) -> bool:
+    """Whether the problem is computed by a kernel where its operands lie contiguous."""
+    inputs = tuple(None if one is None else one.copy() for one in problem.inputs)
+    outputs = tuple(np.empty(type_.shape, type_.dtype.storage) for type_ in problem.output_types)
+    with np.errstate(all="ignore"):
+        return encode(problem.opcode, problem.binding(inputs, outputs), library.numbers) is not None
 
 
 def _run(

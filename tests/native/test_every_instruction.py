@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
@@ -16,7 +17,16 @@ from popc_runtime.format import DType
 from popc_runtime.native import Library, find_library, native_opcodes, variants
 from tests.native.harvest import problems
 from tests.native.layouts import LAYOUTS
-from tests.native.problems import Problem, check, emptied, known, narrowed, repeated, resized
+from tests.native.problems import (
+    Problem,
+    check,
+    emptied,
+    has_kernel,
+    known,
+    narrowed,
+    repeated,
+    resized,
+)
 
 pytestmark = [
     pytest.mark.skipif(not variants(), reason="there are no native kernels"),
@@ -24,14 +34,39 @@ pytestmark = [
 ]
 _LAYOUTS = tuple(LAYOUTS)
 _FEW = 30  # problems of an opcode, of those that it has; all of them in the slow test
-# Only passes make them, for several chips and for streaming memory: `test_kernels` tests these.
+# Only passes and lowering make them: `test_kernels` and `test_dynamic` test these.
 _MOVES_OF_PASSES = frozenset(
     {
-        *("Boundary", "IoTileCopy", "IpuCopy", "RemoteLoad", "RemoteStore", "Restore", "Stash"),
+        *(
+            "Boundary",
+            "Fill",
+            "IoTileCopy",
+            "IpuCopy",
+            "RemoteLoad",
+            "RemoteStore",
+            "Restore",
+            "Stash",
+        ),
         "StackStore",
     }
 )
 _OPCODES = sorted(native_opcodes() - _MOVES_OF_PASSES)
+# Of the problems that `_is_usual` names, those that have kernels, where these are not nearly all.
+_NEARLY_ALL = 0.9
+_SHARES: Final[Mapping[str, float]] = {
+    "AttentionGrad": 0.5,  # gradients of masks, caps, masks to be made
+    "GRU": 0.8,  # activations with parameters of their own
+    "Gemm": 0.4,  # factors
+    "IsInf": 0.5,  # of one sign
+    "LSTM": 0.8,
+    "LayerNormalization": 0.7,  # scales that are not of the shape of a row
+    "RMSNormalization": 0.7,
+    "RNN": 0.8,
+    "SGD2AcclUpdate": 0.2,  # numbers of float64
+    "ScatterReduce": 0.07,  # of rows
+    "Sum": 0.8,  # of a single operand
+    "Tile": 0.6,  # along all of four axes
+}
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
@@ -73,6 +108,28 @@ def test_kernels(library: Library, opcode: str) -> None:
     found = problems()[opcode]
     hows = _check_all(library, found[:: max(1, len(found) // _FEW)], 1)
     assert hows["kernel"], f"{opcode} has not run natively"
+
+
+def _is_usual(problem: Problem) -> bool:
+    """Not of float64, which only gradients are tested with, and not empty."""
+    types = [type_ for type_ in problem.types if type_ is not None]
+    floats = [type_.dtype for type_ in (*types, *problem.output_types) if type_.rank]
+    return DType.FLOAT64 not in floats and all(
+        type_.size for type_ in (*types, *problem.output_types)
+    )
+
+
+@pytest.mark.parametrize("opcode", _OPCODES)
+def test_as_many_have_kernels_as_before(library: Library, opcode: str) -> None:
+    """An encoder that begins to refuse contiguous operands would make nothing wrong, but slow."""
+    usual = [problem for problem in problems()[opcode] if _is_usual(problem)]
+    refused = [
+        problem
+        for problem in usual
+        if not has_kernel(library, problem) and not has_kernel(library, known(problem))
+    ]
+    share = _SHARES.get(opcode, _NEARLY_ALL)
+    assert len(refused) <= (1 - share) * len(usual), "\n".join(map(str, refused))
 
 
 def test_calls_that_are_translated(library: Library) -> None:
