@@ -16,7 +16,7 @@ from popc_runtime.format import DType, Instruction
 from popc_runtime.kernels import KERNELS, prepare
 from popc_runtime.native import Library, NativeProgram, Record, native_opcodes, translate
 from popc_runtime.native.encode import strided_results
-from popc_runtime.native.views import filled, view_of_numbers
+from popc_runtime.native.views import as_view, filled, view_of_numbers
 from tests.models import affine, executable
 from tests.native.bindings import bound, encode
 
@@ -80,3 +80,19 @@ def test_what_cannot_be_bound_is_named(library: Library, tmp_path: Path) -> None
     ) as caught:
         engine.walker([step])
     assert caught.value.subject == "rows"
+
+
+def test_transfers_of_many_dimensions(library: Library, tmp_path: Path) -> None:
+    """From memory that is not contiguous: numpy makes it so."""
+    del library
+    model = executable(affine(), tmp_path)
+    engine = model._engine
+    assert isinstance(engine, NativeEngine)
+    engine._memory._arrays[0], engine._memory._views[0] = _X.T, as_view(_X.T)
+    store = Instruction("HostStore", (0,), (), {"stream": "y"}, "store")
+    steps = engine.bind_block((store,))
+    assert not any(engine.is_native(step) for step in steps)
+    stored: list[bytes] = []
+    model._results["y"].take = lambda memory: stored.append(bytes(memory))
+    engine.walker(steps)()
+    assert stored == [_X.T.tobytes()]
