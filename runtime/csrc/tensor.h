@@ -77,4 +77,25 @@ static inline bool is_contiguous(const Tensor *tensor) {
     return true;
 }
 
+// The product of three sizes; -1 if one of them is negative, or it is too large.
+static inline int64_t size_of(int64_t a, int64_t b, int64_t c) {
+    int64_t size;
+    if (a < 0 || b < 0 || c < 0) return -1;
+    if (__builtin_mul_overflow(a, b, &size) || __builtin_mul_overflow(size, c, &size)) return -1;
+    return size;
+}
+
+// Whether an operand is there, and is `count` elements of a type without gaps.
+static inline bool holds(const Tensor *tensor, DType dtype, int64_t count) {
+    return tensor->data && tensor->dtype == dtype && is_contiguous(tensor) &&
+           element_count(tensor) == count;
+}
+
+static inline bool has_shape_of(const Tensor *a, const Tensor *b) {
+    if (a->rank != b->rank) return false;
+    for (int axis = 0; axis < a->rank; axis++)
+        if (a->dims[axis] != b->dims[axis]) return false;
+    return true;
+}
+
 #endif

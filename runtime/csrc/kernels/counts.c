@@ -29,7 +29,8 @@ static void *prepare_ranks(Params *params, Needs *needs) {
     const bool known = dtype == F32 || dtype == F64 || dtype == I32 || dtype == I64;
     const bool fits = !params->bad && known && dtype == ranks->levels.dtype &&
                       (result == I32 || result == I64) && is_contiguous(&ranks->x) &&
-                      is_contiguous(&ranks->levels) && is_contiguous(&ranks->out);
+                      is_contiguous(&ranks->levels) && is_contiguous(&ranks->out) &&
+                      element_count(&ranks->out) == ranks->count;
     if (fits) return ranks;
     free(ranks);
     return NULL;

@@ -29,14 +29,28 @@ static void fill_roots(Fourier *state) {
         state->roots[k] = cos(step * (double)k) + I * sin(step * (double)k);
 }
 
+// What is read lies in x, what is written in y, and all else about them is the same.
+static bool are_lines(
+    const Tensor *x, const Tensor *y, const Tensor *window, int axis, int64_t length) {
+    const int last = x->rank - 1;
+    if (x->rank != y->rank || axis < 0 || axis >= last || x->dtype != F32 || y->dtype != F32)
+        return false;
+    for (int i = 0; i < last; i++)
+        if (i != axis && x->dims[i] != y->dims[i]) return false;
+    const int64_t given = x->dims[axis] < length ? x->dims[axis] : length;
+    const bool weighted = !window->data || (window->rank == 1 && window->dims[0] >= given &&
+                                            window->dtype == F32 && is_contiguous(window));
+    return weighted && length > 0 && length < (1ll << 40) && y->dims[axis] <= length &&
+           x->dims[last] >= 1 && x->dims[last] <= 2 && y->dims[last] >= 1 && y->dims[last] <= 2 &&
+           element_count(y) > 0;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     const Tensor x = next_tensor(params), y = next_tensor(params), window = next_tensor(params);
     const int axis = (int)next_int(params);
     const int64_t length = next_int(params), inverse = next_int(params);
     const int64_t onesided = next_int(params);
-    const bool fits = !params->bad && x.rank == y.rank && axis >= 0 && axis < x.rank - 1 &&
-                      length > 0 && length < (1ll << 40) && x.dtype == F32 && y.dtype == F32 &&
-                      element_count(&y) > 0;
+    const bool fits = !params->bad && are_lines(&x, &y, &window, axis, length);
     const size_t size = sizeof(Fourier) + (size_t)(fits ? length : 0) * sizeof(Number);
     Fourier *state = fits ? calloc(1, size) : NULL;
     if (!state) return NULL;

@@ -21,14 +21,19 @@ static void *read_groups(Params *params, int operands) {
     if (!groups) return NULL;
     const float **given[] = {
         &groups->x, &groups->scale, &groups->bias, &groups->mean, &groups->variance};
-    for (int i = 0; i < operands; i++) *given[i] = (const float *)next_tensor(params).data;
-    groups->y = (float *)next_tensor(params).data;
+    Tensor tensors[6];
+    for (int i = 0; i <= operands; i++) tensors[i] = next_tensor(params);
+    for (int i = 0; i < operands; i++) *given[i] = (const float *)tensors[i].data;
+    groups->y = (float *)tensors[operands].data;
     groups->images = next_int(params);
     groups->channels = next_int(params);
     groups->pixels = next_int(params);
     groups->width = next_int(params);
-    if (params->bad || groups->images * groups->channels * groups->pixels <= 0 ||
-        groups->width <= 0) {
+    const int64_t size = size_of(groups->images, groups->channels, groups->pixels);
+    bool fits = !params->bad && size > 0 && groups->width > 0;
+    for (int i = 0; i <= operands; i++)
+        fits = fits && holds(&tensors[i], F32, i % operands ? groups->channels : size);
+    if (!fits) {
         free(groups);
         return NULL;
     }
@@ -74,6 +79,10 @@ static void *prepare_group(Params *params, Needs *needs) {
     Groups *groups = read_groups(params, 3);
     if (!groups) return NULL;
     groups->epsilon = next_float(params);
+    if (groups->channels % groups->width) {
+        free(groups);
+        return NULL;
+    }
     const int64_t size = groups->width * groups->pixels;
     return with_rows(groups, params, groups->images * groups->channels / groups->width, size);
 }

@@ -78,6 +78,11 @@ static Order *read_order(Params *params, Tensor *x, Tensor *results, int count) 
     return order;
 }
 
+// Whether there are `along` elements in each line of an operand.
+static bool has_lines(const Tensor *tensor, const Order *order, int64_t along) {
+    return element_count(tensor) == size_of(order->outer, along, order->inner);
+}
+
 static void *unless(bool bad, Order *order) {
     if (!bad) return order;
     free(order);
@@ -186,7 +191,11 @@ static void *prepare_top(Params *params, Needs *needs) {
     order->wanted = next_int(params);
     order->largest = next_int(params) != 0;
     needs->own = order->wanted * (int64_t)sizeof(Entry);
-    return unless(params->bad || order->wanted <= 0 || order->wanted > order->length, order);
+    bool fits = !params->bad && order->wanted > 0 && order->wanted <= order->length &&
+                has_lines(&x, order, order->length) && results[1].dtype == I64;
+    for (int i = 0; i < 2; i++)
+        fits = fits && (!results[i].data || has_lines(&results[i], order, order->wanted));
+    return unless(!fits || (order->values && results[0].dtype != x.dtype), order);
 }
 
 // -- running sums and products --------------------------------------------------------------------
@@ -261,9 +270,10 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     order->product = next_int(params) != 0;
     order->shape = x;
     order->axis = next_tensor(params);
-    const DType dtype = order->axis.dtype;
-    const bool known = !order->axis.data || dtype == I32 || dtype == I64;
-    return unless(params->bad || !known || !order->along || x.dtype != out.dtype, order);
+    const bool known = !order->axis.data || holds(&order->axis, I32, 1) || holds(&order->axis, I64, 1);
+    const bool fits = !params->bad && known && order->along && has_lines(&x, order, order->length) &&
+                      has_lines(&out, order, order->length) && x.dtype == out.dtype;
+    return unless(!fits, order);
 }
 
 // -- places of extremes ---------------------------------------------------------------------------
@@ -306,7 +316,9 @@ static void *prepare_extreme(Params *params, Needs *needs) {
     order->indices = indices.data;
     order->largest = next_int(params) != 0;
     order->backwards = next_int(params) != 0;
-    return unless(params->bad || indices.dtype != I64 || order->length <= 0, order);
+    const bool fits = !params->bad && order->length > 0 && has_lines(&x, order, order->length) &&
+                      has_lines(&indices, order, 1) && indices.dtype == I64;
+    return unless(!fits, order);
 }
 
 const Kernel ISA(ORDERS)[] = {

@@ -114,7 +114,8 @@ static void *prepare_choices(Params *params, Needs *needs) {
     const Tensor logits = next_tensor(params), out = next_tensor(params);
     const bool plain = is_contiguous(&logits) && is_contiguous(&out) && logits.dtype == F32 &&
                        (out.dtype == I32 || out.dtype == I64);
-    if (params->bad || !plain || logits.rank != 2 || out.rank != 2 || logits.dims[1] == 0) {
+    if (params->bad || !plain || logits.rank != 2 || out.rank != 2 || logits.dims[1] == 0 ||
+        out.dims[0] != logits.dims[0]) {
         free(choices);
         return NULL;
     }

@@ -15,6 +15,14 @@ typedef struct {
 
 enum { ROTATED_ELEMENTS = 1 << 14 };
 
+// Whether a table has a line for each row of x.
+static bool is_table(const Tensor *table, const Tensor *x) {
+    if (!table->data || table->dtype != F32 || table->rank != x->rank) return false;
+    for (int axis = 0; axis < x->rank - 1; axis++)
+        if (table->dims[axis] != x->dims[axis]) return false;
+    return true;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
     const Tensor x = next_tensor(params), y = next_tensor(params);
@@ -24,8 +32,10 @@ static void *prepare(Params *params, Needs *needs) {
     state->sine = next_tensor(params);
     state->interleaved = next_int(params) != 0;
     const int last = x.rank - 1;
-    if (params->bad || last < 0 || state->cosine.rank != x.rank || state->sine.rank != x.rank ||
-        !is_contiguous(&x) || !is_contiguous(&y) || element_count(&x) == 0) {
+    const int64_t count = element_count(&x);
+    if (params->bad || last < 0 || count == 0 || !is_table(&state->cosine, &x) ||
+        !is_table(&state->sine, &x) || state->cosine.dims[last] != state->sine.dims[last] ||
+        !holds(&x, F32, count) || !holds(&y, F32, count)) {
         free(state);
         return NULL;
     }

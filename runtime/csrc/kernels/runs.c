@@ -32,7 +32,8 @@ static void *prepare_reversal(Params *params, Needs *needs) {
     const int batch_axis = (int)next_int(params);
     Reversal *state = calloc(1, sizeof(Reversal));
     if (!state || params->bad || from.rank < 2 || (batch_axis != 0 && batch_axis != 1) ||
-        !is_contiguous(&from) || !is_contiguous(&to) ||
+        !is_contiguous(&from) || !is_contiguous(&to) || !has_shape_of(&from, &to) ||
+        item_size(from.dtype) != item_size(to.dtype) ||
         !are_numbers(&lengths, from.dims[batch_axis])) {
         free(state);
         return NULL;
@@ -81,6 +82,17 @@ typedef struct {
     bool circular;
 } Steps;
 
+static int64_t byte_count(const Tensor *tensor) {
+    return element_count(tensor) * item_size(tensor->dtype);
+}
+
+// Whether a tensor is lines of `count` steps.
+static bool has_steps(const Tensor *tensor, const Steps *state, int64_t count) {
+    const int64_t line = size_of(state->lines, count, state->bytes);
+    return tensor->data && is_contiguous(tensor) && line >= 0 &&
+           byte_count(tensor) == size_of(state->batch, line, 1);
+}
+
 static void *prepare_steps(Params *params, Needs *needs) {
     (void)needs;
     Steps *state = calloc(1, sizeof(Steps));
@@ -96,7 +108,9 @@ static void *prepare_steps(Params *params, Needs *needs) {
     state->bytes = next_int(params);
     state->circular = next_int(params) != 0;
     const bool placed = !state->starts.data || are_numbers(&state->starts, state->batch);
-    if (!params->bad && placed && is_contiguous(&cache) && is_contiguous(&update)) return state;
+    if (!params->bad && placed && (state->length > 0 || !state->circular) &&
+        has_steps(&cache, state, state->length) && has_steps(&update, state, state->count))
+        return state;
     free(state);
     return NULL;
 }
@@ -111,14 +125,22 @@ static void store_steps(const Steps *state, int64_t line, int64_t first) {
 }
 
 // A start counts from the end where steps go round.
+static int64_t start_of(const Steps *state, int64_t i) {
+    const int64_t first = state->starts.data ? number_of(&state->starts, i) : 0;
+    return state->circular ? (first % state->length + state->length) % state->length : first;
+}
+
+// Nothing is written unless all of it can be.
 static Failure run_steps(const void *argument, const Run *run) {
     (void)run;
     const Steps *state = argument;
     for (int64_t i = 0; i < state->batch; i++) {
-        int64_t first = state->starts.data ? number_of(&state->starts, i) : 0;
-        if (state->circular) first = (first % state->length + state->length) % state->length;
+        const int64_t first = start_of(state, i);
         if (first < 0 || (!state->circular && first > state->length - state->count))
             return INDEX_OUTSIDE;
+    }
+    for (int64_t i = 0; i < state->batch; i++) {
+        const int64_t first = start_of(state, i);
         for (int64_t j = 0; j < state->lines; j++) store_steps(state, i * state->lines + j, first);
     }
     return OK;
@@ -133,6 +155,12 @@ typedef struct {
     int64_t runs, from_rows, to_rows, bytes;
 } Runs;
 
+static int64_t row_bytes(const Tensor *tensor) {
+    int64_t bytes = item_size(tensor->dtype);
+    for (int axis = 1; axis < tensor->rank; axis++) bytes *= tensor->dims[axis];
+    return bytes;
+}
+
 static void *prepare_runs(Params *params, Needs *needs) {
     (void)needs;
     Runs *state = calloc(1, sizeof(Runs));
@@ -144,7 +172,8 @@ static void *prepare_runs(Params *params, Needs *needs) {
     state->from = from.data;
     state->to = to.data;
     state->runs = element_count(&state->counts);
-    const bool fits = !params->bad && from.rank > 0 && to.rank > 0 && is_contiguous(&from) &&
+    state->bytes = row_bytes(&from);
+    const bool fits = !params->bad && from.rank > 0 && row_bytes(&to) == state->bytes && to.rank > 0 && is_contiguous(&from) &&
                       is_contiguous(&to) && are_numbers(&state->counts, state->runs) &&
                       are_numbers(&state->read, state->runs) &&
                       are_numbers(&state->written, state->runs);
@@ -154,8 +183,6 @@ static void *prepare_runs(Params *params, Needs *needs) {
     }
     state->from_rows = from.dims[0];
     state->to_rows = to.dims[0];
-    state->bytes = item_size(from.dtype);
-    for (int axis = 1; axis < from.rank; axis++) state->bytes *= from.dims[axis];
     return state;
 }
 

@@ -15,6 +15,9 @@ from popc_runtime.native.views import View, view_of_numbers
 
 __all__ = ["ENCODERS"]
 
+# The kernel takes as many operations for a number as the largest prime factor of the length.
+_MOST_FACTOR: Final = 64
+
 
 def _has_elements(binding: Binding) -> bool:
     arrays = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
@@ -24,12 +27,22 @@ def _has_elements(binding: Binding) -> bool:
 # -- Fourier transforms ----------------------------------------------------------------------------
 
 
+def _has_large_factor(length: int) -> bool:
+    """Whether a length has a prime factor that the kernel is slower for than numpy is."""
+    for prime in range(2, _MOST_FACTOR + 1):
+        while length > 0 and length % prime == 0:
+            length //= prime
+    return length != 1
+
+
 def _dft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X [..., 1 or 2] {axis, dft_length, inverse, onesided}."""
     del numbers
     if not is_float32(binding) or not _has_elements(binding):
         return None
     x, axis = binding.input(0), binding.integer("axis")
+    if _has_large_factor(binding.integer("dft_length")):
+        return None
     return _transform(binding, x, None, axis % x.ndim, binding.integer("dft_length"))
 
 
@@ -40,9 +53,12 @@ def _stft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     plain = window is None or window.is_contiguous
     if not is_float32(binding) or not _has_elements(binding) or not plain:
         return None
-    x, frames = binding.input(0), binding.output().shape[1]
+    x, frames, step = binding.input(0), binding.output().shape[1], binding.integer("frame_step")
+    within = step > 0 and (frames - 1) * step + length <= x.shape[1]
+    if not within or _has_large_factor(length):
+        return None
     batch, along, part = x.strides
-    steps = (batch, along * binding.integer("frame_step"), along, part)
+    steps = (batch, along * step, along, part)
     cut = x.of_memory((x.shape[0], frames, length, x.shape[2]), steps)
     return _transform(binding, cut, window, 2, length)
 
