@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library, NativeProgram, find_library
+from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
 from popc_runtime.native.byte_products import ByteForm, byte_product_record
 from popc_runtime.native.library import variants
 from tests.native.bindings import bound, native_results, numpy_results, viewed
@@ -53,7 +53,7 @@ def _product(
     assert record is not None
     try:
         program = NativeProgram(library, [record], binding, threads)
-    except ValueError:
+    except NativeFailure:
         assert form in (ByteForm.WIDE, ByteForm.VNNI), f"{form.name} must always be there"
         return None
     program.run()
