@@ -50,12 +50,17 @@ static inline float exp_parts(float x, float bounded, int32_t *n) {
     return p * r * r + r + 1.0f;
 }
 
+// 2**n; anything for the n that NaN has.
+static inline float power_of_two(int32_t n) {
+    return as_float((int32_t)((uint32_t)(n + 127) << 23));
+}
+
 // e**x; 2**n in two steps, so that results that are subnormal are right.
 static inline float fast_exp(float x) {
     int32_t n;
     const float p = exp_parts(x, at_most(89.0f, at_least(-104.0f, x)), &n);
     const int32_t half = n >> 1;
-    const float result = p * as_float((half + 127) << 23) * as_float((n - half + 127) << 23);
+    const float result = p * power_of_two(half) * power_of_two(n - half);
     return x < -104.0f ? 0.0f : result;
 }
 
@@ -63,7 +68,7 @@ static inline float fast_exp(float x) {
 static inline float exp_below(float x) {
     int32_t n;
     const float p = exp_parts(x, at_least(-87.0f, x), &n);
-    const float result = p * as_float((n + 127) << 23);
+    const float result = p * power_of_two(n);
     return x < -87.0f ? 0.0f : result;
 }
 
