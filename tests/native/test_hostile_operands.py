@@ -13,7 +13,7 @@ from popc_runtime.native import Library, NativeProgram, Record
 from popc_runtime.native.program import NativeFailure
 from popc_runtime.native.record import float_word, tensor_words
 from popc_runtime.native.views import as_view
-from tests.native.bindings import native_results
+from tests.native.bindings import native_results, numpy_results
 
 # What stands for an operand or a number of a record.
 _Word: TypeAlias = "Array | int | float | None"
@@ -39,6 +39,12 @@ def _record(kernel: str, given: _Words) -> Record:
             words += tensor_words(as_view(one))
     return Record(kernel, tuple(words), tuple(given))
 
+
+# An axis of a pool that has one element; states, lengths and results of a recurrent layer, and one
+# direction's functions.
+_ONE: Final = (1, 1, 1, 1, 1, 0, 0)
+_STATES: Final = (_f(1, 2, 4), *[None] * 3, np.zeros(2, np.int32), _f(5, 1, 2, 4), *[None] * 4)
+_PLAIN: Final = (1, 0.0, 0.0, 0.0) * 3
 
 # Of each kernel a record that it takes, and what is put in the place of which of its words.
 _CASES: Final[dict[str, tuple[_Words, list[tuple[int, _Word]]]]] = {
@@ -81,6 +87,43 @@ _CASES: Final[dict[str, tuple[_Words, list[tuple[int, _Word]]]]] = {
     "StoreSteps": (
         [_f(2, 3, 5, 4), _f(2, 3, 2, 4), _i(2), 2, 3, 5, 2, 16, 0],
         [(1, _f(2, 3, 1, 4)), (0, _f(2, 3, 4, 4)), (7, 20), (4, -3), (2, _i(1))],
+    ),
+    "Weave_f32": (
+        [_f(2, 5, 5), 2, 1, _f(2, 3, 5), _f(2, 2, 5)],
+        [(3, _f(2, 2, 5)), (4, _f(2, 2, 4)), (4, _i(2, 2, 5)), (1, 1 << 62)],
+    ),
+    "GridSample_f32": (
+        [_f(2, 3, 4, 5), _f(2, 3, 3, 2), _f(2, 3, 3, 3), 1, 0, 0],
+        [
+            (1, _f(2, 3, 3, 1)),
+            (2, _f(2, 2, 3, 3)),
+            (2, _f(1, 3, 3, 3)),
+            (3, 9),
+            (0, _i(2, 3, 4, 5)),
+        ],
+    ),
+    "RoiAlign_f32": (
+        [_f(2, 3, 4, 5), _f(6, 4), _i(6), _f(6, 3, 2, 2), 1.0, 0.5, 0, 0, 0],
+        [(1, _f(6, 3)), (2, _i(5)), (3, _f(7, 3, 2, 2)), (3, _f(6, 2, 2, 2)), (6, 1 << 61)],
+    ),
+    "MaxRoiPool_f32": (
+        [_f(2, 3, 4, 5), _f(6, 5), None, _f(6, 3, 2, 2), 1.0],
+        [(1, _f(6, 4)), (3, _f(6, 4, 2, 2))],
+    ),
+    "MaxPoolRows": (
+        [_f(2, 3, 8), _f(2, 3, 4), _i(2, 3, 4), 2, *_ONE, *_ONE, 8, 4, 2, 2, 1, 0, 1],
+        [(1, _f(2, 3, 3)), (2, _i(2, 3, 3)), (2, _f(2, 3, 4)), (19, 9), (21, 0), (22, 0)],
+    ),
+    "Recurrent_f32": (
+        [_f(5, 2, 3), _f(1, 4, 3), _f(1, 4, 4), _f(1, 8), *_STATES, 1, 0, 0, 0, 0, 0.0, *_PLAIN],
+        [
+            (1, _f(1, 4, 2)),
+            (2, _f(1, 3, 4)),
+            (3, _f(1, 7)),
+            (4, _f(1, 2, 3)),
+            (8, _i(2)),
+            (9, _f(5)),
+        ],
     ),
     "CopyRuns": (
         [_f(4, 3), _f(5, 3), _i(2), _i(2), _i(2)],
@@ -128,3 +171,22 @@ def _transforms(length: int) -> Callable[[Library], bool]:
 def test_lengths_with_large_factors_are_left_to_numpy(library: Library) -> None:
     assert all(_transforms(length)(library) for length in (1, 61 * 4, 3 * 5 * 7))
     assert not any(_transforms(length)(library) for length in (67, 2 * 1009))
+
+
+@pytest.mark.parametrize("far", [4e9, 1e20, 3e38])
+def test_regions_far_larger_than_the_map(library: Library, far: float) -> None:
+    x, regions = _f(1, 2, 4, 5), np.array([[0, 0, far, far]], np.float32)
+    attributes = {
+        "coordinate_transformation_mode": "half_pixel",
+        "spatial_scale": 1.0,
+        "sampling_ratio": 0,
+        "mode": "avg",
+    }
+    inputs, out = [x, regions, _i(1)], _f(1, 2, 1, 1)
+    got = native_results(library, "RoiAlign", inputs, [out], attributes)
+    assert got is not None
+    np.testing.assert_allclose(got[0], 0, atol=1e-15)
+    if far < 1e10:
+        expected = numpy_results("RoiAlign", inputs, [out], attributes)[0]
+        np.testing.assert_allclose(got[0], expected, rtol=1e-5)
+        assert (got[0] > 0).all()

@@ -28,6 +28,16 @@ typedef struct {
     float weight[MOST_CORNERS][POSITIONS];
 } Corners;
 
+// Whether there is a result for each position of the grid, for all channels.
+static bool is_sampled(const Tensor *x, const Tensor *grid, const Tensor *out) {
+    const int axes = x->rank - 2;
+    if (axes < 1 || axes > MOST_AXES || out->rank != x->rank || element_count(x) <= 0 ||
+        element_count(out) <= 0 || out->dims[0] != x->dims[0] || out->dims[1] != x->dims[1])
+        return false;
+    return holds(x, F32, element_count(x)) && holds(out, F32, element_count(out)) &&
+           holds(grid, F32, element_count(out) / out->dims[1] * axes);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     Grid *state = calloc(1, sizeof(Grid));
     if (!state) return NULL;
@@ -36,9 +46,8 @@ static void *prepare(Params *params, Needs *needs) {
     state->padding = (Padding)next_int(params);
     state->align_corners = next_int(params) != 0;
     state->axes = x.rank - 2;
-    const bool plain = is_contiguous(&x) && is_contiguous(&grid) && is_contiguous(&out);
-    if (params->bad || !plain || state->axes < 1 || state->axes > MOST_AXES ||
-        element_count(&x) == 0 || element_count(&out) == 0) {
+    const bool known = state->mode <= CUBIC && state->padding <= REFLECTION;
+    if (params->bad || !known || !is_sampled(&x, &grid, &out)) {
         free(state);
         return NULL;
     }

@@ -23,23 +23,36 @@ typedef struct {
     Axis axes[AXES];  // those of the rows are the last
 } Pool;
 
+static bool is_axis(const Axis *axis) {
+    const int64_t most = 1ll << 30;  // so that places of taps do not overflow
+    return axis->size > 0 && axis->size < most && axis->out > 0 && axis->out < most &&
+           axis->taps > 0 && axis->taps < most && axis->stride > 0 && axis->stride < most &&
+           axis->dilation > 0 && axis->dilation < most && axis->begin > -most && axis->begin < most;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
     Pool *pool = calloc(1, sizeof(Pool));
     if (!pool) return NULL;
     const Tensor x = next_tensor(params), y = next_tensor(params), places = next_tensor(params);
     pool->power = next_int(params);
-    int64_t size = 1, work = 1;
+    int64_t size = 1, results = 1, work = 1;
+    bool fits = true;
     for (int i = 0; i < AXES; i++) {
         int64_t *const words[] = {&pool->axes[i].size, &pool->axes[i].out, &pool->axes[i].taps,
                                   &pool->axes[i].stride, &pool->axes[i].dilation,
                                   &pool->axes[i].begin, &pool->axes[i].place};
         for (int k = 0; k < 7; k++) *words[k] = next_int(params);
-        size *= pool->axes[i].size;
-        work *= pool->axes[i].out * pool->axes[i].taps;
+        fits = fits && is_axis(&pool->axes[i]);
+        size = size_of(size, pool->axes[i].size, 1);
+        results = size_of(results, pool->axes[i].out, 1);
+        work = size_of(work, pool->axes[i].out, pool->axes[i].taps);
     }
-    const bool fits = !params->bad && is_contiguous(&x) && is_contiguous(&y) && work > 0 &&
-                      size > 0 && (!places.data || is_contiguous(&places));
+    fits = fits && !params->bad && work > 0 && size > 0 && element_count(&x) % size == 0;
+    pool->planes = fits ? element_count(&x) / size : 0;
+    results = size_of(pool->planes, results, 1);
+    fits = fits && holds(&x, x.dtype, element_count(&x)) && holds(&y, x.dtype, results) &&
+           (!places.data || holds(&places, I64, results));
     if (!fits) {
         free(pool);
         return NULL;
@@ -48,7 +61,6 @@ static void *prepare(Params *params, Needs *needs) {
     pool->y = y.data;
     pool->places = (int64_t *)places.data;
     pool->dtype = x.dtype;
-    pool->planes = element_count(&x) / size;
     pool->unit = (POOLED_WORK + work - 1) / work;
     return pool;
 }
@@ -221,6 +233,13 @@ static void *prepare_maxima(Params *params, Needs *needs) {
 
 // -- norms ----------------------------------------------------------------------------------------
 
+static void *prepare_norm(Params *params, Needs *needs) {
+    Pool *pool = prepare(params, needs);
+    if (!pool || (pool->dtype == F32 && !pool->places)) return pool;
+    free(pool);
+    return NULL;
+}
+
 static void start_norm(const Pool *pool, char *y, int64_t *places, int64_t count) {
     (void)pool, (void)places;
     for (int64_t i = 0; i < count; i++) ((float *)y)[i] = 0;
@@ -251,6 +270,6 @@ static Failure run_norm(const void *state, const Run *run) {
 
 const Kernel ISA(POOLED_ROWS)[] = {
     {"MaxPoolRows", prepare_maxima, run_maxima, NULL},
-    {"NormPool_f32", prepare, run_norm, NULL},
+    {"NormPool_f32", prepare_norm, run_norm, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -35,6 +35,35 @@ static bool has_functions(const State *state) {
     return true;
 }
 
+// Whether an operand is absent, or has at least as many elements as are used.
+static bool covers(const Tensor *tensor, DType dtype, int64_t count) {
+    return !tensor->data || (tensor->dtype == dtype && is_contiguous(tensor) && count >= 0 &&
+                             element_count(tensor) >= count);
+}
+
+// `more`: h, c, peepholes, attention, lengths, then results: all states, the last h and c, and the
+// states and gates that are kept.
+static bool are_sized(const State *state, const Tensor *bias, const Tensor *more) {
+    const int64_t cells = size_of(state->directions, state->batch, state->hidden);
+    const int64_t rows = size_of(state->gates, state->directions, state->hidden);
+    const int64_t states = state->gates == LSTM ? 2 : 1;
+    const int64_t kept = state->gates == LSTM ? 5 : state->gates == GRU ? 3 + state->reset_late : 0;
+    const int64_t counts[] = {
+        cells, cells, size_of(state->directions, 3, state->hidden),
+        size_of(state->steps, state->batch, 1), state->batch, size_of(cells, state->steps, 1), cells,
+        cells, size_of(cells, state->steps + 1, states), size_of(cells, state->steps, kept)};
+    for (int i = 0; i < 10; i++)
+        if (!covers(&more[i], i == 4 ? I32 : F32, counts[i])) return false;
+    return covers(bias, F32, size_of(2, rows, 1));
+}
+
+static bool are_weights(const State *state, const Tensor *x, const Tensor *w, const Tensor *r) {
+    const int64_t rows = size_of(state->gates, state->directions, state->hidden);
+    return holds(x, F32, size_of(state->steps, state->batch, state->width)) &&
+           holds(w, F32, size_of(rows, state->width, 1)) && state->hidden > 0 &&
+           holds(r, F32, size_of(rows, state->hidden, 1));
+}
+
 static bool read_operands(State *state, Params *params) {
     const Tensor x = next_tensor(params), w = next_tensor(params), r = next_tensor(params);
     const Tensor bias = next_tensor(params);
@@ -54,9 +83,11 @@ static bool read_operands(State *state, Params *params) {
     const float **given[] = {&state->h, &state->c, &state->peepholes, &state->attention};
     float **wanted[] = {&state->y, &state->last_h, &state->last_c, &state->kept_states,
                         &state->kept_gates};
-    for (int i = 0; i < 4; i++) *given[i] = (const float *)next_tensor(params).data;
-    state->lengths = (const int32_t *)next_tensor(params).data;
-    for (int i = 0; i < 5; i++) *wanted[i] = (float *)next_tensor(params).data;
+    Tensor more[10];
+    for (int i = 0; i < 10; i++) more[i] = next_tensor(params);
+    for (int i = 0; i < 4; i++) *given[i] = (const float *)more[i].data;
+    state->lengths = (const int32_t *)more[4].data;
+    for (int i = 0; i < 5; i++) *wanted[i] = (float *)more[5 + i].data;
     state->gates = (int)next_int(params);
     state->reset_late = next_int(params) != 0;
     state->backward[0] = next_int(params) != 0;
@@ -66,7 +97,8 @@ static bool read_operands(State *state, Params *params) {
     state->clip = (float)next_float(params);
     read_functions(state, params);
     const bool known = state->gates == RNN || state->gates == LSTM || state->gates == GRU;
-    return !params->bad && state->directions <= 2 && known && has_functions(state);
+    return !params->bad && state->directions >= 0 && state->directions <= 2 && known &&
+           are_weights(state, &x, &w, &r) && are_sized(state, &bias, more) && has_functions(state);
 }
 
 static bool take_memory(State *state) {

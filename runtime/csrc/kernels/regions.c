@@ -32,14 +32,28 @@ typedef struct {
 
 static const float FAR = 1e9f;  // where an infinite edge is taken to be
 
+// More points of a bin, or more bins, are not counted: their product must be an integer.
+static const int64_t MOST_POINTS = 1ll << 36, MOST_BINS = 1ll << 26;
+
+// Regions have four edges, behind the number of their image if that is not given elsewhere.
+static bool are_regions(
+    const Tensor *x, const Tensor *regions, const Tensor *numbers, const Tensor *out,
+    bool numbered) {
+    if (x->rank != 4 || out->rank != 4 || regions->rank != 2) return false;
+    const int64_t count = regions->dims[0], bins[] = {out->dims[2], out->dims[3]};
+    const bool placed = numbered ? holds(numbers, I64, count) : !numbers->data;
+    return placed && holds(regions, F32, size_of(count, numbered ? 4 : 5, 1)) &&
+           holds(x, F32, element_count(x)) && element_count(x) > 0 && out->dims[0] == count &&
+           holds(out, F32, element_count(out)) && out->dims[1] == x->dims[1] && bins[0] > 0 &&
+           bins[0] < MOST_BINS && bins[1] > 0 && bins[1] < MOST_BINS;
+}
+
 static void *prepare(Params *params, bool numbered) {
     Regions *state = calloc(1, sizeof(Regions));
     if (!state) return NULL;
     const Tensor x = next_tensor(params), regions = next_tensor(params);
     const Tensor numbers = next_tensor(params), out = next_tensor(params);
-    const bool plain = is_contiguous(&x) && is_contiguous(&regions) && is_contiguous(&out);
-    if (params->bad || !plain || x.rank != 4 || out.rank != 4 || regions.rank != 2 ||
-        numbered != (numbers.data != NULL) || (numbered && !is_contiguous(&numbers))) {
+    if (params->bad || !are_regions(&x, &regions, &numbers, &out, numbered)) {
         free(state);
         return NULL;
     }
@@ -67,7 +81,7 @@ static void *prepare_align(Params *params, Needs *needs) {
     state->ratio = next_int(params);
     state->at_least_one = next_int(params) != 0;
     state->maximum = next_int(params) != 0;
-    if (params->bad) {
+    if (params->bad || state->ratio > MOST_POINTS) {
         free(state);
         return NULL;
     }
@@ -102,7 +116,8 @@ static void find_points(
     const int64_t bins = state->bins[axis], length = state->sizes[axis];
     const float bin_size = extent / (float)bins;
     const double whole = ceil((double)bin_size);
-    line->per_bin = state->ratio > 0 ? state->ratio : whole > 0 ? (int64_t)whole : 0;
+    line->per_bin = state->ratio > 0 ? state->ratio
+                    : whole > 0 ? whole < (double)MOST_POINTS ? (int64_t)whole : MOST_POINTS : 0;
     const int64_t per_bin = line->per_bin > 1 ? line->per_bin : 1;
     int64_t first, stop;
     relevant(start, bin_size, bins, line->per_bin, length, &first, &stop);
@@ -141,8 +156,8 @@ static void average_bins(const Regions *state, const Line *lines, const float *p
                 column->low_weight * a + column->high_weight * b;
         }
     }
-    const float share = 1.0f / ((float)(lines[0].per_bin * lines[1].per_bin));
-    for (int64_t i = 0; i < size && lines[0].per_bin * lines[1].per_bin > 0; i++) out[i] *= share;
+    const float points = (float)lines[0].per_bin * (float)lines[1].per_bin;
+    for (int64_t i = 0; i < size && points > 0; i++) out[i] *= 1.0f / points;
 }
 
 // The largest weighted corner of a point.
@@ -277,7 +292,7 @@ static Failure run_maxima(const void *argument, const Run *run) {
     const Regions *state = argument;
     for (int64_t i = 0; i < state->count; i++) {
         const float image = state->regions[5 * i];
-        if (!(image >= 0 && image < (float)state->images)) return INDEX_OUTSIDE;
+        if (!(image >= 0 && (double)image < (double)state->images)) return INDEX_OUTSIDE;
     }
     Job job = {state, run};
     share_chunks(run, state->count, pool_region, &job);

@@ -30,23 +30,23 @@ static void *prepare(Params *params, Needs *needs) {
     const Tensor out = next_tensor(params);
     weave->down = next_int(params);
     weave->across = next_int(params);
-    const int64_t count = weave->down * weave->across;
-    bool fits = out.rank >= 2 && out.dtype == F32 && is_contiguous(&out) && weave->down > 0 &&
-                weave->across > 0 && count <= MOST_PHASES;
+    const int64_t count = size_of(weave->down, weave->across, 1);
+    bool fits = out.rank >= 2 && holds(&out, F32, element_count(&out)) && weave->down > 0 &&
+                weave->across > 0 && count > 0 && count <= MOST_PHASES && element_count(&out) > 0;
+    weave->out = (float *)out.data;
+    weave->rows = fits ? out.dims[out.rank - 2] : 0;
+    weave->columns = fits ? out.dims[out.rank - 1] : 0;
+    weave->planes = fits ? element_count(&out) / (weave->rows * weave->columns) : 0;
     for (int64_t i = 0; fits && i < count; i++) {
         const Tensor phase = next_tensor(params);
-        fits = !phase.data || is_contiguous(&phase);
+        const int64_t rows = ceil_part(weave->rows, i / weave->across, weave->down);
+        const int64_t columns = ceil_part(weave->columns, i % weave->across, weave->across);
+        fits = !phase.data || holds(&phase, F32, size_of(weave->planes, rows, columns));
         weave->phases[i] = (const float *)phase.data;
     }
-    if (!fits || params->bad || element_count(&out) == 0) {
-        free(weave);
-        return NULL;
-    }
-    weave->out = (float *)out.data;
-    weave->rows = out.dims[out.rank - 2];
-    weave->columns = out.dims[out.rank - 1];
-    weave->planes = element_count(&out) / (weave->rows * weave->columns);
-    return weave;
+    if (fits && !params->bad) return weave;
+    free(weave);
+    return NULL;
 }
 
 // A line of two phases, as long as the second one is.
