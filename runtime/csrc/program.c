@@ -95,7 +95,7 @@ static ProgramError add_kernel(Program *program, Node *node, Params *params) {
     Needs needs = {0, 0};
     node->state = node->kernel->prepare(params, &needs);
     if (params->bad) return PROGRAM_MALFORMED;
-    if (!node->state) return PROGRAM_REFUSED;
+    if (!node->state || needs.shared < 0 || needs.own < 0) return PROGRAM_REFUSED;
     if (needs.shared > program->needs.shared) program->needs.shared = needs.shared;
     if (needs.own > program->needs.own) program->needs.own = needs.own;
     return PROGRAM_OK;

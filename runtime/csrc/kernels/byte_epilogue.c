@@ -10,6 +10,7 @@
 enum { HALVES = BYTE_COLUMNS / LANES };
 
 typedef int8_t Bytes __attribute__((vector_size(LANES)));
+typedef float LooseFloat __attribute__((may_alias));  // where integers were
 
 static inline Ints load_ints(const int32_t *from) { return *(const LooseInts *)from; }
 
@@ -162,7 +163,7 @@ static inline Floats scaled(
 }
 
 // What a tile of floats lacks: the residual and the activation; and its rows.
-static void finish_floats(const ByteEpilogue *epilogue, float *tile, BytePlace place) {
+static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePlace place) {
     if (place.residual) {
         for (int64_t i = 0; i < place.rows; i++) {
             const float *residual = (const float *)(place.residual + i * place.residual_row);
@@ -176,7 +177,7 @@ static void finish_floats(const ByteEpilogue *epilogue, float *tile, BytePlace p
     }
     for (int64_t i = 0; i < place.rows; i++) {
         Floats values[HALVES];
-        for (int h = 0; h < HALVES; h++) values[h] = load(tile + i * BYTE_COLUMNS + h * LANES);
+        for (int h = 0; h < HALVES; h++) values[h] = load((const float *)tile + i * BYTE_COLUMNS + h * LANES);
         put_row(epilogue, values, place.data + i * place.row, place.columns);
     }
 }
@@ -203,5 +204,5 @@ void ISA(finish_bytes)(
         else
             put_row(epilogue, values, place.data + i * place.row, place.columns);
     }
-    if (later) finish_floats(epilogue, (float *)tile, place);
+    if (later) finish_floats(epilogue, (LooseFloat *)tile, place);
 }

@@ -1,5 +1,6 @@
 // Images of bytes that lie plane by plane, or pixel by pixel.
 #include "byte_images.h"
+#include "fits.h"
 
 // Whether pixels follow each other at one distance.
 static bool read_image(const Tensor *tensor, Image *image) {
@@ -15,7 +16,7 @@ static bool read_image(const Tensor *tensor, Image *image) {
 }
 
 // Sizes of the axes that a convolution has, the last ones.
-static void read_axes(ByteConv *conv, Params *params, const Tensor *x, const Tensor *w, const Tensor *y) {
+static bool read_axes(ByteConv *conv, Params *params, const Tensor *x, const Tensor *w, const Tensor *y) {
     for (int axis = 0; axis < AXES; axis++) {
         const int own = axis - AXES + x->rank;
         const bool there = own >= 2;
@@ -26,9 +27,11 @@ static void read_axes(ByteConv *conv, Params *params, const Tensor *x, const Ten
         conv->stride[axis] = there ? next_int(params) : 1;
         conv->dilation[axis] = there ? next_int(params) : 1;
         conv->before[axis] = there ? next_int(params) : 0;
+        if (!window_fits(conv->stride[axis], conv->dilation[axis], conv->before[axis])) return false;
         conv->window *= conv->taps[axis];
         conv->pixels *= conv->result[axis];
     }
+    return true;
 }
 
 // An input whose channels do not lie side by side is copied, with what windows read around it.
@@ -56,14 +59,14 @@ bool ISA(read_byte_conv)(ByteConv *conv, Params *params) {
     const Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
     const Tensor residual = next_tensor(params);
     conv->groups = next_int(params);
-    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || w.rank != x.rank || y.rank != x.rank)
-        return false;
-    if (conv->groups < 1 || !is_contiguous(&w) || !read_image(&y, &conv->out)) return false;
+    if (params->bad || x.rank < 3 || x.rank > 2 + AXES) return false;
+    if (!channels_fit(&x, &w, &y, &residual, conv->groups)) return false;
+    if (!is_contiguous(&w) || !read_image(&y, &conv->out)) return false;
     if (residual.data && !read_image(&residual, &conv->residual)) return false;
     conv->batch = x.dims[0];
     conv->in = w.dims[1];
     conv->window = conv->pixels = 1;
-    read_axes(conv, params, &x, &w, &y);
+    if (!read_axes(conv, params, &x, &w, &y)) return false;
     conv->x = (const uint8_t *)x.data;
     conv->x_batch = x.strides[0];
     conv->w = (const uint8_t *)w.data;

@@ -1,4 +1,5 @@
 #include "conv.h"
+#include "fits.h"
 
 #include <string.h>
 
@@ -12,7 +13,7 @@ static bool is_plain(const Tensor *tensor, int from) {
 }
 
 // Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
-static void read_axes(
+static bool read_axes(
     Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
     Params *params) {
     const int64_t unit = sizeof(float);
@@ -24,6 +25,7 @@ static void read_axes(
     int first = AXES;  // of those read so far
     for (int axis = 2; axis < x->rank; axis++) {
         const int64_t stride = next_int(params), dilation = next_int(params), before = next_int(params);
+        if (!window_fits(stride, dilation, before)) return false;
         if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
         first--;
         int64_t *rows[] = {conv->size, conv->taps, conv->result, conv->stride, conv->dilation,
@@ -46,6 +48,7 @@ static void read_axes(
         conv->window *= conv->taps[axis];
         conv->plane *= conv->phase[axis] * conv->stride[axis];
     }
+    return true;
 }
 
 static bool read_operands(Conv *conv, Params *params, bool *plain) {
@@ -53,10 +56,10 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
     Tensor bias = next_tensor(params), residual = next_tensor(params);
     conv->groups = next_int(params);
-    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || w.rank != x.rank || y.rank != x.rank ||
-        (residual.data && residual.rank != x.rank) || conv->groups < 1)
+    if (params->bad || x.rank < 3 || x.rank > 2 + AXES || x.dtype != F32 || w.dtype != F32 ||
+        y.dtype != F32 || !channels_fit(&x, &w, &y, &residual, conv->groups) ||
+        !bias_fits(&bias, w.dims[0]) || !read_axes(conv, &x, &w, &y, &residual, params))
         return false;
-    read_axes(conv, &x, &w, &y, &residual, params);
     ISA(next_activation)(params, &conv->epilogue);
     conv->batch = x.dims[0];
     conv->in = x.dims[1] / conv->groups;
@@ -77,7 +80,7 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     conv->plain = is_plain(&x, 2);
     conv->contiguous = is_plain(&x, 0);
     *plain = is_plain(&y, 0) && (!residual.data || is_plain(&residual, 0));
-    return !params->bad && is_plain(&w, 0) && element_count(&y) > 0 && conv->in > 0;
+    return !params->bad && is_plain(&w, 0);
 }
 
 bool ISA(read_strided_conv)(Conv *conv, Params *params) {

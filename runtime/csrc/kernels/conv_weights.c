@@ -90,8 +90,8 @@ static bool find_stretches(State *state) {
             const Stretch next = {
                 (int)(column - panel * TILE_COLUMNS), (int)count,
                 ISA(tap_offset)(conv, column / conv->in) * state->channels + channel};
-            Stretch *last = state->stretches + found - 1;
-            if (found > state->first_stretch[panel] && last->offset + last->count == next.offset)
+            Stretch *last = found > state->first_stretch[panel] ? &state->stretches[found - 1] : NULL;
+            if (last && last->offset + last->count == next.offset)
                 last->count += next.count;  // the next tap, of a single group
             else
                 state->stretches[found++] = next;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fits.h"
 #include "gemm.h"
 #include "squares.h"
 #include "winograd.h"
@@ -55,7 +56,9 @@ static bool read_state(State *state, Params *params, bool *constant) {
     const Tensor bias = next_tensor(params), residual = next_tensor(params);
     for (int axis = 0; axis < 2; axis++) state->before[axis] = next_int(params);
     ISA(next_activation)(params, &state->epilogue);
-    if (params->bad || x.rank != 4 || w.rank != 4 || y.rank != 4) return false;
+    if (params->bad || x.rank != 4 || !channels_fit(&x, &w, &y, &residual, 1)) return false;
+    if (x.dtype != F32 || w.dtype != F32 || y.dtype != F32) return false;
+    if (w.dims[2] != TAP || w.dims[3] != TAP || !bias_fits(&bias, w.dims[0])) return false;
     state->batch = x.dims[0];
     state->in = x.dims[1];
     state->out = y.dims[1];

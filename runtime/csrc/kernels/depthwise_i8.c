@@ -72,7 +72,8 @@ static void *prepare(Params *params, Needs *needs) {
         }
         pack_weights(state, state->weights);
     }
-    needs->shared = conv->copy_bytes + padded(state->channels, 64) + state->packed_bytes;
+    needs->shared = conv->copy_bytes + padded(state->channels, 64);
+    if (!conv->constant) needs->shared += state->packed_bytes;
     needs->own = TILES_BYTES + CHUNK_PIXELS * conv->window * (int64_t)sizeof(uint8_t *);
     return state;
 }

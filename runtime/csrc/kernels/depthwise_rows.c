@@ -26,7 +26,7 @@ typedef struct {
 bool ISA(has_rows)(const Conv *conv) {
     const int64_t stride = conv->stride[2], columns = conv->taps[2];
     return conv->groups >= LANES && conv->taps[0] == 1 && conv->result[0] == 1 &&
-           conv->taps[1] <= MOST_ROWS && (columns == 3 || columns == 5) &&
+           conv->before[0] == 0 && conv->taps[1] <= MOST_ROWS && (columns == 3 || columns == 5) &&
            conv->dilation[2] == 1 && (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
 }
 

@@ -29,7 +29,8 @@ static void *prepare(Params *params, Needs *needs) {
     const Tensor x = next_tensor(params), y = next_tensor(params);
     const Tensor scale = next_tensor(params), zero = next_tensor(params);
     const bool known = x.dtype == F32 && y.dtype == U8 && is_contiguous(&x) && is_contiguous(&y) &&
-                       element_count(&x) == element_count(&y);
+                       element_count(&x) == element_count(&y) && (!scale.data || holds(&scale, F32, 1)) &&
+                       (!zero.data || holds(&zero, U8, 1));
     State *state = params->bad || !known ? NULL : calloc(1, sizeof(State));
     if (!state) return NULL;
     state->x = (const float *)x.data;
@@ -71,6 +72,7 @@ static void quantize_chunk(void *context, int64_t chunk, int thread) {
     const float scale = job->scale, zero = job->zero, low = 0 - zero, high = 255 - zero;
     for (int64_t i = 0; i < count; i++) {
         float steps = x[i] / scale;
+        steps = steps == steps ? steps : low;  // undefined: 0
         steps = steps < low ? low : steps;
         steps = steps > high ? high : steps;
         y[i] = (uint8_t)(int32_t)(__builtin_rintf(steps) + zero);
@@ -86,7 +88,7 @@ static void choose_scale(Job *job) {
     }
     job->scale = least == most ? 1 : (most - least) / 255;
     const float zero = -(least / job->scale);
-    job->zero = __builtin_rintf(zero < 0 ? 0 : zero > 255 ? 255 : zero);
+    job->zero = zero > 255 ? 255 : zero > 0 ? __builtin_rintf(zero) : 0;  // 0 if undefined
 }
 
 static Failure run_dynamic(const void *argument, const Run *run) {

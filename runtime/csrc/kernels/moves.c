@@ -103,7 +103,8 @@ static void prefer_read(Move *move) {
 // From and to; false if there is nothing to move.
 static bool read_move(Move *move, Params *params) {
     const Tensor from = next_tensor(params), to = next_tensor(params);
-    if (params->bad || from.rank != to.rank || element_count(&to) == 0) return false;
+    if (params->bad || !has_shape_of(&from, &to) || element_count(&to) == 0) return false;
+    if (item_size(from.dtype) != item_size(to.dtype)) return false;
     move->size = item_size(to.dtype);
     move->rank = to.rank;
     move->from = from.data;

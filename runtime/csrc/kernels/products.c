@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fits.h"
 #include "gemm.h"
 
 enum { FEW_ROWS = 256, BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
@@ -60,7 +61,10 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor bias = next_tensor(params), residual = next_tensor(params);
     ISA(next_activation)(params, &state->epilogue);
     const int rank = out.rank, row = rank - 2, column = rank - 1;
-    if (params->bad || rank < 2 || left.rank != rank || right.rank != rank) return false;
+    if (params->bad || !factors_fit(&left, &right, &out)) return false;
+    if (left.dtype != F32 || right.dtype != F32 || out.dtype != F32) return false;
+    if (!bias_fits(&bias, out.dims[column])) return false;
+    if (!residual_fits(&residual, &out)) return false;
     *state = (State){
         .m = out.dims[row],
         .n = out.dims[column],

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "byte_panels.h"
+#include "fits.h"
 
 // Columns are divided only where there are few rows: each of their chunks packs the rows again.
 enum { CHUNK_ROWS = 4 * BYTE_ROWS, FEW_CHUNKS = 4 };
@@ -74,7 +75,8 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
     Tensor residual = next_tensor(params);
     const int rank = out.rank, row = rank - 2, column = rank - 1;
-    if (params->bad || rank < 2 || left.rank != rank || right.rank != rank) return false;
+    if (params->bad || !factors_fit(&left, &right, &out)) return false;
+    if (!residual_fits(&residual, &out)) return false;
     if (!has_rows(&out) || (residual.data && !has_rows(&residual))) return false;
     state->m = out.dims[row];
     state->panels.n = out.dims[column];
