@@ -42,7 +42,12 @@ def place_record(
         wrapping: What a number is that is none of the places.
         before: What runs before.
         explain: Tells more of a number that is outside.
+
+    Raises:
+        ValueError: If the shapes or element sizes of the views differ.
     """
+    if source.shape != target.shape or source.itemsize != target.itemsize:
+        raise ValueError(f"{source.shape} cannot be copied to {target.shape}")
     words = (*tensors(source, target, numbers), int(moves_target), wrapping, len(places))
     steps = tuple(word for place in places for word in place)
     kept = (source, target, numbers)
@@ -68,6 +73,18 @@ def _corner(binding: Binding, array: View) -> View:
     for axis, size in zip(binding.integers("axes"), binding.integers("sizes"), strict=True):
         window[axis] = slice(0, size)
     return array[tuple(window)]
+
+
+def _lies_within(binding: Binding, array: View) -> bool:
+    """Whether slices have an axis of ``array`` for each size, none of which is longer than that."""
+    axes, sizes = binding.integers("axes"), binding.integers("sizes")
+    distinct = len({axis % array.ndim for axis in axes}) == len(axes) if array.ndim else not axes
+    pairs = zip(axes, sizes, strict=False)
+    return (
+        distinct
+        and len(axes) == len(sizes)
+        and all(0 <= size <= array.shape[axis] for axis, size in pairs)
+    )
 
 
 def _places(binding: Binding, array: View) -> tuple[tuple[int, int], ...]:
@@ -116,19 +133,26 @@ def _write(binding: Binding, source: View, *before: Record) -> Record:
 def _slice(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets {axes, sizes}."""
     del numbers
-    fits = _fits(binding.output(), binding.input(1))
-    return _read(binding, binding.input(0), binding.output()) if fits else None
+    x, out = binding.input(0), binding.output()
+    fits = _fits(out, binding.input(1)) and _lies_within(binding, x)
+    if not fits or _corner(binding, x).shape != out.shape:
+        return None
+    return _read(binding, x, out)
 
 
-def _changeable(binding: Binding) -> bool:
-    window = _corner(binding, binding.output())
-    return _fits(window, binding.input(1))
+def _changeable(binding: Binding, update: View | None = None) -> bool:
+    out = binding.output()
+    if not _lies_within(binding, out) or binding.input(0).shape != out.shape:
+        return False
+    window = _corner(binding, out)
+    same = update is None or update.shape == window.shape
+    return same and _fits(window, binding.input(1))
 
 
 def _update(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets, slice {axes, sizes}."""
     del numbers
-    if not _changeable(binding):
+    if not _changeable(binding, binding.input(2)):
         return None
     return _write(binding, binding.input(2))
 
@@ -147,7 +171,7 @@ def _add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets, slice {axes, sizes}: read, added to, written back."""
     dtype = binding.output_dtypes[0]
     kernel = map_for("Add", dtype, numbers)
-    if kernel is None or not _changeable(binding):
+    if kernel is None or not _changeable(binding, binding.input(2)):
         return None
     out, update = binding.output(), binding.input(2)
     total = binding.scratch.take(update.shape, out.dtype)

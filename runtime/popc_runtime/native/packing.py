@@ -32,7 +32,13 @@ def is_plain(binding: Binding) -> bool:
 
 
 def move_record(to: View, source: View) -> Record:
-    """A copy between arrays of one shape and element type, which has elements."""
+    """A copy between arrays of one shape and element size, which has elements.
+
+    Raises:
+        ValueError: If they have not.
+    """
+    if to.shape != source.shape or to.itemsize != source.itemsize:
+        raise ValueError(f"{source.shape} cannot be copied to {to.shape}")
     return Record("Move", (*tensor_words(source), *tensor_words(to)), (to, source))
 
 

@@ -99,9 +99,12 @@ def _one_hot(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     plain = is_plain(binding) and out.is_contiguous and values.is_contiguous
     if not plain or not _indices(binding, 0) or out.size == 0:
         return None
-    indices, before = packed(binding, 0)
     axis = binding.integer("axis", -1) % out.ndim
-    sizes = (prod(out.shape[:axis]), binding.integer("depth"), prod(out.shape[axis + 1 :]))
+    sizes = (prod(out.shape[:axis]), out.shape[axis], prod(out.shape[axis + 1 :]))
+    fits = binding.integer("depth") == sizes[1] and values.size == 2 and values.dtype == out.dtype
+    if not fits or binding.input(0).size != sizes[0] * sizes[2]:
+        return None
+    indices, before = packed(binding, 0)
     words = (*tensors(indices, values, out), *sizes)
     return Record("OneHot", words, (indices, values, out), before=before)
 
