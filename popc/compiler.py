@@ -205,12 +205,16 @@ class _Stages:
             graph,
             schedule,
             inplace=self.options.enable_inplace,
-            channels_last=self.options.memory_format == "channels_last",
+            channels_last=self._wants_channels_last(),
         )
         if self.options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_fit(plan, self.options.replicated_graph_count)
         return f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan)
+
+    def _wants_channels_last(self) -> bool:
+        chosen = self.options.memory_format
+        return chosen == "channels_last" or (chosen == "auto" and self.training is None)
 
     def _lower(self) -> _Made:
         schedule, plan = self.done.schedule, self.done.plan

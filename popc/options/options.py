@@ -223,15 +223,17 @@ class Options(ReportOptions):
         ),
     )
     memory_format: str = field(
-        default="channels_last",
+        default="auto",
         metadata=described(
             "choice",
             "How images between convolutions lie in memory. Pixel by pixel where all ops that make "
             "or read them work with that, or plane by plane: then only those between convolutions "
             "of bytes lie pixel by pixel, under the same conditions. Shapes stay the same, and so "
             "do results but for the order in which a convolution adds up. Native kernels are "
-            "faster with pixels, those of numpy with planes.",
-            choices=("channels_first", "channels_last"),
+            "faster with pixels, those of numpy with planes. auto is channels_first for training "
+            "steps, which gain nothing and whose results then do not depend in the last bit on "
+            "options that move ops elsewhere, and channels_last for other programs.",
+            choices=("auto", "channels_first", "channels_last"),
         ),
     )
     merge_var_update: str = field(
