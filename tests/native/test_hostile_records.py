@@ -34,7 +34,7 @@ def _conv(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | None
     groups = 16 if kernel.startswith("Depthwise") else 1
     shapes: dict[str, Any] = {"x": (2, 16, 8, 8), "w": (16, 16 // groups, 3, 3)}
     shapes |= {"y": (2, 16, 6, 6), "bias": (16,), "residual": (2, 16, 6, 6)}
-    numbers = {"groups": groups, "stride": 1, "dilation": 1} | changes
+    numbers = {"groups": groups, "stride": 1, "dilation": 1, **changes}
     shapes |= {name: shape for name, shape in changes.items() if name in shapes}
     arrays = [_floats(*shape) for shape in shapes.values()]
     geometry = (numbers["groups"], *(numbers["stride"], numbers["dilation"], 0) * 2)
