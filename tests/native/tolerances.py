@@ -31,7 +31,8 @@ _SUMS: Final = frozenset(
         *("ConvWeightsGrad", "CumSum", "Gelu", "Gemm", "GridSample", "GRU", "LayerNormalization"),
         *("GroupNormalization", "GroupNormalizationGrad", "InstanceNormalization"),
         *("GridSampleGrad", "GridSampleGridGrad"),
-        *("LambSquare", "LayerNormalizationGrad", "LogSoftmax", "LSTM", "MatMul", "ReduceMean", "ReduceSum"),
+        *("LambSquare",),
+        *("LayerNormalizationGrad", "LogSoftmax", "LSTM", "MatMul", "ReduceMean", "ReduceSum"),
         *("RMSNormalization", "RMSNormalizationGrad", "Resize", "ResizeGrad", "Softmax"),
         *("Softplus", "TanhGrad"),
     }
