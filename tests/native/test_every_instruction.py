@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.xdist_group("every instruction"),  # problems are found once
 ]
 _LAYOUTS = tuple(LAYOUTS)
-_FEW = 30  # problems of an opcode, of those that it has; all of them in the slow test
+_FEW = 10  # problems of an opcode, of those that it has; all of them in the slow test
 # Only passes and lowering make them: `test_kernels` and `test_dynamic` test these.
 _MOVES_OF_PASSES = frozenset(
     {
