@@ -87,6 +87,30 @@ def native_results(
     return results
 
 
+def steady_results(
+    library: Library,
+    opcode: str,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array],
+    attributes: Mapping[str, Any],
+    constant: Sequence[int] = (),
+    dtypes: Sequence[DType | None] | None = None,
+    most_threads: int = 2,
+) -> list[Array]:
+    """Results of the native kernel, which is there: the same bits on any number of threads."""
+    found = [
+        native_results(library, opcode, inputs, outputs, attributes, constant, threads, dtypes)
+        for threads in range(1, most_threads + 1)
+    ]
+    alone = found[0]
+    assert alone is not None, f"{opcode} has no native form here"
+    for others in found[1:]:
+        assert others is not None
+        for one, other in zip(alone, others, strict=True):
+            assert one.tobytes() == other.tobytes(), "the result depends on the number of threads"
+    return alone
+
+
 def translated_results(
     library: Library,
     opcode: str,

@@ -15,7 +15,7 @@ import pytest
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library
-from tests.native.bindings import native_results, numpy_results
+from tests.native.bindings import native_results, numpy_results, steady_results
 
 __all__ = ["CHANNELLED"]
 
@@ -55,29 +55,12 @@ def _check(
     assert x is not None
     out = np.empty(x.shape, x.dtype)
     expected = numpy_results(opcode, inputs, [out], attributes, dtypes=types)[0]
-    got, again = (
-        _native(library, opcode, inputs, out, attributes, threads, types) for threads in (1, 2)
-    )
-    assert got.tobytes() == again.tobytes(), "the result depends on the number of threads"
+    (got,) = steady_results(library, opcode, inputs, [out], attributes, dtypes=types)
     one, other = got, expected
     if types is not None and types[-1] is DType.BFLOAT16:
         one, other = from_bfloat16(one), from_bfloat16(other)
     np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * 3)
     return got
-
-
-def _native(
-    library: Library,
-    opcode: str,
-    inputs: Sequence[Array | None],
-    out: Array,
-    attributes: Mapping[str, Any],
-    threads: int,
-    types: Sequence[DType] | None,
-) -> Array:
-    results = native_results(library, opcode, inputs, [out], attributes, (), threads, types)
-    assert results is not None, f"{opcode} has no native form here"
-    return results[0]
 
 
 def _cases(channels: int, opcode: str) -> tuple[list[Array], dict[str, Any]]:

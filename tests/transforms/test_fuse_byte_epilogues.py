@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from popc.ir import Graph, Op, Recompute, Tensor, TensorType
-from popc.ops.build import build
+from popc.ir import Op, Recompute, Tensor, TensorType
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc_runtime.format import Array, DType
 from tests.support import run_graph
+from tests.transforms.building import Builder
 
 _X = TensorType(DType.UINT8, (2, 6, 8))
 _CHANNELS = 6
 
 
-class _Builder:
+class _Builder(Builder):
     """A graph with inputs ``x``, bytes, and ``r``, floats like a product of them."""
 
     def __init__(self) -> None:
-        self.graph = Graph("main")
-        self.x = self.graph.add_input("x", _X)
+        super().__init__(_X)
         self.r = self.graph.add_input("r", TensorType(DType.FLOAT32, (2, 6, 6)))
-
-    def constant(self, value: Any, dtype: DType = DType.FLOAT32) -> Tensor:
-        data = np.asarray(value, dtype.storage)
-        return self.graph.add_constant("c", TensorType(dtype, data.shape), data)
-
-    def emit(self, op_type: str, inputs: Sequence[Tensor | None], **attributes: Any) -> Tensor:
-        return build(self.graph, op_type, inputs, attributes).output
 
     def product(self) -> Tensor:
         """[2, 6, 6]: all but the batch differ in what they stand for, not in size."""

@@ -8,30 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popc.ir import Graph, Tensor, TensorType
+from popc.ir import Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc_runtime.format import Array, DType
 from tests.support import run_graph
+from tests.transforms.building import Builder
 
 _X = TensorType(DType.FLOAT32, (2, 3, 40))
 
 
-class _Builder:
+class _Builder(Builder):
     """A graph with one input ``x``."""
 
     def __init__(self) -> None:
-        self.graph = Graph("main")
-        self.x = self.graph.add_input("x", _X)
-
-    def constant(self, value: Any, dtype: DType = DType.FLOAT32) -> Tensor:
-        data = np.asarray(value, dtype.storage)
-        return self.graph.add_constant("c", TensorType(dtype, data.shape), data)
-
-    def emit(self, op_type: str, inputs: list[Tensor | None], **attributes: Any) -> Tensor:
-        return build(self.graph, op_type, inputs, attributes).output
+        super().__init__(_X)
 
     def round_trip(self, x: Tensor, scale: Any, zero: Any, restored: Any = None) -> Tensor:
         """Quantise and dequantise; ``restored`` is the scale of the latter."""

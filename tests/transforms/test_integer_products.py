@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from popc.ir import Graph, Tensor, TensorType
-from popc.ops.build import build
+from popc.ir import Tensor, TensorType
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.integer_products import IntegerProducts
 from popc_runtime.format import DType
 from tests.support import run_graph
+from tests.transforms.building import Builder
 
 _X = TensorType(DType.UINT8, (2, 6, 8))
 _SCALE = 0.03
 
 
-class _Builder:
+class _Builder(Builder):
     """A graph with one input ``x``, bytes."""
 
     def __init__(self) -> None:
-        self.graph = Graph("main")
-        self.x = self.graph.add_input("x", _X)
-
-    def constant(self, value: Any, dtype: DType = DType.FLOAT32) -> Tensor:
-        data = np.asarray(value, dtype.storage)
-        return self.graph.add_constant("c", TensorType(dtype, data.shape), data)
-
-    def emit(self, op_type: str, inputs: Sequence[Tensor | None], **attributes: Any) -> Tensor:
-        return build(self.graph, op_type, inputs, attributes).output
+        super().__init__(_X)
 
     def dequantized(self, x: Tensor, scale: Any, zero: Any = None, axis: int = 0) -> Tensor:
         offset = None if zero is None else self.constant(zero, x.type.dtype)

@@ -1,5 +1,6 @@
 // Conversions between element types, as numpy has them on x86: floats to integers toward zero, wider
 // integers by dropping high bits.  One side is always a type that maps compute with.
+#include "bits.h"
 #include "loops.h"
 
 #if defined(__F16C__)
@@ -8,18 +9,6 @@
 
 typedef struct { uint16_t bits; } Half;
 typedef struct { uint16_t bits; } Brain;
-
-INLINE float bits_to_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-INLINE uint32_t float_to_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
 
 INLINE float from_half(Half x) {
     _Float16 value;
@@ -34,11 +23,11 @@ INLINE Half to_half(float x) {
     return half;
 }
 
-INLINE float from_brain(Brain x) { return bits_to_float((uint32_t)x.bits << 16); }
+INLINE float from_brain(Brain x) { return as_float((int32_t)((uint32_t)x.bits << 16)); }
 
 // To nearest even; nans keep their sign.
 INLINE Brain to_brain(float x) {
-    const uint32_t bits = float_to_bits(x);
+    const uint32_t bits = (uint32_t)as_bits(x);
     const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     const uint32_t nan = bits >> 16 | 0x40;
     return (Brain){(uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded)};
@@ -48,9 +37,9 @@ INLINE Brain to_brain(float x) {
 INLINE Half double_to_half(double x) {
     const float near = (float)x;
     if ((double)near == x || x != x) return to_half(near);
-    uint32_t bits = float_to_bits(near);
+    uint32_t bits = (uint32_t)as_bits(near);
     if (__builtin_fabs((double)near) > __builtin_fabs(x)) bits--;
-    return to_half(bits_to_float(bits | 1));
+    return to_half(as_float((int32_t)(bits | 1)));
 }
 
 // What numbers outside of the integers become is what x86 makes of them.  (Of those outside of

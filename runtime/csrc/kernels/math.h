@@ -4,20 +4,8 @@
 #define POPC_MATH_H
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
-static inline float as_float(int32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static inline int32_t as_bits(float value) {
-    int32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
+#include "bits.h"
 
 // x, or `high` > 0 where x is larger; an undefined x becomes either.  Minima of integers, which order
 // floats of one sign: comparisons of floats that follow each other become many masks.

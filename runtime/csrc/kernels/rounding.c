@@ -1,9 +1,9 @@
 // Rounding floats to numbers of float16 or bfloat16, in place, other than to nearest: see
 // popc_runtime/kernels/rounding.py, which does the same.
 #include <stdlib.h>
-#include <string.h>
 
 #include "../kernel.h"
+#include "bits.h"
 #include "simd.h"
 
 // As numpy's interface for random numbers has it.
@@ -49,27 +49,15 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-static float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
 // Adds random bits below the last one that stays, and cuts there.  Numbers below the least normal
 // one are spaced as in the binade above, where they are rounded.
 static uint32_t at_random(const Narrow *narrow, uint32_t given, uint32_t drawn) {
     uint32_t size = given & 0x7fffffff;
     if (size > narrow->largest) return given;
-    const float base = float_of(size < narrow->least_normal ? narrow->least_normal : 0);
-    size = bits_of(float_of(size) + base);
+    const float base = as_float((int32_t)(size < narrow->least_normal ? narrow->least_normal : 0));
+    size = (uint32_t)as_bits(as_float((int32_t)size) + base);
     size = (size + (drawn & narrow->cut)) & ~narrow->cut;
-    size = bits_of(float_of(size) - base);
+    size = (uint32_t)as_bits(as_float((int32_t)size) - base);
     return size | (given & 0x80000000);
 }
 
@@ -95,10 +83,10 @@ static Failure run_rounding(const void *state, const Run *run) {
         }
         float *values = rounding->values + begin;
         for (int64_t i = 0; i < count; i++) {
-            uint32_t bits = bits_of(values[i]);
+            uint32_t bits = (uint32_t)as_bits(values[i]);
             if (generator) bits = at_random(&rounding->narrow, bits, drawn[i]);
             if (rounding->overflow != TO_INFINITY) bits = within_format(rounding, bits);
-            values[i] = float_of(bits);
+            values[i] = as_float((int32_t)bits);
         }
     }
     return OK;

@@ -122,13 +122,24 @@ static void column_peaks(const float *x, int64_t stride, int64_t n, float *peaks
         }
 }
 
+// A block of columns, which is one of the rows.
+typedef struct {
+    const float *x;
+    float *y;
+    int64_t count;
+} Columns;
+
+static Columns columns_of(const Rows *rows, int64_t row) {
+    const int64_t begin = row % rows->blocks * COLUMN_BLOCK, rest = rows->inner - begin;
+    const int64_t place = row / rows->blocks * rows->length * rows->inner + begin;
+    return (Columns){rows->x + place, rows->y + place, rest < COLUMN_BLOCK ? rest : COLUMN_BLOCK};
+}
+
 static void softmax_columns(const Rows *rows, int64_t row) {
-    const int64_t n = rows->length, stride = rows->inner;
-    const int64_t begin = row % rows->blocks * COLUMN_BLOCK;
-    const int64_t count = stride - begin < COLUMN_BLOCK ? stride - begin : COLUMN_BLOCK;
-    const int64_t place = row / rows->blocks * n * stride + begin;
-    const float *x = rows->x + place;
-    float *y = rows->y + place, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    const Columns columns = columns_of(rows, row);
+    const int64_t n = rows->length, stride = rows->inner, count = columns.count;
+    const float *x = columns.x;
+    float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
 #pragma GCC ivdep
@@ -143,12 +154,10 @@ static void softmax_columns(const Rows *rows, int64_t row) {
 }
 
 static void log_softmax_columns(const Rows *rows, int64_t row) {
-    const int64_t n = rows->length, stride = rows->inner;
-    const int64_t begin = row % rows->blocks * COLUMN_BLOCK;
-    const int64_t count = stride - begin < COLUMN_BLOCK ? stride - begin : COLUMN_BLOCK;
-    const int64_t place = row / rows->blocks * n * stride + begin;
-    const float *x = rows->x + place;
-    float *y = rows->y + place, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    const Columns columns = columns_of(rows, row);
+    const int64_t n = rows->length, stride = rows->inner, count = columns.count;
+    const float *x = columns.x;
+    float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < count; j++) totals[j] += fast_exp(x[i * stride + j] - peaks[j]);

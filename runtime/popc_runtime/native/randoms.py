@@ -37,16 +37,23 @@ def _has_scalars(ratio: View, training: View) -> bool:
     )
 
 
+def _drops_float32(
+    binding: Binding, given: View, mask: View | None, ratio: View, training: View
+) -> bool:
+    """Whether the kernels know the operands of a dropout, or of its gradient."""
+    plain = (
+        _is_plain(given, DType.FLOAT32)
+        and _is_plain(binding.output(), DType.FLOAT32)
+        and _is_plain(mask, DType.BOOL)
+    )
+    return plain and _has_scalars(ratio, training) and DType.BFLOAT16 not in binding.input_dtypes
+
+
 def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, ratio, training = (binding.input(index) for index in range(3))
     out, mask = binding.output(), binding.optional_output(1)
-    plain = (
-        _is_plain(x, DType.FLOAT32)
-        and _is_plain(out, DType.FLOAT32)
-        and _is_plain(mask, DType.BOOL)
-    )
-    if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
+    if not _drops_float32(binding, x, mask, ratio, training):
         return None
     legacy = "seed" in binding.attributes
     if legacy:
@@ -63,12 +70,7 @@ def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     del numbers
     g, mask, ratio, training = (binding.input(index) for index in range(4))
     out = binding.output()
-    plain = (
-        _is_plain(g, DType.FLOAT32)
-        and _is_plain(out, DType.FLOAT32)
-        and _is_plain(mask, DType.BOOL)
-    )
-    if not plain or not _has_scalars(ratio, training) or DType.BFLOAT16 in binding.input_dtypes:
+    if not _drops_float32(binding, g, mask, ratio, training):
         return None
     arrays = (g, ratio, training, out, mask)
     words = tuple(word for one in arrays for word in tensor_words(one))
