@@ -17,11 +17,9 @@ from popc_runtime.format import Array
 from samples.fetch_models import FetchError, catalogue, fetch
 from samples.published import bert_base, mobilenet_v2
 from tests.zoo.inputs import INPUTS
-from tests.zoo.light import light_model, picture
+from tests.zoo.light import NAMES, light_model, picture
 
 __all__ = ["Subject", "branching", "synthetic", "tiny_additions", "trained"]
-
-_LIGHT = ("light_resnet50", "light_squeezenet", "light_shufflenet", "light_inception_v1")
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def synthetic(*, quick: bool) -> Iterator[Subject]:
     yield Subject("bert base, 3 layers" if quick else "bert base", bert, words, batch=1)
     mobilenet = mobilenet_v2().SerializeToString()
     yield Subject("mobilenet v2", mobilenet, {"image": picture()}, batch=1)
-    for name in _LIGHT[: 1 if quick else None]:
+    for name in ("light_resnet50",) if quick else NAMES:
         model = light_model(name)
         weights = {one.name for one in model.graph.initializer}
         (x_name,) = (one.name for one in model.graph.input if one.name not in weights)

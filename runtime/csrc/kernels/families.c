@@ -2,12 +2,57 @@
 #include "../kernel.h"
 #include "simd.h"
 
-#define POPC_FAMILIES(_)                                                                  \
-    _(MAPS) _(COPIES) _(INTEGERS) _(DOUBLES) _(FUNCTIONS) _(PRODUCTS) _(CONVOLUTIONS) _(WINOGRAD) _(DIRECT_CONVOLUTIONS) _(LINE_CONVOLUTIONS) _(CHANNELS_LAST) _(DEPTHWISE) _(RECURRENT) _(ROWS) _(MOVES) _(POOLS) \
-    _(CONVOLUTION_WEIGHTS) _(DEPTHWISE_WEIGHTS) _(WEAVES) _(POOL_GRADIENTS) _(SLOPES_OF_MAPS) _(OPTIMIZERS) _(LOSSES) _(NORM_GRADIENTS) _(GROUP_GRADIENTS) _(SUMS) _(ATTENTIONS) _(ATTENTION_GRADIENTS) _(BATCH_NORMS) \
-    _(BYTE_PRODUCTS) _(BYTE_CONVOLUTIONS) _(BYTE_DEPTHWISE) _(DYNAMIC_BYTES) \
-    _(PLACES) _(REDUCTIONS) _(ORDERS) _(RESAMPLINGS) _(RANDOM_NUMBERS) \
-    _(GROUP_NORMS) _(TRIANGLES) _(RUNS) _(ROTATIONS) _(POOLED_ROWS) _(REGIONS) _(GRIDS) _(TRANSFORMS) _(MATRICES) _(COUNTS) _(ROUNDINGS)
+// One family a line, sorted.
+#define POPC_FAMILIES(_) \
+    _(ATTENTIONS) \
+    _(ATTENTION_GRADIENTS) \
+    _(BATCH_NORMS) \
+    _(BYTE_CONVOLUTIONS) \
+    _(BYTE_DEPTHWISE) \
+    _(BYTE_PRODUCTS) \
+    _(CHANNELS_LAST) \
+    _(CONVOLUTIONS) \
+    _(CONVOLUTION_WEIGHTS) \
+    _(COPIES) \
+    _(COUNTS) \
+    _(DEPTHWISE) \
+    _(DEPTHWISE_WEIGHTS) \
+    _(DIRECT_CONVOLUTIONS) \
+    _(DOUBLES) \
+    _(DYNAMIC_BYTES) \
+    _(FUNCTIONS) \
+    _(GRIDS) \
+    _(GROUP_GRADIENTS) \
+    _(GROUP_NORMS) \
+    _(INTEGERS) \
+    _(LINE_CONVOLUTIONS) \
+    _(LOSSES) \
+    _(MAPS) \
+    _(MATRICES) \
+    _(MOVES) \
+    _(NORM_GRADIENTS) \
+    _(OPTIMIZERS) \
+    _(ORDERS) \
+    _(PLACES) \
+    _(POOLED_ROWS) \
+    _(POOLS) \
+    _(POOL_GRADIENTS) \
+    _(PRODUCTS) \
+    _(RANDOM_NUMBERS) \
+    _(RECURRENT) \
+    _(REDUCTIONS) \
+    _(REGIONS) \
+    _(RESAMPLINGS) \
+    _(ROTATIONS) \
+    _(ROUNDINGS) \
+    _(ROWS) \
+    _(RUNS) \
+    _(SLOPES_OF_MAPS) \
+    _(SUMS) \
+    _(TRANSFORMS) \
+    _(TRIANGLES) \
+    _(WEAVES) \
+    _(WINOGRAD)
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];
 #define LIST(NAME) ISA(NAME),
