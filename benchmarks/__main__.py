@@ -67,9 +67,11 @@ def main() -> None:
 def _machine() -> dict[str, Any]:
     packages = {name: version(name) for name in ("numpy", "onnxruntime")}
     kernels = Path(native.__file__).with_name("_native.abi3.so")
+    library = native.find_library()
     size = f"{kernels.stat().st_size / 1e6:.2f} MB" if kernels.exists() else "none"
+    taken = f"{size}, those for {library.variant}" if library else f"{size}, numpy is taken"
     facts = {"cores": os.cpu_count(), "python": platform.python_version(), **packages}
-    return {**facts, "native kernels": size}
+    return {**facts, "native kernels": taken}
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -76,7 +76,7 @@ def library() -> Extension:
 
 
 if __name__ == "__main__":  # builds with sanitizers take the flags from here
-    if os.environ.get("POPC_NATIVE") == "0":  # a wheel for any platform
+    if os.environ.get("POPC_NATIVE") == "none":  # a wheel for any platform
         setup()
     else:
         setup(

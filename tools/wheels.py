@@ -29,7 +29,7 @@ def main() -> int:
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
-    wheels.append(build_runtime(target, {"POPC_NATIVE": "0"}))
+    wheels.append(build_runtime(target, {"POPC_NATIVE": "none"}))
     wheels.append(build(ROOT, target, {}))
     for wheel in wheels:
         print(f"{wheel.stat().st_size:>10,}  {wheel.name}")

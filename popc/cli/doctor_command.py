@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from popc.cli.report import Report, format_table
-from popc_runtime.native import find_library, variants, why_missing
+from popc_runtime.native import find_library, variants, wanted_variant, why_missing
 
 __all__ = ["command"]
 
@@ -30,6 +30,7 @@ def command() -> Report:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     library = find_library()
     engine = library.variant if library else "numpy"
+    said = ", as POPC_NATIVE says" if wanted_variant() else ""
     data = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -43,7 +44,7 @@ def command() -> Report:
     rows = [
         ["python", platform.python_version()],
         ["machine", f"{platform.system()} {platform.machine()}, {threads} processors"],
-        ["engine", f"native, for {engine}" if library else f"numpy: {why_missing()}"],
+        ["engine", f"native, for {engine}{said}" if library else f"numpy: {why_missing()}"],
         *([name, found or "not installed"] for name, found in packages.items()),
     ]
     rows.append(["verdict", f"missing: {', '.join(missing)}" if missing else "all is well"])

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode, native_opcodes
-from popc_runtime.native.library import Library, find_library, variants, why_missing
+from popc_runtime.native.library import (
+    Library,
+    find_library,
+    variants,
+    wanted_variant,
+    why_missing,
+)
 from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
 from popc_runtime.native.record import Record
 
@@ -29,6 +35,7 @@ __all__ = [
     "native_opcodes",
     "translate",
     "variants",
+    "wanted_variant",
     "why_missing",
 ]
 

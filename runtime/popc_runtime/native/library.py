@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
+from popc_runtime.errors import UsageError
 from popc_runtime.frozen import frozen
 
-__all__ = ["Library", "find_library", "variants", "why_missing"]
+__all__ = ["Library", "find_library", "variants", "wanted_variant", "why_missing"]
+
+_VARIABLE: Final = "POPC_NATIVE"
+_NONE: Final = "none"
 
 
 @frozen
@@ -29,17 +34,37 @@ class Library:
 
 @cache
 def find_library(variant: str = "") -> Library | None:
-    """The library for ``variant``, by default the best that this processor runs.
+    """The library for ``variant``, by default what ``POPC_NATIVE`` says, or the best one here.
 
-    ``None`` if the package was built without it, or if there are no kernels for this processor.
+    ``None`` if the package was built without it, if there are no kernels for this processor, or if
+    ``POPC_NATIVE`` is "none".
+
+    Raises:
+        UsageError: ``POPC_NATIVE`` names kernels that do not run here.
     """
     known = variants()
-    if not known or (variant and variant not in known):
+    chosen = variant or wanted_variant() or (known[0] if known else _NONE)
+    if chosen not in known:
         return None
     from popc_runtime.native import _native
 
-    chosen = variant or known[0]
     return Library(chosen, _native.kernels(chosen), _native)
+
+
+def wanted_variant() -> str:
+    """The kind of processors that ``POPC_NATIVE`` names; "none" for numpy, empty if it is not set.
+
+    Raises:
+        UsageError: there are no such kernels, or they do not run here.
+    """
+    wanted = os.environ.get(_VARIABLE, "")
+    known = [*variants(), _NONE]
+    if wanted and wanted not in known:
+        raise UsageError(
+            f"{_VARIABLE}: kernels for {wanted!r} do not run here",
+            hint=f"choose from {', '.join(known)}",
+        )
+    return wanted
 
 
 def variants() -> list[str]:
@@ -60,4 +85,6 @@ def why_missing() -> str:
         if find_spec("popc_runtime.native._native") is None:
             return "the package was built without them"
         return f"they do not load: {error}"
-    return "" if _native.variants() else "there are none for this processor"
+    if not _native.variants():
+        return "there are none for this processor"
+    return f"{_VARIABLE} is {_NONE!r}" if wanted_variant() == _NONE else ""

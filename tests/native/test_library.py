@@ -1,0 +1,55 @@
+"""Which kernels are taken, and what ``POPC_NATIVE`` says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from popc.cli.main import run
+from popc_runtime.errors import UsageError
+from popc_runtime.native import find_library, variants, why_missing
+from tests.models import affine, executable
+
+needs_kernels = pytest.mark.skipif(not variants(), reason="there are no native kernels")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    find_library.cache_clear()
+    yield
+    find_library.cache_clear()
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["", *variants()])
+def test_the_environment_chooses_the_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPC_NATIVE", name)
+    library = find_library()
+    assert library is not None
+    assert library.variant == (name or variants()[0])
+    assert not why_missing()
+
+
+def test_numpy_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POPC_NATIVE", "none")
+    assert find_library() is None
+    assert why_missing()
+    assert executable(affine(), tmp_path).engine == "numpy"
+
+
+def test_kernels_that_do_not_run_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPC_NATIVE", "x86-64-v9")
+    with pytest.raises(UsageError, match="POPC_NATIVE: kernels for 'x86-64-v9'") as refused:
+        find_library()
+    assert "none" in str(refused.value.hint)
+
+
+@needs_kernels
+def test_doctor_tells_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POPC_NATIVE", variants()[-1])
+    assert run(["doctor"]) == 0
+    assert f"native, for {variants()[-1]}, as POPC_NATIVE says" in capsys.readouterr().out
