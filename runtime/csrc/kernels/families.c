@@ -2,8 +2,9 @@
 #include "../kernel.h"
 #include "simd.h"
 
-// One family a line, sorted.
+// One family a line, sorted; maps come first, because activations are numbered by their places there.
 #define POPC_FAMILIES(_) \
+    _(MAPS) \
     _(ATTENTIONS) \
     _(ATTENTION_GRADIENTS) \
     _(BATCH_NORMS) \
@@ -27,7 +28,6 @@
     _(INTEGERS) \
     _(LINE_CONVOLUTIONS) \
     _(LOSSES) \
-    _(MAPS) \
     _(MATRICES) \
     _(MOVES) \
     _(NORM_GRADIENTS) \
