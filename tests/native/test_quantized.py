@@ -167,6 +167,32 @@ def test_quotients_are_those_of_divisions(variant: str, scale: float) -> None:
     _check(library, inputs, np.empty(residual.shape, np.uint8), (), attributes)
 
 
+@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("out_type", [*_TYPES, "float32"])
+@pytest.mark.parametrize("scale", [0.1, 0.3, 1 / 3, 7.7e-3, 2.0**-58])
+def test_scaled_sums_near_halves(variant: str, out_type: str, scale: float) -> None:
+    """Quotients of scaled sums are guessed; those that might be rounded to either side are not."""
+    library = find_library(variant)
+    assert library is not None
+    near = [np.float32(scale / 2**i) for i in range(12)]
+    near += [np.nextafter(one, np.float32(side)) for one in near for side in (0, 1)]
+    scales = np.array([*near, 0, -scale, np.inf, np.nan, 1e-40], np.float32)
+    a = _bytes("uint8", 300, 8)
+    b = np.zeros((8, scales.size), np.int8)
+    b[0] = b[1] = 1
+    name = "rounding" if out_type == "float32" else "quantize"
+    attributes: dict[str, Any] = {f"{name}_scale": float(np.float32(scale))}
+    if out_type == "float32":
+        attributes |= {"rounding_low": -100.0, "rounding_high": 155.0}
+    else:
+        attributes |= {"quantize_zero": 3}
+        scales = np.nan_to_num(scales, posinf=1e30)  # bytes of what is undefined are undefined
+    for columns in (len(near), scales.size):
+        factors: list[Array | None] = [a, b[:, :columns], np.asarray(np.uint8(200))]
+        inputs = [*factors, None, None, scales[:columns]]
+        _check(library, inputs, np.empty((300, columns), out_type), (1, 2, 5), attributes)
+
+
 def _image(array: Array, data: st.DataObject) -> Array:
     """The same elements, plane by plane or pixel by pixel."""
     if not data.draw(st.booleans(), label="pixel by pixel"):

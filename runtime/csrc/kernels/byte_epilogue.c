@@ -1,4 +1,6 @@
 // Sums of bytes become results.  Every step is rounded as in numpy.
+#include <math.h>
+
 #include "byte_epilogue.h"
 
 #if defined(__AVX2__)
@@ -8,6 +10,15 @@
 #endif
 
 enum { HALVES = BYTE_COLUMNS / LANES };
+
+// Quotients up to MOST_STEPS are off by less than DOUBT after six roundings.  A float that is added to
+// WHOLE is rounded to an integer, which the low bits of the sum hold.
+#define MOST_STEPS 256.0f
+#define DOUBT 0x1p-12f
+#define WHOLE 0x1.8p23f
+
+// Products with scales between this and its reciprocal, or with their reciprocals, are rounded once.
+#define MOST_SCALE 0x1p60f
 
 typedef int8_t Bytes __attribute__((vector_size(LANES)));
 typedef float LooseFloat __attribute__((may_alias));  // where integers were
@@ -61,6 +72,21 @@ static inline Floats plus_product(Floats a, Floats b, Floats c) {
 #endif
 }
 
+static inline bool all_true(Mask mask) {
+#if defined(__AVX512F__)
+    return _mm512_movepi32_mask((__m512i)mask) == 0xFFFF;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps((__m256)mask) == 0xFF;
+#else
+    return (mask[0] & mask[1] & mask[2] & mask[3]) != 0;
+#endif
+}
+
+// Numbers whose size is less than a limit.
+static inline Mask within(Floats values, float limit) {
+    return (values < limit) & (values > -limit);
+}
+
 // The quotient as a division would round it, to an integer: a product with the reciprocal, and twice
 // what is missing.  Operands are clipped rather than quotients; what that changes is rounded away.
 static inline Floats steps_of(const Quantizer *by, Floats values) {
@@ -72,6 +98,14 @@ static inline Floats steps_of(const Quantizer *by, Floats values) {
     for (int i = 0; i < 2; i++)
         quotient = plus_product(quotient, plus_product(kept, quotient, less), inverse);
     return whole(quotient);
+}
+
+// round(clip(scaled / scale, low, high)) + WHOLE, from a quotient that is nearly the exact one.
+// `known` loses those that lie so close between two integers that they may be rounded to the other.
+static inline Floats near_steps(const Quantizer *by, Floats quotients, Mask *known) {
+    const Floats kept = clipped(quotients, by->low, by->high), shifted = kept + WHOLE;
+    *known &= within(kept - (shifted - WHOLE), 0.5f - DOUBT);
+    return shifted;
 }
 
 // -- preparing ------------------------------------------------------------------------------------
@@ -88,8 +122,7 @@ static bool read_floats(Params *params, int64_t columns, const float **data, int
 
 // The reciprocal of a scale; 0 where what is missing to a quotient might not be a float.
 static float inverse_of(float scale) {
-    const float most = 0x1p60f;
-    return scale > 1 / most && scale < most ? 1 / scale : 0;
+    return scale > 1 / MOST_SCALE && scale < MOST_SCALE ? 1 / scale : 0;
 }
 
 static Quantizer read_quantizer(Params *params) {
@@ -98,6 +131,19 @@ static Quantizer read_quantizer(Params *params) {
     by.high = (float)next_float(params);
     by.inverse = inverse_of(by.scale);
     return by;
+}
+
+static const Quantizer *quantizer_of(const ByteEpilogue *epilogue, FirstRounding first) {
+    return first == MULTIPLES ? &epilogue->rounding : &epilogue->quantizer;
+}
+
+static FirstRounding first_rounding(const ByteEpilogue *epilogue) {
+    const bool between = epilogue->bias || epilogue->activation || epilogue->quantizer.factor != 1;
+    FirstRounding first = MULTIPLES;
+    if (epilogue->rounding.scale == 0) first = between ? NO_ROUNDING : BYTES;
+    const Quantizer *by = quantizer_of(epilogue, first);
+    const bool small = fabsf(by->low) <= MOST_STEPS && fabsf(by->high) <= MOST_STEPS;
+    return epilogue->scale && by->inverse != 0 && small ? first : NO_ROUNDING;
 }
 
 bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type, int64_t columns) {
@@ -111,6 +157,7 @@ bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type,
     epilogue->quantizer = read_quantizer(params);
     epilogue->quantizer.factor = (float)next_float(params);
     epilogue->quantizer.zero = (type == I8 ? -128.0f : 0.0f) - epilogue->quantizer.low;
+    epilogue->first = first_rounding(epilogue);
     if (params->bad || (number && !epilogue->activation) || !known) return false;
     if (type == I8 || type == U8) return epilogue->quantizer.scale != 0;
     return type == I32 || type == F32;
@@ -122,6 +169,15 @@ void ISA(find_columns)(
         found->scale[j] = epilogue->scale[(first + j) * epilogue->scale_step];
     for (int64_t j = 0; epilogue->bias && j < columns; j++)
         found->bias[j] = epilogue->bias[(first + j) * epilogue->bias_step];
+    if (epilogue->first == NO_ROUNDING) return;
+    const float inverse = quantizer_of(epilogue, epilogue->first)->inverse;
+    Ints usual = (Ints){0} - 1;
+    for (int64_t j = 0; j < columns; j += LANES) {
+        const Floats scale = load(found->scale + j), size = larger_of(scale, -scale);
+        store(found->quotient + j, scale * inverse);
+        usual &= ((size > 1 / MOST_SCALE) & (size < MOST_SCALE)) | (size == 0);
+    }
+    found->has_quotients = all_true(usual);
 }
 
 // -- running --------------------------------------------------------------------------------------
@@ -130,6 +186,19 @@ static inline Bytes bytes_of(const Quantizer *by, Floats values) {
     if (by->factor != 1) values = rounded(values * by->factor);
     const Ints steps = __builtin_convertvector(steps_of(by, values) + by->zero, Ints);
     return __builtin_convertvector(steps, Bytes);
+}
+
+static inline void put_bytes(const Bytes *bytes, char *to, int64_t columns) {
+    if (columns == BYTE_COLUMNS) {
+        for (int h = 0; h < HALVES; h++) memcpy(to + h * LANES, &bytes[h], LANES);
+        return;
+    }
+#if defined(__AVX512BW__)
+    const __m256i whole = _mm256_loadu_si256((const __m256i *)bytes);
+    _mm256_mask_storeu_epi8(to, (1u << columns) - 1, whole);
+#else
+    memcpy(to, bytes, (size_t)columns);
+#endif
 }
 
 // A row of a result, from floats.
@@ -145,19 +214,34 @@ static inline void put_row(
     }
     Bytes bytes[HALVES];
     for (int h = 0; h < HALVES; h++) bytes[h] = bytes_of(&epilogue->quantizer, values[h]);
-    if (columns == BYTE_COLUMNS)
-        for (int h = 0; h < HALVES; h++) memcpy(to + h * LANES, &bytes[h], LANES);
-    else
-        memcpy(to, bytes, (size_t)columns);
+    put_bytes(bytes, to, columns);
+}
+
+// Scaled and rounded to multiples.
+static inline Floats multiples(
+    const ByteEpilogue *epilogue, const ByteColumns *columns, Ints sums, int half) {
+    const Quantizer *by = &epilogue->rounding;
+    const Floats values = __builtin_convertvector(sums, Floats);
+    if (columns->has_quotients) {
+        Mask known = (Mask){0} - 1;
+        const Floats quotients = values * load(columns->quotient + half * LANES);
+        const Floats steps = near_steps(by, quotients, &known);
+        if (all_true(known)) return rounded((steps - WHOLE) * by->scale);
+    }
+    const Floats products = epilogue->scale ? rounded(values * load(columns->scale + half * LANES)) : values;
+    return rounded(steps_of(by, products) * by->scale);
 }
 
 // Scaled, rounded, and with its bias.
 static inline Floats scaled(
     const ByteEpilogue *epilogue, const ByteColumns *columns, Ints sums, int half) {
-    Floats values = __builtin_convertvector(sums, Floats);
-    if (epilogue->scale) values = rounded(values * load(columns->scale + half * LANES));
-    if (epilogue->rounding.scale != 0)
-        values = rounded(steps_of(&epilogue->rounding, values) * epilogue->rounding.scale);
+    Floats values;
+    if (epilogue->rounding.scale != 0) {
+        values = multiples(epilogue, columns, sums, half);
+    } else {
+        values = __builtin_convertvector(sums, Floats);
+        if (epilogue->scale) values = rounded(values * load(columns->scale + half * LANES));
+    }
     if (epilogue->bias) values += load(columns->bias + half * LANES);
     return values;
 }
@@ -182,11 +266,42 @@ static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePl
     }
 }
 
+// Rows of bytes whose sums are only scaled and rounded; the first one of which that is not true,
+// because a quotient is in doubt.
+INLINE int64_t finish_quickly(
+    const ByteEpilogue *epilogue, const ByteColumns *columns, const int32_t *tile, BytePlace place,
+    int64_t row, const int halves) {
+    const Quantizer by = epilogue->quantizer;
+    const Ints zero = (Ints){0} + (int32_t)by.zero;
+    for (; row < place.rows; row++) {
+        Bytes bytes[HALVES];
+        Mask known = (Mask){0} - 1;
+        for (int h = 0; h < halves; h++) {
+            const Ints sums = load_ints(tile + row * BYTE_COLUMNS + h * LANES) -
+                              load_ints(columns->base + h * LANES);
+            const Floats quotients =
+                __builtin_convertvector(sums, Floats) * load(columns->quotient + h * LANES);
+            const Ints steps = (Ints)near_steps(&by, quotients, &known) + zero;
+            bytes[h] = __builtin_convertvector(steps, Bytes);
+        }
+        if (!all_true(known)) break;
+        put_bytes(bytes, place.data + row * place.row, place.columns);
+    }
+    return row;
+}
+
 void ISA(finish_bytes)(
     const ByteEpilogue *epilogue, const ByteColumns *columns, int32_t *tile, const int32_t *rests,
     BytePlace place) {
     const bool later = place.residual || epilogue->activation;
+    const bool quick =
+        !later && !rests && columns->has_quotients && epilogue->first == BYTES;
     for (int64_t i = 0; i < place.rows; i++) {
+        if (quick && place.columns > LANES)
+            i = finish_quickly(epilogue, columns, tile, place, i, HALVES);
+        else if (quick)
+            i = finish_quickly(epilogue, columns, tile, place, i, 1);
+        if (i == place.rows) break;
         int32_t *row = tile + i * BYTE_COLUMNS;
         Ints sums[HALVES];
         for (int h = 0; h < HALVES; h++) {

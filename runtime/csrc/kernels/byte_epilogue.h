@@ -15,6 +15,9 @@ typedef struct {
     float factor;  // of what is rounded; 1 for none
 } Quantizer;
 
+// What rounds scaled sums, if nothing comes between: none, or one that is too coarse or too fine.
+typedef enum { NO_ROUNDING, MULTIPLES, BYTES } FirstRounding;
+
 // In this order.  Numbers of columns lie one behind the other, or one number serves all.
 typedef struct {
     DType type;  // of the result: I32 (nothing follows the zero points), F32, I8 or U8
@@ -24,6 +27,7 @@ typedef struct {
     MapLoop activation;  // NULL: there is none
     double parameters[MAX_PARAMETERS];
     Quantizer quantizer;  // of a result of bytes
+    FirstRounding first;
 } ByteEpilogue;
 
 // What the rows of a tile have in common.
@@ -31,6 +35,8 @@ typedef struct {
     int32_t base[BYTE_COLUMNS];  // is subtracted from sums
     int32_t zeros[BYTE_COLUMNS];  // times what a row has in `rests` too
     float scale[BYTE_COLUMNS], bias[BYTE_COLUMNS];
+    float quotient[BYTE_COLUMNS];  // nearly the scale by that of what rounds first
+    bool has_quotients;
 } ByteColumns;
 
 // Where part of a result goes: rows x columns of it.

@@ -128,7 +128,7 @@ void ISA(pack_panel)(
 
 void ISA(pack_rows)(
     const BytePanels *panels, const uint8_t *from, int64_t line, int64_t along, int64_t start,
-    int64_t count, PackedRows rows) {
+    int64_t count, LeftRows rows) {
     const uint32_t k = (uint32_t)panels->k;
     const int64_t end = start + count;
     for (int64_t i = start; i < end; i += BYTE_ROWS, from += BYTE_ROWS * line)
@@ -170,19 +170,19 @@ static void take_row_zeros(
 }
 
 void ISA(multiply_panel)(
-    const BytePanels *panels, const int8_t *matrix, int64_t panel, PackedRows rows, int64_t column,
+    const BytePanels *panels, const int8_t *matrix, int64_t panel, LeftRows rows, int64_t column,
     BytePlace place) {
     const int64_t from = panel * BYTE_COLUMNS, count = place.rows, step = panels->groups * 4;
     const int32_t *right_sums = column_sums(panels, matrix) + from;
-    ByteColumns columns = {{0}, {0}, {0}, {0}};
+    ByteColumns columns = {.base = {0}};
     place.columns = least(panels->n - from, BYTE_COLUMNS);
     find_zeros(panels, right_sums, column + from, place.columns, &columns);
     ISA(find_columns)(&panels->epilogue, column + from, place.columns, &columns);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
         int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
         place.rows = least(count - i, BYTE_ROWS);
-        panels->tile(
-            rows.data + i * step, matrix + from * step, panels->groups, tile, place.rows);
+        const ByteLines left = {rows.data + i * (rows.line ? rows.line : step), rows.line};
+        panels->tile(left, matrix + from * step, panels->groups, tile, place.rows);
         if (panels->left.zero_line)
             take_row_zeros(panels, tile, right_sums, rows.first + i, place.rows);
         ISA(finish_bytes)(

@@ -56,30 +56,37 @@ void ISA(pack_panel)(
     const BytePanels *panels, const uint8_t *from, int64_t line, int64_t along, int64_t panel,
     int8_t *matrix);
 
-// Packed rows of the left matrix, and what zero points of columns are multiplied with.
+// Packed rows of the left matrix, or rows where they lie, and what zero points of columns are
+// multiplied with.
 typedef struct {
     uint8_t *data;
-    int32_t *rests;
+    int32_t *rests;  // NULL where rows lie elsewhere
     int64_t first;  // number of the first row
-} PackedRows;
+    int64_t line;  // bytes from row to row where they lie; 0: packed
+} LeftRows;
+
+// Whether rows need not be packed: their bytes are those of panels, and nobody asks for their sums.
+static inline bool takes_lines(const BytePanels *panels) {
+    return !panels->left.flip && !panels->has_right_zero;
+}
 
 // Those of so many rows in `row_bytes` of memory.
-static inline PackedRows rows_in(
+static inline LeftRows rows_in(
     const BytePanels *panels, void *memory, int64_t first, int64_t rows) {
     uint8_t *data = memory;
-    return (PackedRows){
-        data, (int32_t *)(data + padded(rows, BYTE_ROWS) * panels->groups * 4), first};
+    return (LeftRows){
+        data, (int32_t *)(data + padded(rows, BYTE_ROWS) * panels->groups * 4), first, 0};
 }
 
 // Packs rows number start .. start + count - 1 of `rows`, whose first lies at `from`.
 void ISA(pack_rows)(
     const BytePanels *panels, const uint8_t *from, int64_t line, int64_t along, int64_t start,
-    int64_t count, PackedRows rows);
+    int64_t count, LeftRows rows);
 
 // place = rows by one panel of the right matrix.  Column 0 of the matrix is number `column` among
 // those of the operands.
 void ISA(multiply_panel)(
-    const BytePanels *panels, const int8_t *matrix, int64_t panel, PackedRows rows, int64_t column,
+    const BytePanels *panels, const int8_t *matrix, int64_t panel, LeftRows rows, int64_t column,
     BytePlace place);
 
 #endif

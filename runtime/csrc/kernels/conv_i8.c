@@ -44,6 +44,12 @@ static int64_t line_bytes(const ByteConv *conv) { return padded(conv->panels.k, 
 // Bytes of windows, or of columns of weights, before they are packed.
 static int64_t lines_bytes(const ByteConv *conv) { return BYTE_COLUMNS * line_bytes(conv); }
 
+// Bytes of the windows of a chunk.
+static int64_t windows_bytes(const ByteConv *conv) {
+    if (takes_lines(&conv->panels)) return CHUNK_PIXELS * line_bytes(conv);
+    return padded(row_bytes(&conv->panels, CHUNK_PIXELS), 64);
+}
+
 // Packs a panel of weights [out][in][taps], whose windows are [tap][in] here.
 static void pack_weights(const ByteConv *conv, int64_t number, uint8_t *lines, int8_t *packed) {
     const BytePanels *panels = &conv->panels;
@@ -84,8 +90,7 @@ static void *prepare(Params *params, Needs *needs) {
     needs->shared = state->conv.copy_bytes;
     if (!state->conv.constant) needs->shared += state->conv.groups * matrix_bytes(&state->conv.panels);
     // Windows, packed windows, a panel of results and one of residuals
-    needs->own = lines_bytes(&state->conv) + padded(row_bytes(&state->conv.panels, CHUNK_PIXELS), 64) +
-                 TILES_BYTES;
+    needs->own = lines_bytes(&state->conv) + windows_bytes(&state->conv) + TILES_BYTES;
     return state;
 }
 
@@ -140,18 +145,27 @@ static void gather_window(
     }
 }
 
-// Packs the windows of so many pixels.
-static void pack_windows(
+// The windows of so many pixels, packed if they have to be.
+static LeftRows windows_of(
     const ByteConv *conv, const uint8_t *image, int64_t first, int64_t count, uint8_t *lines,
-    PackedRows rows) {
+    uint8_t *own) {
     const int64_t line = line_bytes(conv);
     const uint8_t outside = outside_of(conv);
+    if (takes_lines(&conv->panels)) {
+        for (int64_t i = 0; i < count; i++, own += line) {
+            gather_window(conv, image, first + i, outside, own);
+            memset(own + conv->panels.k, 0, (size_t)(conv->panels.groups * 4 - conv->panels.k));
+        }
+        return (LeftRows){own - count * line, NULL, 0, line};
+    }
+    const LeftRows rows = rows_in(&conv->panels, own, 0, count);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
         const int64_t some = least(count - i, BYTE_ROWS);
         for (int64_t j = 0; j < some; j++)
             gather_window(conv, image, first + i + j, outside, lines + j * line);
         ISA(pack_rows)(&conv->panels, lines, line, 1, i, some, rows);
     }
+    return rows;
 }
 
 static void pixels_chunk(void *context, int64_t chunk, int thread) {
@@ -166,11 +180,11 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const int64_t group = chunk % conv->groups, number = chunk / conv->groups;
     const int64_t count = least(conv->pixels - first, state->chunk_pixels);
     char *own = job->run->own[thread], *packed = own + lines_bytes(conv);
-    char *tiles = packed + padded(row_bytes(panels, CHUNK_PIXELS), 64);
-    const PackedRows rows = rows_in(panels, packed, 0, count);
+    char *tiles = packed + windows_bytes(conv);
     const uint8_t *image = job->x + number * conv->x_batch + group * conv->in;
     const int8_t *matrix = job->weights + group * matrix_bytes(panels);
-    pack_windows(conv, image, first, count, (uint8_t *)own, rows);
+    const LeftRows rows =
+        windows_of(conv, image, first, count, (uint8_t *)own, (uint8_t *)packed);
     const int64_t last = least((share + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = share * state->chunk_panels; panel < last; panel++) {
         const int64_t column = panel * BYTE_COLUMNS;

@@ -173,7 +173,7 @@ static void panel_of(
     const State *state = job->state;
     const ByteConv *conv = &state->conv;
     const float *weights = job->weights + part->column * conv->window;
-    ByteColumns columns = {{0}, {0}, {0}, {0}};
+    ByteColumns columns = {.base = {0}};
     find_base(state, part, weights, &columns);
     BytePlace place = ISA(open_part)(conv, part, tiles);
     for (int64_t i = 0; i < part->count; i += BYTE_ROWS) {

@@ -24,6 +24,7 @@ typedef struct {
     char *out;
     const char *residual;  // NULL: there is none
     int64_t out_row, residual_row;
+    bool takes_lines;  // of the left matrix, which need not be packed
     int8_t *packed;  // the right matrix, if it is constant
     int64_t row_chunks, column_chunks, chunk_panels;
 } State;
@@ -125,7 +126,9 @@ static void *prepare(Params *params, Needs *needs) {
     } else {
         needs->shared = bytes;
     }
-    needs->own = row_bytes(&state->panels, CHUNK_ROWS);
+    state->takes_lines = takes_lines(&state->panels) && state->left.along == 1 &&
+                         state->panels.k % 4 == 0 && state->left.line != 0;
+    if (!state->takes_lines) needs->own = row_bytes(&state->panels, CHUNK_ROWS);
     return state;
 }
 
@@ -143,6 +146,17 @@ static void pack_chunk(void *context, int64_t chunk, int thread) {
     pack_right(job->state, job->right, chunk);
 }
 
+// The rows where they lie, or packed in memory of a thread.
+static LeftRows left_rows(
+    const State *state, const uint8_t *from, int64_t first, int64_t rows, void *own) {
+    const BytePanels *panels = &state->panels;
+    const Operand *left = &state->left;
+    if (state->takes_lines) return (LeftRows){(uint8_t *)from, NULL, first, left->line};
+    const LeftRows packed = rows_in(panels, own, first, rows);
+    ISA(pack_rows)(panels, from, left->line, left->along, 0, rows, packed);
+    return packed;
+}
+
 static void product_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
@@ -151,9 +165,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
     const int64_t rows = least(state->m - first, CHUNK_ROWS);
     const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
-    const PackedRows left = rows_in(panels, job->run->own[thread], first, rows);
-    ISA(pack_rows)(
-        panels, from + first * state->left.line, state->left.line, state->left.along, 0, rows, left);
+    const LeftRows left = left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
     BytePlace place = {
         .data = state->out + batch_offset(state, state->out_batch, number) + first * state->out_row,
         .row = state->out_row,

@@ -18,10 +18,16 @@ enum { BYTE_ROWS = 4 };
 #endif
 enum { BYTE_COLUMNS = 2 * LANES };
 
+// Rows of a left operand: packed in a panel, or where they lie, each in whole groups.
+typedef struct {
+    const uint8_t *data;
+    int64_t line;  // bytes from row to row where they lie; 0: packed
+} ByteLines;
+
 // out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up; only
 // the first `rows` rows are wanted.
 typedef void (*ByteTile)(
-    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows);
+    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows);
 
 // How a tile is computed; the numbers are those of ByteForm in popc_runtime/native/byte_products.py.
 typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;

@@ -1,6 +1,7 @@
 // Tiles of products of bytes.  All forms are exact.
 #include "products_i8.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
@@ -12,15 +13,27 @@ static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)fr
 // Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
 enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
 
-// A tile from one that has constant rows.
+// A tile from one that has constant rows.  Rows that are not there are the last one again.
 #define TILE(NAME)                                                                                \
     static void NAME(                                                                             \
-        const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {   \
-        if (rows <= FEW_ROWS)                                                                     \
-            NAME##_rows(left, right, groups, out, FEW_ROWS);                                      \
+        ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {        \
+        const uint8_t *lines[BYTE_ROWS];                                                          \
+        for (int64_t i = 0; i < BYTE_ROWS; i++)                                                   \
+            lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i);   \
+        if (left.line && rows <= FEW_ROWS)                                                        \
+            NAME##_rows(lines, false, right, groups, out, FEW_ROWS);                              \
+        else if (left.line)                                                                       \
+            NAME##_rows(lines, false, right, groups, out, BYTE_ROWS);                             \
+        else if (rows <= FEW_ROWS)                                                                \
+            NAME##_rows(lines, true, right, groups, out, FEW_ROWS);                               \
         else                                                                                      \
-            NAME##_rows(left, right, groups, out, BYTE_ROWS);                                     \
+            NAME##_rows(lines, true, right, groups, out, BYTE_ROWS);                              \
     }
+
+// Group number p of a row.
+INLINE const uint8_t *group_of(const uint8_t *const *lines, int i, int64_t p, const bool packed) {
+    return packed ? lines[0] + 4 * (p * BYTE_ROWS + i) : lines[i] + 4 * p;
+}
 
 INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
     UNROLL for (int i = 0; i < rows; i++)
@@ -32,15 +45,16 @@ INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
 static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
 
 INLINE void portable_rows(
-    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
         for (int half = 0; half < 2; half++) {
             const Ints group = load_ints(right + half * VECTOR_BYTES);
             for (int which = 0; which < 4; which++) {
                 const Ints numbers = number_of(group, which);
                 UNROLL for (int i = 0; i < rows; i++)
-                    sums[i][half] += numbers * (int32_t)left[4 * i + which];
+                    sums[i][half] += numbers * (int32_t)group_of(lines, i, p, packed)[which];
             }
         }
     }
@@ -79,14 +93,15 @@ typedef __m256i Wide;
 #endif
 
 INLINE void wide_rows(
-    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
         const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
         const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
         const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
         UNROLL for (int i = 0; i < rows; i++) {
-            const Ints group = group_at(left + 4 * i) - (Ints){0};
+            const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
             for (int half = 0; half < 2; half++)
                 sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
         }
@@ -101,9 +116,10 @@ TILE(wide)
 #define HAS_VNNI __attribute__((target("avx512vnni")))
 
 HAS_VNNI INLINE void vnni_rows(
-    const uint8_t *left, const int8_t *right, int64_t groups, int32_t *out, const int rows) {
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, left += 4 * BYTE_ROWS, right += 4 * BYTE_COLUMNS) {
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
         const __m512i first = _mm512_loadu_si512(right);
         const __m512i second = _mm512_loadu_si512(right + VECTOR_BYTES);
         if (rows < BYTE_ROWS) {
@@ -111,7 +127,7 @@ HAS_VNNI INLINE void vnni_rows(
             __builtin_prefetch(right + AHEAD + VECTOR_BYTES);
         }
         UNROLL for (int i = 0; i < rows; i++) {
-            const __m512i group = _mm512_set1_epi32(group_at(left + 4 * i));
+            const __m512i group = _mm512_set1_epi32(group_at(group_of(lines, i, p, packed)));
             sums[i][0] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][0], group, first);
             sums[i][1] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][1], group, second);
         }
