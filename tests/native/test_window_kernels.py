@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library
+from popc_runtime.native import Library, convolutions
+from popc_runtime.native.algorithms import direct_wins
 from tests.native.bindings import native_results, numpy_results, steady_results
 
 
@@ -89,7 +90,11 @@ def test_many_narrow_images(
         _convolve(library, x, w, group, (stride, stride), pads, "Relu", constant)
 
 
-def test_many_narrow_images_of_many_channels(library: Library) -> None:
+@pytest.mark.parametrize("direct", [False, True])
+def test_many_narrow_images_of_many_channels(
+    library: Library, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+) -> None:
+    monkeypatch.setattr(convolutions, "direct_wins", lambda *_: direct)
     x, w = _numbers(10, 200, 4, 4), _numbers(70, 200, 3, 3, seed=1) / 20
     _convolve(library, x, w, 1, (1, 1), (1, 1, 1, 1))
     attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "group": 1}
@@ -100,6 +105,28 @@ def test_many_narrow_images_of_many_channels(library: Library) -> None:
     assert all_at_once is not None
     assert one is not None
     assert all_at_once[0][0].tobytes() == one[0][0].tobytes()
+
+
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize("batch", [1, 9])
+@pytest.mark.parametrize(
+    ("channels", "filters", "width", "taps", "stride"),
+    [(1, 258, 640, 256, 128), (129, 128, 4, 3, 1), (128, 64, 4, 3, 2), (64, 128, 1, 3, 1)],
+)
+def test_lines_of_few_pixels(
+    library: Library,
+    channels: int,
+    filters: int,
+    width: int,
+    taps: int,
+    stride: int,
+    batch: int,
+    constant: tuple[int, ...],
+) -> None:
+    x, w = _numbers(batch, channels, width), _numbers(filters, channels, taps, seed=1) / 8
+    pads = (1, 1) if taps == 3 else (0, 0)
+    assert direct_wins(w.shape, (batch, filters, 1))
+    _convolve(library, x, w, 1, (stride,), pads, "Relu", constant)
 
 
 @pytest.mark.parametrize("activation", ["", "Relu", "Gelu"])

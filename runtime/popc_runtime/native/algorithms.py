@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from popc_runtime.native.costs import LEAST_PIXELS
+from popc_runtime.native.costs import LEAST_PIXELS, MOST_PIXELS
 
-__all__ = ["lines_win", "winograd_wins"]
+__all__ = ["direct_wins", "lines_win", "winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
 # A thread's copies of an image, which are to stay in its second cache, in floats.
@@ -32,6 +32,20 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
     least = [pixels for known, pixels in LEAST_PIXELS if known <= min(channels, result[1])]
     # Tiles that jut out of the image cost as much as others.
     return bool(least) and prod(sizes) ** 2 >= least[-1] * tiles * _RESULT**2
+
+
+def direct_wins(w: Sequence[int], result: Sequence[int]) -> bool:
+    """Whether a convolution of images that are not channels-last is best computed as if they were.
+
+    An image is then turned first.  Where there are few pixels, that is little, and no vectors of
+    them could be filled.  How many images there are does not matter: sums have another order.
+
+    Args:
+        w: [M, C / group, *kernel].
+        result: [N, M, *sizes].
+    """
+    most = [pixels for summed, pixels in MOST_PIXELS if summed <= prod(w[1:])]
+    return prod(w[2:]) > 1 and bool(most) and prod(result[2:]) <= most[-1]
 
 
 def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool:

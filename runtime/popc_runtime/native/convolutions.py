@@ -8,7 +8,7 @@ from typing import Final
 
 from popc_runtime.frozen import replace
 from popc_runtime.kernels.windows import window_axes
-from popc_runtime.native.algorithms import lines_win
+from popc_runtime.native.algorithms import direct_wins, lines_win
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
@@ -71,7 +71,7 @@ def _kernel(x: View, w: View, out: View, residual: View | None, group: int) -> s
     if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"
     few = group > 1 and min(w.shape[0] // group, w.shape[1]) < _FEW_CHANNELS
-    if not plain or (last and not few):
+    if not plain or (not few and (last or direct_wins(w.shape, out.shape))):
         return "ConvDirect_f32"
     return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 

@@ -1,13 +1,14 @@
-"""Where Winograd's algorithm takes less time than the sum of products: `tools/conv_costs.py`."""
+"""Which convolutions take less time by which algorithm: `tools/conv_costs.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEAST_PIXELS"]
+__all__ = ["LEAST_PIXELS", "MOST_PIXELS"]
 
-# Of a result of whole tiles, by channels of the input or of the result, whichever are fewer: those
-# of the last row that is not above.
+# From where on Winograd's algorithm beats the sum of products: pixels of a result of whole tiles,
+# by channels of the input or of the result, whichever are fewer: those of the last row that is not
+# above.
 LEAST_PIXELS: Final = (
     (24, 3136),
     (32, 784),
@@ -15,4 +16,12 @@ LEAST_PIXELS: Final = (
     (128, 144),
     (256, 144),
     (512, 144),
+)
+
+# Up to where images with their channels first are best turned and read pixel by pixel: pixels of a
+# result, by numbers of a window: those of the last row that is not above.
+MOST_PIXELS: Final = (
+    (48, 1),
+    (192, 9),
+    (1536, 49),
 )
