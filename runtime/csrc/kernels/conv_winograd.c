@@ -81,14 +81,14 @@ static bool read_state(State *state, Params *params, bool *constant) {
     return state->in >= LANES && state->all_tiles > 0 && is_contiguous(&w);
 }
 
-// The weights of a panel of output channels: [point][panel][in][TILE_COLUMNS].
+// The weights of a panel of output channels: [point][panel][in][PANEL_COLUMNS].
 static void transform_panel(const State *state, float *to, int64_t panel) {
-    const int64_t first = panel * TILE_COLUMNS, rest = state->out - first;
-    const int count = rest < TILE_COLUMNS ? (int)rest : TILE_COLUMNS;
+    const int64_t first = panel * PANEL_COLUMNS, rest = state->out - first;
+    const int count = rest < PANEL_COLUMNS ? (int)rest : PANEL_COLUMNS;
     const int64_t point = state->wide * state->in;
     to += first * state->in;
-    for (int64_t channel = 0; channel < state->in; channel++, to += TILE_COLUMNS)
-        for (int part = 0; part < TILE_COLUMNS; part += LANES) {
+    for (int64_t channel = 0; channel < state->in; channel++, to += PANEL_COLUMNS)
+        for (int part = 0; part < PANEL_COLUMNS; part += LANES) {
             Floats taps[TAP * TAP] = {{0}}, lines[SPAN * TAP], points[POINTS];
             for (int lane = 0; lane < LANES && part + lane < count; lane++) {
                 const float *w = state->w + ((first + part + lane) * state->in + channel) * TAP * TAP;
@@ -139,7 +139,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    state->wide = padded(state->out, TILE_COLUMNS);
+    state->wide = padded(state->out, PANEL_COLUMNS);
     const int64_t weights = POINTS * state->wide * state->in;
     state->nothing = calloc((size_t)state->in, sizeof(float));
     if (constant) state->packed = aligned_alloc(64, (size_t)weights * sizeof(float));
@@ -147,7 +147,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    for (int64_t panel = 0; constant && panel < state->wide / TILE_COLUMNS; panel++)
+    for (int64_t panel = 0; constant && panel < state->wide / PANEL_COLUMNS; panel++)
         transform_panel(state, state->packed, panel);
     choose_block(state);
     const int64_t size = sizeof(float);
@@ -340,7 +340,7 @@ static Failure run_winograd(const void *argument, const Run *run) {
     float *turned_y = turned_x + padded(turned_floats(state, true), 16);
     float *weights = turned_y + padded(turned_floats(state, false), 16);
     Job job = {state, run, state->x, state->y, state->packed ? state->packed : weights};
-    if (!state->packed) share_chunks(run, state->wide / TILE_COLUMNS, transform_weights, &job);
+    if (!state->packed) share_chunks(run, state->wide / PANEL_COLUMNS, transform_weights, &job);
     if (state->turn_x) {
         job.x = channels_last(turned_x, size, state->in);
         share_chunks(run, state->batch * ceil_div(state->in, TURNED), turn_input, &job);

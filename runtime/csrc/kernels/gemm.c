@@ -2,163 +2,55 @@
 
 #include <string.h>
 
-#include "squares.h"
+// Weights beyond FAR floats are not in a near cache, and are asked for ahead of their use: so many
+// lines by a single row, and by a single panel of rows.
+enum { FAR = 1 << 17, AHEAD = 16, AHEAD_OF_FEW = 128 };
 
-typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
-
-// Neighbours in a line of a panel that are neighbours in the matrix.
-INLINE void copy_lines(
-    float *to, const float *from, int64_t column, int64_t k, const int width) {
-    for (int64_t p = 0; p < k; p++, to += width, from += column)
-        __builtin_memcpy(to, from, (size_t)width * sizeof(float));
-}
-
-// Four lines of a panel from four rows, or, if `two`, from two.
-INLINE void turn_four(
-    float *to, const float *from, int64_t row, int width, const bool two) {
-    Four lines[] = {
-        load_four(from), load_four(from + row), load_four(from + (two ? 0 : 2 * row)),
-        load_four(from + (two ? row : 3 * row))};
-    turn_square(lines);
-    for (int p = 0; p < 4; p++) {
-        if (two)
-            *(LooseTwo *)(to + p * width) = (LooseTwo)__builtin_shufflevector(lines[p], lines[p], 0, 1);
-        else
-            store_four(to + p * width, lines[p]);
-    }
-}
-
-// The same of four rows for as many lines as a vector holds: all its quarters at once.
-#define LOW(N) N, N + LANES, N + 1, N + LANES + 1
-#define HIGH(N) N + 2, N + LANES + 2, N + 3, N + LANES + 3
-#define FIRST(N) N, N + 1, N + LANES, N + LANES + 1
-#define SECOND(N) N + 2, N + 3, N + LANES + 2, N + LANES + 3
-#define PUT(N) \
-    *(LooseFour *)(to + (N + p) * width) = __builtin_shufflevector(line, line, N, N + 1, N + 2, N + 3);
-#if VECTOR_BYTES == 64
-#define QUARTERS(P) P(0), P(4), P(8), P(12)
-#define PUT_ALL PUT(0) PUT(4) PUT(8) PUT(12)
-#elif VECTOR_BYTES == 32
-#define QUARTERS(P) P(0), P(4)
-#define PUT_ALL PUT(0) PUT(4)
-#else
-#define QUARTERS(P) P(0)
-#define PUT_ALL PUT(0)
-#endif
-INLINE void turn_lines(
-    float *to, const float *from, int64_t row, int width) {
-    const Floats a = load(from), b = load(from + row);
-    const Floats c = load(from + 2 * row), d = load(from + 3 * row);
-    const Floats ab = __builtin_shufflevector(a, b, QUARTERS(LOW));
-    const Floats ab_high = __builtin_shufflevector(a, b, QUARTERS(HIGH));
-    const Floats cd = __builtin_shufflevector(c, d, QUARTERS(LOW));
-    const Floats cd_high = __builtin_shufflevector(c, d, QUARTERS(HIGH));
-    const Floats lines[] = {
-        __builtin_shufflevector(ab, cd, QUARTERS(FIRST)),
-        __builtin_shufflevector(ab, cd, QUARTERS(SECOND)),
-        __builtin_shufflevector(ab_high, cd_high, QUARTERS(FIRST)),
-        __builtin_shufflevector(ab_high, cd_high, QUARTERS(SECOND))};
-    for (int p = 0; p < 4; p++) {
-        const Floats line = lines[p];
-        PUT_ALL
-    }
-}
-
-// A whole panel of rows whose numbers are neighbours.
-INLINE void turn_panel(
-    float *to, const float *from, int64_t row, int64_t k, const int width) {
-    int64_t p = 0;
-    for (; p + LANES <= k; p += LANES) {
-        float *line = to + p * width;
-        int i = 0;
-        for (; i + 4 <= width; i += 4) turn_lines(line + i, from + i * row + p, row, width);
-        for (int q = 0; i < width && q < LANES; q += 4)
-            turn_four(line + q * width + i, from + i * row + p + q, row, width, true);
-    }
-    for (; p + 4 <= k; p += 4) {
-        float *line = to + p * width;
-        int i = 0;
-        for (; i + 4 <= width; i += 4) turn_four(line + i, from + i * row + p, row, width, false);
-        if (i < width) turn_four(line + i, from + i * row + p, row, width, true);
-    }
-    for (; p < k; p++)
-        for (int i = 0; i < width; i++) to[p * width + i] = from[i * row + p];
-}
-
-// A panel that lacks rows, or whose numbers are nobody's neighbours; `width` is a constant.
-INLINE void pack_some(
-    float *to, const float *from, int64_t row, int64_t column, int count, int64_t k,
-    const int width) {
-    int64_t p = 0;
-    for (; column == 1 && p + 4 <= k; p += 4) {
-        float *line = to + p * width;
-        __builtin_memset(line, 0, (size_t)(4 * width) * sizeof(float));
-        int i = 0;
-        for (; i + 4 <= count; i += 4) turn_four(line + i, from + i * row + p, row, width, false);
-        for (; i < count; i++)
-            for (int j = 0; j < 4; j++) line[j * width + i] = from[i * row + p + j];
-    }
-    for (; p < k; p++) {
-        float *line = to + p * width;
-        const float *source = from + p * column;
-        __builtin_memset(line, 0, (size_t)width * sizeof(float));
-        for (int i = 0; i < count; i++) line[i] = source[i * row];
-    }
-}
-
-void ISA(pack_panels)(
-    float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width) {
-    for (int64_t first = 0; first < rows; first += width, to += k * width) {
-        const float *panel = from + first * row;
-        const int count = rows - first < width ? (int)(rows - first) : width;
-        const bool some = count < width || (row != 1 && column != 1);
-        if (some && width == TILE_ROWS)
-            pack_some(to, panel, row, column, count, k, TILE_ROWS);
-        else if (some)
-            pack_some(to, panel, row, column, count, k, TILE_COLUMNS);
-        else if (row == 1 && width == TILE_ROWS)
-            copy_lines(to, panel, column, k, TILE_ROWS);
-        else if (row == 1)
-            copy_lines(to, panel, column, k, TILE_COLUMNS);
-        else if (width == TILE_ROWS)
-            turn_panel(to, panel, row, k, TILE_ROWS);
-        else
-            turn_panel(to, panel, row, k, TILE_COLUMNS);
-    }
-}
-
-// Weights beyond this many floats are not in a near cache, and are asked for ahead of their use.
-enum { FAR = 1 << 17 };
+// Two vectors of columns of the right matrix.
+typedef struct {
+    const float *data;
+    int64_t line;  // floats from line to line
+    int64_t second;  // floats from the first vector to the second one
+} Columns;
 
 // What a tile asks the memory for, while it multiplies: a line or two for each number of its depth.
 typedef struct {
     const float *at;
     int64_t step;  // floats
+    int64_t second;  // floats to the other line
 } Ahead;
+
+// From line `line` of column `column` on, of packed panels.
+static inline Columns columns_of(const float *right, int64_t k, int64_t column, int64_t line) {
+    const int64_t panel = column / PANEL_COLUMNS * PANEL_COLUMNS;
+    return (Columns){
+        right + panel * k + line * PANEL_COLUMNS + (column - panel), PANEL_COLUMNS,
+        TILE_COLUMNS > PANEL_COLUMNS ? k * PANEL_COLUMNS : LANES};
+}
 
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
-    const float *left, const float *right, int64_t depth, float *out, int64_t out_row, const int rows,
+    const float *left, Columns right, int64_t depth, float *out, int64_t out_row, const int rows,
     const int vectors, bool add, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vectors; v++)
+    UNROLLED for (int i = 0; i < rows; i++)
+        UNROLLED for (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++) {
         __builtin_prefetch(ahead.at, 0, 2);
-        if (TILE_COLUMNS > 16) __builtin_prefetch(ahead.at + ahead.step / 2, 0, 2);
+        if (TILE_COLUMNS > 16) __builtin_prefetch(ahead.at + ahead.second, 0, 2);
         ahead.at += ahead.step;
-        const Floats low = load(right), high = vectors > 1 ? load(right + LANES) : low;
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
+        const Floats low = load(right.data);
+        const Floats high = vectors > 1 ? load(right.data + right.second) : low;
+        UNROLLED for (int i = 0; i < rows; i++) {
             sums[i][0] += left[i] * low;
             if (vectors > 1) sums[i][1] += left[i] * high;
         }
         left += TILE_ROWS;
-        right += TILE_COLUMNS;
+        right.data += right.line;
     }
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+    UNROLLED for (int i = 0; i < rows; i++)
+        UNROLLED for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
 #define CASE(N, VECTORS)                                                    \
@@ -175,8 +67,8 @@ INLINE void multiply_rows(
 // A tile that is `VECTORS` vectors wide, all of which are written.
 #define MULTIPLY(NAME, VECTORS)                                                                  \
     static void NAME(                                                                            \
-        const float *left, const float *right, int64_t depth, float *out, int64_t out_row,       \
-        int rows, bool add, Ahead ahead) {                                                       \
+        const float *left, Columns right, int64_t depth, float *out, int64_t out_row, int rows,  \
+        bool add, Ahead ahead) {                                                                 \
         switch (rows) {                                                                          \
             CASE(1, VECTORS)                                                                     \
             CASE(2, VECTORS)                                                                     \
@@ -193,7 +85,7 @@ MULTIPLY(multiply_full, 2)
 MULTIPLY(multiply_half, 1)
 
 static void multiply_one(
-    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add,
+    const float *left, Columns right, int64_t depth, Place out, int rows, int columns, bool add,
     Ahead ahead) {
     if (columns == TILE_COLUMNS) {
         multiply_full(left, right, depth, out.data, out.row, rows, add, ahead);
@@ -216,47 +108,58 @@ static void multiply_one(
 
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add) {
-    const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS};
-    multiply_one(left, right, depth, out, rows, columns, add, ahead);
+    const Columns lines = {right, TILE_COLUMNS, LANES};
+    const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS, TILE_ROWS / 2};
+    multiply_one(left, lines, depth, out, rows, columns, add, ahead);
 }
+
+enum { VECTORS = 8, ROW_PANELS = VECTORS * LANES / PANEL_COLUMNS };  // of a row, at once
 
 // `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
 INLINE void multiply_some(
     const float *left, const float *right, int64_t k, float *out, const int panels, const bool far) {
-    Floats sums[8] = {{0}};
-    for (int64_t p = 0; p < k; p++) {
+    const int vectors = panels * PANEL_COLUMNS / LANES;
+    const int64_t panel = k * PANEL_COLUMNS;
+    Floats sums[VECTORS] = {{0}};
+    for (int64_t p = 0; p < k; p++, right += PANEL_COLUMNS) {
         const float factor = left[p];
-#pragma GCC unroll 4
-        for (int i = 0; far && i < panels; i++) {
-            const float *panel = right + i * k * TILE_COLUMNS + p * TILE_COLUMNS;
-            __builtin_prefetch(panel + 16 * TILE_COLUMNS);
-            __builtin_prefetch(panel + 16 * TILE_COLUMNS + 16);
-        }
 #pragma GCC unroll 8
-        for (int i = 0; i < 2 * panels; i++) {
-            const float *panel = right + (i / 2) * k * TILE_COLUMNS + p * TILE_COLUMNS;
-            sums[i] += factor * load(panel + (i % 2) * LANES);
+        for (int i = 0; far && i < panels; i++)
+            __builtin_prefetch(right + i * panel + AHEAD * PANEL_COLUMNS);
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++) {
+            const int column = i * LANES;
+            const float *from = right + column / PANEL_COLUMNS * panel + column % PANEL_COLUMNS;
+            sums[i] += factor * load(from);
         }
     }
-    for (int i = 0; i < 2 * panels; i++) store(out + i * LANES, sums[i]);
+    for (int i = 0; i < vectors; i++) store(out + i * LANES, sums[i]);
 }
 
+#define ROW_CASE(N) \
+    case N: multiply_some(left, right + j * k, k, part, N, false); break;
+
 void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns) {
+    enum { WIDTH = ROW_PANELS * PANEL_COLUMNS };
     const bool far = k * columns > FAR;
     int64_t j = 0;
-    for (; j + 4 * TILE_COLUMNS <= columns; j += 4 * TILE_COLUMNS) {
+    for (; j + WIDTH <= columns; j += WIDTH) {
         if (far)
-            multiply_some(left, right + j * k, k, out + j, 4, true);
+            multiply_some(left, right + j * k, k, out + j, ROW_PANELS, true);
         else
-            multiply_some(left, right + j * k, k, out + j, 4, false);
+            multiply_some(left, right + j * k, k, out + j, ROW_PANELS, false);
     }
     if (j == columns) return;
-    float part[4 * TILE_COLUMNS];
-    switch (ceil_div(columns - j, TILE_COLUMNS)) {
-        case 1: multiply_some(left, right + j * k, k, part, 1, false); break;
-        case 2: multiply_some(left, right + j * k, k, part, 2, false); break;
-        case 3: multiply_some(left, right + j * k, k, part, 3, false); break;
-        default: multiply_some(left, right + j * k, k, part, 4, false);
+    float part[WIDTH];
+    switch (ceil_div(columns - j, PANEL_COLUMNS)) {
+        ROW_CASE(1)
+#if VECTOR_BYTES > 16
+        ROW_CASE(2) ROW_CASE(3)
+#endif
+#if VECTOR_BYTES > 32
+        ROW_CASE(4) ROW_CASE(5) ROW_CASE(6) ROW_CASE(7)
+#endif
+        default: multiply_some(left, right + j * k, k, part, ROW_PANELS, false);
     }
     memcpy(out + j, part, (size_t)(columns - j) * sizeof(float));
 }
@@ -308,13 +211,13 @@ void ISA(next_activation)(Params *params, Epilogue *epilogue) {
     if (epilogue->relu) epilogue->activation = NULL;
 }
 
-// One panel of the right matrix, which stays in the first cache while all rows go by.  They ask for
-// `next`, the panel behind it, a little at a time: memory that is far away is as fast as that.
-static void multiply_panel(
-    const float *left, int64_t left_panel, const float *right, int64_t depth, const float *next,
-    Place out, int64_t rows, int columns, bool add) {
-    const int64_t tiles = ceil_div(rows, TILE_ROWS), step = ceil_div(TILE_COLUMNS, tiles);
-    const float *const end = next + depth * TILE_COLUMNS;
+// Columns of a tile, which stay in the first cache while all rows go by.  They ask for `next`, those
+// behind them, a little at a time: memory that is far away is as fast as that.
+static void multiply_columns(
+    const float *left, int64_t left_panel, Columns right, int64_t depth, const float *next, Place out,
+    int64_t rows, int columns, bool add) {
+    const int64_t tiles = ceil_div(rows, TILE_ROWS), step = ceil_div(PANEL_COLUMNS, tiles);
+    const float *const end = next + depth * PANEL_COLUMNS;
     for (int64_t i = 0; i < rows; i += TILE_ROWS, left += left_panel) {
         const int height = rows - i < TILE_ROWS ? (int)(rows - i) : TILE_ROWS;
         const int64_t below = i + TILE_ROWS, left_over = rows - below;
@@ -323,32 +226,48 @@ static void multiply_panel(
             expect(
                 out.data + below * out.row, out.row, left_over < TILE_ROWS ? left_over : TILE_ROWS,
                 columns);
-        multiply_one(
-            left, right, depth, tile, height, columns, add, (Ahead){next, next < end ? step : 0});
+        const Ahead ahead = {next, next < end ? step : 0, right.second};
+        multiply_one(left, right, depth, tile, height, columns, add, ahead);
         next += step * depth;
     }
+}
+
+// The same for a single panel of rows, which uses each of the right matrix once.
+static void multiply_few(
+    const float *left, Columns right, int64_t depth, const float *next, Place out, int rows,
+    int columns) {
+    const int64_t first = depth > AHEAD_OF_FEW ? depth - AHEAD_OF_FEW : 0;
+    const Ahead same = {right.data + AHEAD_OF_FEW * right.line, right.line, right.second};
+    if (first) multiply_one(left, right, first, out, rows, columns, false, same);
+    right.data += first * right.line;
+    const Ahead other = {next, right.line, right.second};
+    multiply_one(
+        left + first * TILE_ROWS, right, depth - first, out, rows, columns, first > 0, other);
 }
 
 // As many columns as stay in the second cache, and their results with them.
 static void multiply_block(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
-    // A single panel of rows uses each of the right matrix once: nothing has to stay anywhere.
-    const int64_t slices = rows <= TILE_ROWS || k < DEPTH ? 1 : (k + DEPTH / 2) / DEPTH;
+    const bool few = rows <= TILE_ROWS;  // nothing has to stay anywhere
+    const int64_t slices = few || k < DEPTH ? 1 : (k + DEPTH / 2) / DEPTH;
     const int64_t most = ceil_div(k, slices);
     for (int64_t done = 0; done == 0 || done < k; done += most) {
         const int64_t depth = k - done < most ? k - done : most;
         for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
-            const float *panel = right + j * k + done * TILE_COLUMNS, *next = panel + k * TILE_COLUMNS;
-            if (rows <= TILE_ROWS)
-                next = panel + 128 * TILE_COLUMNS;
-            else if (j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
-                next = done + depth < k ? right + (done + depth) * TILE_COLUMNS : right + columns * k;
+            const Columns panel = columns_of(right, k, j, done);
+            const float *next = columns_of(right, k, j + TILE_COLUMNS, done).data;
+            if (!few && j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
+                next = done + depth < k ? columns_of(right, k, 0, done + depth).data
+                                        : right + columns * k;
             const Place part = {out.data + j, out.row, 0, 0};
             const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
-            multiply_panel(
-                left + done * TILE_ROWS, k * TILE_ROWS, panel, depth, next, part, rows, width,
-                done > 0);
+            if (few)
+                multiply_few(left, panel, k, next, part, (int)rows, width);
+            else
+                multiply_columns(
+                    left + done * TILE_ROWS, k * TILE_ROWS, panel, depth, next, part, rows, width,
+                    done > 0);
         }
     }
     if (epilogue) ISA(finish)(epilogue, out, rows, columns);
@@ -357,9 +276,9 @@ static void multiply_block(
 void ISA(multiply_panels)(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
-    for (int64_t j = 0; j < columns; j += BLOCK_PANELS * TILE_COLUMNS) {
+    for (int64_t j = 0; j < columns; j += BLOCK_COLUMNS) {
         const int64_t rest = columns - j;
-        const int64_t width = rest < BLOCK_PANELS * TILE_COLUMNS ? rest : BLOCK_PANELS * TILE_COLUMNS;
+        const int64_t width = rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS;
         for (int64_t i = 0; i < rows; i += BLOCK_TILES * TILE_ROWS) {
             const int64_t below = rows - i;
             const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below : BLOCK_TILES * TILE_ROWS;

@@ -1,7 +1,9 @@
 // The heart of matrix products: packed panels and the tile that multiplies two of them.
 //
 // The left matrix is packed into panels of TILE_ROWS rows, [k][TILE_ROWS] each, the right one into
-// panels of TILE_COLUMNS columns, [k][TILE_COLUMNS] each; what is missing at the end is zero.
+// panels of PANEL_COLUMNS columns, [k][PANEL_COLUMNS] each; what is missing at the end is zero.  How
+// wide the latter are is part of the format of archives, and the same for all processors: a tile
+// reads a panel, two neighbouring ones, or half of one.
 #ifndef POPC_GEMM_H
 #define POPC_GEMM_H
 
@@ -16,10 +18,13 @@ enum { TILE_ROWS = 8 };
 #endif
 enum {
     TILE_COLUMNS = 2 * LANES,
+    PANEL_COLUMNS = 16,
+    // What is divided between tiles and threads: whole panels and whole tiles.
+    WHOLE_COLUMNS = TILE_COLUMNS > PANEL_COLUMNS ? TILE_COLUMNS : PANEL_COLUMNS,
     DEPTH = 256,  // about: of products that are made at once, so that a panel stays in the first cache
-    // Panels of both matrices that are used in turn: with their results they stay in the second cache.
+    // Of both matrices what is used in turn: with their results they stay in the second cache.
     BLOCK_TILES = 16,
-    BLOCK_PANELS = 8,
+    BLOCK_COLUMNS = 8 * TILE_COLUMNS,
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -56,7 +61,8 @@ static inline void expect(const float *from, int64_t row, int64_t rows, int64_t 
 void ISA(pack_panels)(
     float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width);
 
-// out = left * right of one panel each, with `depth` numbers to add up; if `add`, added to out.
+// out = left * right of a panel of rows and TILE_COLUMNS columns, [depth][TILE_COLUMNS], with `depth`
+// numbers to add up; if `add`, added to out.
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
 

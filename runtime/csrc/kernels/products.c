@@ -104,16 +104,16 @@ static void choose_groups(State *state) {
     const int64_t most = state->m == 1 ? 64 : state->m <= FEW_ROWS ? 16 : 32;
     int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
-    const int64_t column_panels = ceil_div(state->n, TILE_COLUMNS);
+    const int64_t column_panels = ceil_div(state->n, WHOLE_COLUMNS);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
-    const int64_t blocks = ceil_div(column_panels, BLOCK_PANELS);
+    const int64_t blocks = ceil_div(column_panels * WHOLE_COLUMNS, BLOCK_COLUMNS);
     int64_t across = state->m <= FEW_ROWS && blocks < chunks ? chunks : blocks;
     if (across > column_panels) across = column_panels;
     int64_t down = ceil_div(chunks, across);
     if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
     if (across * down < chunks) across = ceil_div(chunks, down);
     if (across > column_panels) across = column_panels;
-    state->column_group = ceil_div(column_panels, across) * TILE_COLUMNS;
+    state->column_group = ceil_div(column_panels, across) * WHOLE_COLUMNS;
     state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
 }
 
@@ -133,7 +133,7 @@ static void *prepare(Params *params, Needs *needs) {
     choose_groups(state);
     state->packs_early = !constant && state->row_group < state->m;
     state->tall = state->column_group >= state->n && state->row_group < state->m;
-    const int64_t right_floats = padded(state->n, TILE_COLUMNS) * state->k;
+    const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
     if (constant) {
         state->packed = aligned_alloc(64, (size_t)padded(right_floats, 16) * sizeof(float));
@@ -143,12 +143,11 @@ static void *prepare(Params *params, Needs *needs) {
         }
         ISA(pack_panels)(
             state->packed, state->right, state->right_column, state->right_row, state->n, state->k,
-            TILE_COLUMNS);
+            PANEL_COLUMNS);
     }
     if (state->batch > 1) {
-        const int64_t block = right_floats < BLOCK_PANELS * TILE_COLUMNS * state->k
-                                  ? right_floats
-                                  : BLOCK_PANELS * TILE_COLUMNS * state->k;
+        const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
+                                                                    : BLOCK_COLUMNS * state->k;
         needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         const int64_t early = state->packs_early ? right_floats : 0;
@@ -180,14 +179,13 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
     float *own_right = left + padded(state->m, TILE_ROWS) * state->k;
     ISA(pack_panels)(
         left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
-    const int64_t block = BLOCK_PANELS * TILE_COLUMNS;
-    for (int64_t j = 0; j < state->n; j += block) {
-        const int64_t width = state->n - j < block ? state->n - j : block;
+    for (int64_t j = 0; j < state->n; j += BLOCK_COLUMNS) {
+        const int64_t width = state->n - j < BLOCK_COLUMNS ? state->n - j : BLOCK_COLUMNS;
         const float *right = state->packed + j * state->k;
         if (!state->packed) {
             ISA(pack_panels)(
                 own_right, product.right + j * state->right_column, state->right_column,
-                state->right_row, width, state->k, TILE_COLUMNS);
+                state->right_row, width, state->k, PANEL_COLUMNS);
             right = own_right;
         }
         const Place out = {product.out + j, state->out_row, 0, j};
@@ -216,7 +214,7 @@ static void pack_left(const State *state, int64_t first, int64_t rows, float *to
 static void pack_right(const State *state, int64_t first, int64_t columns, float *to) {
     ISA(pack_panels)(
         to, state->right + first * state->right_column, state->right_column, state->right_row,
-        columns, state->k, TILE_COLUMNS);
+        columns, state->k, PANEL_COLUMNS);
 }
 
 // Panels of rows and, behind them, those of columns.
@@ -225,9 +223,9 @@ static void pack_some(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     if (chunk >= left_packs(state)) {
-        const int64_t block = BLOCK_PANELS * TILE_COLUMNS, j = (chunk - left_packs(state)) * block;
+        const int64_t j = (chunk - left_packs(state)) * BLOCK_COLUMNS;
         const int64_t rest = state->n - j;
-        pack_right(state, j, rest < block ? rest : block, early_columns(job) + j * state->k);
+        pack_right(state, j, rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS, early_columns(job) + j * state->k);
         return;
     }
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
@@ -297,7 +295,7 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(run, ceil_div(state->n, state->column_group), row_chunk, &job);
         return OK;
     }
-    const int64_t columns = ceil_div(state->n, BLOCK_PANELS * TILE_COLUMNS);
+    const int64_t columns = ceil_div(state->n, BLOCK_COLUMNS);
     share_chunks(run, left_packs(state) + (state->packs_early ? columns : 0), pack_some, &job);
     const int64_t across = ceil_div(state->n, state->column_group);
     const int64_t down = ceil_div(state->m, state->row_group);

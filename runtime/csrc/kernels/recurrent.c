@@ -103,9 +103,9 @@ static bool read_operands(State *state, Params *params) {
 
 static bool take_memory(State *state) {
     const int64_t rows = state->gates * state->hidden;
-    state->packed_w_size = padded(padded(rows, TILE_COLUMNS) * state->width, 16);
+    state->packed_w_size = padded(padded(rows, PANEL_COLUMNS) * state->width, 16);
     state->packed_r_size =
-        padded(state->gates * padded(state->hidden, TILE_COLUMNS) * state->hidden, 16);
+        padded(state->gates * padded(state->hidden, PANEL_COLUMNS) * state->hidden, 16);
     const size_t unit = (size_t)state->directions * sizeof(float);
     state->packed_w = aligned_alloc(64, padded((int64_t)((size_t)state->packed_w_size * unit), 64));
     state->packed_r = aligned_alloc(64, padded((int64_t)((size_t)state->packed_r_size * unit), 64));
@@ -119,14 +119,14 @@ static void pack(const State *state, int64_t d) {
     const float *w = state->w + d * rows * state->width, *r = state->r + d * rows * state->hidden;
     ISA(pack_panels)(
         state->packed_w + d * state->packed_w_size, w, state->width, 1, rows, state->width,
-        TILE_COLUMNS);
+        PANEL_COLUMNS);
     // Gates one after the other: a GRU multiplies the last one by itself.
     for (int gate = 0; gate < state->gates; gate++)
         ISA(pack_panels)(
             state->packed_r + d * state->packed_r_size +
-                gate * padded(state->hidden, TILE_COLUMNS) * state->hidden,
+                gate * padded(state->hidden, PANEL_COLUMNS) * state->hidden,
             r + gate * state->hidden * state->hidden, state->hidden, 1, state->hidden,
-            state->hidden, TILE_COLUMNS);
+            state->hidden, PANEL_COLUMNS);
     const float *bias = state->bias ? state->bias + d * 2 * rows : NULL;
     for (int64_t i = 0; bias && i < rows; i++) {
         const bool late = state->reset_late && i >= 2 * state->hidden;
@@ -178,7 +178,7 @@ static Memory memory_of(const State *state, float *at) {
 void ISA(multiply_gates)(
     const State *state, const float *r, const float *h, float *products, int first, int end) {
     const int64_t hidden = state->hidden, rows = state->gates * hidden;
-    const int64_t gate_size = padded(hidden, TILE_COLUMNS) * hidden;
+    const int64_t gate_size = padded(hidden, PANEL_COLUMNS) * hidden;
     for (int gate = first; gate < end; gate++)
         for (int64_t b = 0; b < state->batch; b++)
             ISA(multiply_row)(
