@@ -17,6 +17,8 @@ enum { HALVES = BYTE_COLUMNS / LANES };
 #define DOUBT 0x1p-12f
 #define WHOLE 0x1.8p23f
 
+enum { LARGER_SIZE = 0xB };  // of two numbers without their signs
+
 // Products with scales between this and its reciprocal, or with their reciprocals, are rounded once.
 #define MOST_SCALE 0x1p60f
 
@@ -143,7 +145,8 @@ static FirstRounding first_rounding(const ByteEpilogue *epilogue) {
     if (epilogue->rounding.scale == 0) first = between ? NO_ROUNDING : BYTES;
     const Quantizer *by = quantizer_of(epilogue, first);
     const bool small = fabsf(by->low) <= MOST_STEPS && fabsf(by->high) <= MOST_STEPS;
-    return epilogue->scale && by->inverse != 0 && small ? first : NO_ROUNDING;
+    const bool usual = first == MULTIPLES || by->high - by->low == 255;
+    return epilogue->scale && by->inverse != 0 && small && usual ? first : NO_ROUNDING;
 }
 
 bool ISA(read_byte_epilogue)(ByteEpilogue *epilogue, Params *params, DType type, int64_t columns) {
@@ -266,25 +269,69 @@ static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePl
     }
 }
 
+// The bytes of two vectors of quotients that are nearly exact.  False where one of them lies so close
+// between two integers that it may be rounded to the other one.  Packing does what clipping does.
+static inline bool near_bytes(
+    const Quantizer *by, DType type, const Floats *quotients, Bytes *bytes) {
+#if defined(__AVX512F__)
+    const __m512 first = (__m512)quotients[0], second = (__m512)quotients[1];
+    const __m512i steps[] = {_mm512_cvtps_epi32(first), _mm512_cvtps_epi32(second)};
+    const __m512 missing = _mm512_range_ps(
+        _mm512_sub_ps(first, _mm512_cvtepi32_ps(steps[0])),
+        _mm512_sub_ps(second, _mm512_cvtepi32_ps(steps[1])), LARGER_SIZE);
+    if (_mm512_cmp_ps_mask(missing, _mm512_set1_ps(0.5f - DOUBT), _CMP_NLT_UQ)) return false;
+    const __m512i words = _mm512_adds_epi16(
+        _mm512_packs_epi32(steps[0], steps[1]), _mm512_set1_epi16((int16_t)by->zero));
+    const __m512i packed =
+        type == I8 ? _mm512_packs_epi16(words, words) : _mm512_packus_epi16(words, words);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m256i ordered = _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, packed));
+    memcpy(bytes, &ordered, sizeof(ordered));
+    return true;
+#elif defined(__AVX2__)
+    const __m256 first = (__m256)quotients[0], second = (__m256)quotients[1];
+    const __m256i steps[] = {_mm256_cvtps_epi32(first), _mm256_cvtps_epi32(second)};
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    const __m256 missing = _mm256_max_ps(
+        _mm256_andnot_ps(sign, _mm256_sub_ps(first, _mm256_cvtepi32_ps(steps[0]))),
+        _mm256_andnot_ps(sign, _mm256_sub_ps(second, _mm256_cvtepi32_ps(steps[1]))));
+    if (_mm256_movemask_ps(_mm256_cmp_ps(missing, _mm256_set1_ps(0.5f - DOUBT), _CMP_NLT_UQ)))
+        return false;
+    const __m256i words = _mm256_adds_epi16(
+        _mm256_packs_epi32(steps[0], steps[1]), _mm256_set1_epi16((int16_t)by->zero));
+    const __m256i packed =
+        type == I8 ? _mm256_packs_epi16(words, words) : _mm256_packus_epi16(words, words);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0);
+    const __m128i ordered = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(packed, order));
+    memcpy(bytes, &ordered, sizeof(ordered));
+    return true;
+#else
+    (void)type;
+    Mask known = (Mask){0} - 1;
+    for (int h = 0; h < HALVES; h++) {
+        const Ints steps = (Ints)near_steps(by, quotients[h], &known);
+        bytes[h] = __builtin_convertvector(steps + (int32_t)by->zero, Bytes);
+    }
+    return all_true(known);
+#endif
+}
+
 // Rows of bytes whose sums are only scaled and rounded; the first one of which that is not true,
 // because a quotient is in doubt.
 INLINE int64_t finish_quickly(
     const ByteEpilogue *epilogue, const ByteColumns *columns, const int32_t *tile, BytePlace place,
     int64_t row, const int halves) {
     const Quantizer by = epilogue->quantizer;
-    const Ints zero = (Ints){0} + (int32_t)by.zero;
     for (; row < place.rows; row++) {
+        Floats quotients[HALVES] = {{0}};
         Bytes bytes[HALVES];
-        Mask known = (Mask){0} - 1;
         for (int h = 0; h < halves; h++) {
             const Ints sums = load_ints(tile + row * BYTE_COLUMNS + h * LANES) -
                               load_ints(columns->base + h * LANES);
-            const Floats quotients =
+            quotients[h] =
                 __builtin_convertvector(sums, Floats) * load(columns->quotient + h * LANES);
-            const Ints steps = (Ints)near_steps(&by, quotients, &known) + zero;
-            bytes[h] = __builtin_convertvector(steps, Bytes);
         }
-        if (!all_true(known)) break;
+        if (!near_bytes(&by, epilogue->type, quotients, bytes)) break;
         put_bytes(bytes, place.data + row * place.row, place.columns);
     }
     return row;

@@ -2,7 +2,7 @@
 // are exact as long as windows are small.
 #include <stdlib.h>
 
-#include "byte_images.h"
+#include "depthwise_i8.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -19,6 +19,7 @@ typedef struct {
     float *weights;  // those that are constant, less their zero points: [panel][tap][BYTE_COLUMNS]
     int64_t packed_bytes;
     int64_t pixel_chunks;
+    ByteLanes lanes;  // without weights: the processor or the problem does not have the form
 } State;
 
 typedef struct {
@@ -32,6 +33,7 @@ typedef struct {
 static void release(void *argument) {
     State *state = argument;
     free(state->weights);
+    free(state->lanes.weights);
     free(state);
 }
 
@@ -64,6 +66,11 @@ static void *prepare(Params *params, Needs *needs) {
     state->panels = ceil_div(state->channels, BYTE_COLUMNS);
     state->packed_bytes = state->panels * conv->window * BYTE_COLUMNS * (int64_t)sizeof(float);
     state->pixel_chunks = ceil_div(conv->pixels, CHUNK_PIXELS);
+    needs->shared = conv->copy_bytes + padded(state->channels, 64);
+    if (ISA(plan_lanes)(&state->lanes, conv, state->channels)) {
+        needs->own = TILES_BYTES + state->lanes.woven_bytes;
+        return state;
+    }
     if (conv->constant) {
         state->weights = aligned_alloc(64, (size_t)padded(state->packed_bytes, 64));
         if (!state->weights) {
@@ -72,7 +79,6 @@ static void *prepare(Params *params, Needs *needs) {
         }
         pack_weights(state, state->weights);
     }
-    needs->shared = conv->copy_bytes + padded(state->channels, 64);
     if (!conv->constant) needs->shared += state->packed_bytes;
     needs->own = TILES_BYTES + CHUNK_PIXELS * conv->window * (int64_t)sizeof(uint8_t *);
     return state;
@@ -210,6 +216,13 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     }
 }
 
+static void lines_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    ISA(lanes_line)(
+        &state->lanes, &state->conv, job->x, job->outside, chunk, job->run->own[thread]);
+}
+
 static Failure run_depthwise(const void *argument, const Run *run) {
     const State *state = argument;
     const ByteConv *conv = &state->conv;
@@ -221,6 +234,11 @@ static Failure run_depthwise(const void *argument, const Run *run) {
     }
     shared += conv->copy_bytes;
     job.outside = memset(shared, outside_of(conv), (size_t)state->channels);
+    if (state->lanes.weights) {
+        const int64_t lines = conv->batch * conv->result[0] * conv->result[1];
+        share_chunks(run, lines, lines_chunk, &job);
+        return OK;
+    }
     if (!state->weights) {
         float *weights = (float *)(shared + padded(state->channels, 64));
         pack_weights(state, weights);

@@ -6,6 +6,8 @@
 #ifndef POPC_PRODUCTS_I8_H
 #define POPC_PRODUCTS_I8_H
 
+#include <stdbool.h>
+
 #include "simd.h"
 
 typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
@@ -34,5 +36,8 @@ typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;
 
 // NULL if this processor has no such form.
 ByteTile ISA(byte_tile)(ByteForm form);
+
+// Whether a tile uses products of four bytes.
+bool ISA(is_vnni)(ByteTile tile);
 
 #endif

@@ -1,7 +1,6 @@
 // Tiles of products of bytes.  All forms are exact.
 #include "products_i8.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
@@ -157,3 +156,5 @@ ByteTile ISA(byte_tile)(ByteForm form) {
     if (vnni_tile()) return vnni_tile();
     return wide_tile() ? wide_tile() : portable;
 }
+
+bool ISA(is_vnni)(ByteTile tile) { return tile == vnni_tile(); }
