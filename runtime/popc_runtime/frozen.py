@@ -8,7 +8,7 @@ when a class has made some objects, and the other methods are common to all clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
 
@@ -31,7 +31,7 @@ __all__ = ["field", "field_types", "frozen", "replace"]
 
 _T = TypeVar("_T")
 _MISSING: Final = object()
-_FEW: Final = 16  # objects of a class, for which compiling takes longer than it saves
+_MANY: Final = 64  # objects of a class, for which compiling takes less time than it saves
 _OWN: Final = "__frozen_fields__"
 _KNOWN: Final = ("default", "default_factory", "repr", "hash", "compare", "metadata")
 
@@ -46,28 +46,30 @@ def frozen(kind: type[_T]) -> type[_T]:
 
     Of `dataclasses.field`, ``init`` and ``kw_only`` are not for these classes.
     """
+    given = vars(kind)
     # Annotations are text, in the order of the source.
     types = {name: text for name, text in kind.__annotations__.items() if "ClassVar" not in text}
+    own = {name: (text, _said(given, name)) for name, text in types.items()}
+    inherited: dict[str, tuple[str, _Said]] = {}
+    for base in reversed(kind.__mro__[1:]):
+        inherited |= vars(base).get(_OWN, {})
+    all_fields = {**inherited, **own}
     namespace = {
-        name: value
-        for name, value in vars(kind).items()
-        if name not in types and name not in ("__dict__", "__weakref__")
+        **_METHODS,
+        **{name: value for name, value in given.items() if name not in types},
+        "__slots__": tuple(name for name in types if name not in inherited),
+        "__match_args__": tuple(all_fields),
+        _OWN: all_fields,
+        "__dataclass_fields__": _LazyFields(),
     }
-    own = {name: (text, _said(vars(kind), name)) for name, text in types.items()}
-    inherited = [vars(base).get(_OWN, {}) for base in reversed(kind.__mro__[1:])]
-    all_fields = {name: one for base in (*inherited, own) for name, one in base.items()}
-    known = {name for part in inherited for name in part}
-    namespace["__slots__"] = tuple(name for name in types if name not in known)
-    namespace["__match_args__"] = tuple(all_fields)
-    namespace[_OWN] = all_fields
-    namespace["__dataclass_fields__"] = _LazyFields()
+    for name in ("__dict__", "__weakref__"):
+        namespace.pop(name, None)
+    for name in _WRITTEN:
+        namespace[name] = given.get(name) or _METHODS[name]
     metaclass: Any = type(kind)
     made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
     made.__qualname__ = kind.__qualname__
-    written = {name for name in ("__repr__", "__eq__", "__hash__") if vars(kind).get(name)}
-    for name, method in _methods(made, all_fields).items():
-        if name not in written:
-            setattr(made, name, method)
+    made.__frozen_maker__ = _Maker(made, all_fields)
     result: type[_T] = made
     return result
 
@@ -78,13 +80,12 @@ def field_types(kind: type) -> dict[str, str]:
 
 
 _Fields = Mapping[str, tuple[str, _Said]]
-_Setters = Mapping[str, Callable[..., None]]
 
 
 def _said(values: Mapping[str, Any], name: str) -> _Said:
     """What a class with the attributes ``values`` says about a field."""
     if name not in values:
-        return _Said()
+        return _NOTHING_SAID
     value = values[name]
     if isinstance(value, _Said):
         return value
@@ -94,6 +95,9 @@ def _said(values: Mapping[str, Any], name: str) -> _Said:
 
     given = {one: getattr(value, one) for one in _KNOWN}
     return _Said({one: what for one, what in given.items() if what is not MISSING})
+
+
+_NOTHING_SAID: Final = _Said()
 
 
 class _LazyFields:
@@ -112,66 +116,61 @@ class _LazyFields:
         return made
 
 
-def _methods(made: Any, fields: _Fields) -> dict[str, Callable[..., Any]]:
-    setters = {name: getattr(made, name).__set__ for name in fields}
-    return {
-        "__init__": _initialiser(made, fields, setters),
-        "__repr__": _printer(_wanted(fields, "repr")),
-        **_comparison(_wanted(fields, "compare")),
-        **_state(setters),
-        "__setattr__": _refuse,
-        "__delattr__": _refuse,
-    }
+class _Maker:
+    """Makes objects of a class, and gives way to a compiled method if that makes many."""
 
+    __slots__ = ("_defaults", "_fields", "_finish", "_kind", "_left", "key", "setters")
 
-def _wanted(fields: _Fields, where: str) -> list[str]:
-    return [name for name, (_, said) in fields.items() if said.get(where, True)]
+    def __init__(self, kind: Any, fields: _Fields) -> None:
+        self._kind = kind
+        self._fields = fields
+        self._left = _MANY
+        self._finish = hasattr(kind, "__post_init__")
+        self._defaults = tuple(said.get("default", _MISSING) for _, said in fields.values())
+        self.setters = tuple([getattr(kind, name).__set__ for name in fields])
+        self.key: Callable[[Any], Any] | None = None  # what comparison compares
 
-
-def _initialiser(made: Any, fields: _Fields, setters: _Setters) -> Callable[..., None]:
-    """A method that gives way to one compiled for the class, if that makes many objects."""
-    left = _FEW
-
-    def __init__(self: Any, *arguments: Any, **named: Any) -> None:  # noqa: N807
-        nonlocal left
-        left -= 1
-        if left and _fill(self, arguments, named, fields, setters):
+    def fill(self, made: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Set the fields of a new object from the arguments of its class."""
+        self._left -= 1
+        values = given + self._defaults[len(given) :]
+        if named or _MISSING in values:
+            values = self._arranged(given, named)
+        if len(values) != len(self.setters) or not self._left:
+            compiled = _compiled(self._fields, self.setters, finish=self._finish)
+            self._kind.__init__ = compiled
+            compiled(made, *given, **named)
             return
-        compiled = _compiled(made, fields, setters)
-        made.__init__ = compiled
-        compiled(self, *arguments, **named)
+        for setter, value in zip(self.setters, values, strict=True):
+            setter(made, value)
+        if self._finish:
+            made.__post_init__()
 
-    return __init__
-
-
-def _fill(
-    made: Any, given: tuple[Any, ...], named: dict[str, Any], fields: _Fields, setters: _Setters
-) -> bool:
-    """Whether the arguments are those of the fields; then they are set."""
-    values = dict(zip(fields, given, strict=False))
-    if len(given) > len(fields) or not named.keys() <= fields.keys() - values.keys():
-        return False
-    values |= named
-    for name, (_, said) in fields.items():
-        if name in values:
-            value = values[name]
-        elif "default" in said:
-            value = said["default"]
-        elif "default_factory" in said:
-            value = said["default_factory"]()
-        else:
-            return False
-        setters[name](made, value)
-    if hasattr(made, "__post_init__"):
-        made.__post_init__()
-    return True
+    def _arranged(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The values of all fields; fewer or more if the arguments are not those of the fields."""
+        values = list(given)
+        taken = 0
+        for name, (_, said) in list(self._fields.items())[len(given) :]:
+            if name in named:
+                values.append(named[name])
+                taken += 1
+            elif "default" in said:
+                values.append(said["default"])
+            elif "default_factory" in said:
+                values.append(said["default_factory"]())
+            else:
+                return ()
+        return tuple(values) if taken == len(named) else ()
 
 
-def _compiled(made: Any, fields: _Fields, setters: _Setters) -> Callable[..., None]:
-    known: dict[str, Any] = {f"set_{name}": setter for name, setter in setters.items()}
+def _compiled(
+    fields: _Fields, setters: Sequence[Callable[..., None]], *, finish: bool
+) -> Callable[..., None]:
+    known: dict[str, Any] = {}
     parameters: list[str] = []
     lines: list[str] = []
-    for name, (_, said) in fields.items():
+    for (name, (_, said)), setter in zip(fields.items(), setters, strict=True):
+        known[f"set_{name}"] = setter
         parameter = value = name
         if "default" in said:
             known[f"default_{name}"] = said["default"]
@@ -182,7 +181,7 @@ def _compiled(made: Any, fields: _Fields, setters: _Setters) -> Callable[..., No
             value = f"factory_{name}() if {name} is missing else {name}"
         parameters.append(parameter)
         lines.append(f"    set_{name}(self, {value})")
-    if hasattr(made, "__post_init__"):
+    if finish:
         lines.append("    self.__post_init__()")
     # The names are those of attributes in a class's source.
     source = f"def __init__({', '.join(['self', *parameters])}):\n" + "\n".join(
@@ -193,42 +192,58 @@ def _compiled(made: Any, fields: _Fields, setters: _Setters) -> Callable[..., No
     return compiled
 
 
-def _printer(names: list[str]) -> Callable[[Any], str]:
-    def __repr__(self: Any) -> str:  # noqa: N807
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{type(self).__qualname__}({values})"
-
-    return __repr__
+# -- what all classes have -------------------------------------------------------------------------
 
 
-def _comparison(names: list[str]) -> dict[str, Callable[..., Any]]:
-    # Tuples, which take an element to be equal to itself: so do dataclasses.
-    key: Any = attrgetter(*names) if len(names) > 1 else _short_key(names)
+def _init(self: Any, *arguments: Any, **named: Any) -> None:
+    self.__frozen_maker__.fill(self, arguments, named)
 
-    def __eq__(self: Any, other: object) -> Any:  # noqa: N807
-        return key(self) == key(other) if type(other) is type(self) else NotImplemented
 
-    def __hash__(self: Any) -> int:  # noqa: N807
-        return hash(key(self))
+_init.__name__ = "__init__"  # as errors tell it
 
-    return {"__eq__": __eq__, "__hash__": __hash__}
+
+def _repr(self: Any) -> str:
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _wanted(self, "repr"))
+    return f"{type(self).__qualname__}({values})"
+
+
+def _eq(self: Any, other: object) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    key = _key(self)
+    return key(self) == key(other)
+
+
+def _hash(self: Any) -> int:
+    return hash(_key(self)(self))
+
+
+def _key(self: Any) -> Callable[[Any], Any]:
+    """What takes the fields that are compared from an object."""
+    maker = self.__frozen_maker__
+    if maker.key is None:
+        names = _wanted(self, "compare")
+        # Tuples, which take an element to be equal to itself: so do dataclasses.
+        maker.key = attrgetter(*names) if len(names) > 1 else _short_key(names)
+    key: Callable[[Any], Any] = maker.key
+    return key
 
 
 def _short_key(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda one: tuple(getattr(one, name) for name in names)
 
 
-def _state(setters: _Setters) -> dict[str, Callable[..., Any]]:
-    """What pickling and copying need."""
+def _wanted(self: Any, where: str) -> list[str]:
+    return [name for name, (_, said) in getattr(self, _OWN).items() if said.get(where, True)]
 
-    def __getstate__(self: Any) -> list[Any]:  # noqa: N807
-        return [getattr(self, name) for name in setters]
 
-    def __setstate__(self: Any, state: list[Any]) -> None:  # noqa: N807
-        for setter, value in zip(setters.values(), state, strict=True):
-            setter(self, value)
+def _getstate(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in getattr(self, _OWN)]
 
-    return {"__getstate__": __getstate__, "__setstate__": __setstate__}
+
+def _setstate(self: Any, state: list[Any]) -> None:
+    for setter, value in zip(self.__frozen_maker__.setters, state, strict=True):
+        setter(self, value)
 
 
 def _refuse(self: object, name: str, value: object = None) -> NoReturn:
@@ -236,3 +251,16 @@ def _refuse(self: object, name: str, value: object = None) -> NoReturn:
 
     del self, value
     raise FrozenInstanceError(f"cannot change field {name!r}")
+
+
+_METHODS: Final[dict[str, Any]] = {
+    "__init__": _init,
+    "__repr__": _repr,
+    "__eq__": _eq,
+    "__hash__": _hash,
+    "__getstate__": _getstate,
+    "__setstate__": _setstate,
+    "__setattr__": _refuse,
+    "__delattr__": _refuse,
+}
+_WRITTEN: Final = ("__repr__", "__eq__", "__hash__")  # those that a class may have of its own

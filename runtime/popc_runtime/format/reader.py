@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -74,7 +73,7 @@ class ArchiveFile:
             IncompatibleArchiveError: it needs another version of the runtime.
             ResourceError: the file cannot be read.
         """
-        opened = MemorySource(source) if isinstance(source, bytes) else FileSource(Path(source))
+        opened = MemorySource(source) if isinstance(source, bytes) else FileSource(os.fspath(source))
         try:
             return cls(opened, limits)
         except BaseException:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
-from pathlib import Path
 from typing import Protocol
 
 from popc_runtime.errors import ResourceError
@@ -46,11 +45,11 @@ class FileSource:
     not in a signal.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._lock = allocate_lock()
         try:
-            self._file = path.open("rb")
+            self._file = open(path, "rb")  # noqa: SIM115, PTH123 - closed by `close`; pathlib is slow to import
             self.size = self._file.seek(0, 2)
         except OSError as error:
             raise self._failed(error) from error
@@ -82,7 +81,7 @@ class FileSource:
 
     def _failed(self, error: OSError) -> ResourceError:
         return ResourceError(
-            f"cannot read {self._path}: {error.strerror or error}", subject=str(self._path)
+            f"cannot read {self._path}: {error.strerror or error}", subject=self._path
         )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.families import FAMILIES
-from popc_runtime.native.halves import through_float32
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
 from popc_runtime.tables import LazyTable
@@ -20,6 +20,7 @@ _STRIDED: Final = (
     *("byte_products", "convolutions", "maps", "moves", "pools", "quantized", "resampling"),
 )
 _STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
+_HALVES: Final = frozenset({DType.BFLOAT16, DType.FLOAT16})
 _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable("popc_runtime.native", "ENCODERS", FAMILIES)
 
 
@@ -39,7 +40,11 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
         return None
     encoder = _ENCODERS[opcode]
     record = encoder(binding, numbers)
-    return through_float32(opcode, encoder, binding, numbers) if record is None else record
+    if record is not None or _HALVES.isdisjoint((*binding.input_dtypes, *binding.output_dtypes)):
+        return record
+    from popc_runtime.native.halves import through_float32
+
+    return through_float32(opcode, encoder, binding, numbers)
 
 
 def _have_native_ranks(views: Iterable[View | None]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, Final
 
 from popc_runtime.errors import UsageError
@@ -82,6 +81,8 @@ def why_missing() -> str:
     try:
         from popc_runtime.native import _native
     except ImportError as error:
+        from importlib.util import find_spec
+
         if find_spec("popc_runtime.native._native") is None:
             return "the package was built without them"
         return f"they do not load: {error}"
