@@ -119,14 +119,18 @@ class _LazyFields:
 class _Maker:
     """Makes objects of a class, and gives way to a compiled method if that makes many."""
 
-    __slots__ = ("_defaults", "_fields", "_finish", "_kind", "_left", "key", "setters")
+    __slots__ = ("_defaults", "_enough", "_fields", "_finish", "_kind", "_left", "key", "setters")
 
     def __init__(self, kind: Any, fields: _Fields) -> None:
         self._kind = kind
         self._fields = fields
         self._left = _MANY
         self._finish = hasattr(kind, "__post_init__")
-        self._defaults = tuple(said.get("default", _MISSING) for _, said in fields.values())
+        self._defaults = tuple([said.get("default", _MISSING) for _, said in fields.values()])
+        # So many arguments leave nothing but plain defaults.
+        self._enough = max(
+            (n for n, one in enumerate(self._defaults, 1) if one is _MISSING), default=0
+        )
         self.setters = tuple([getattr(kind, name).__set__ for name in fields])
         self.key: Callable[[Any], Any] | None = None  # what comparison compares
 
@@ -134,7 +138,7 @@ class _Maker:
         """Set the fields of a new object from the arguments of its class."""
         self._left -= 1
         values = given + self._defaults[len(given) :]
-        if named or _MISSING in values:
+        if named or len(given) < self._enough:
             values = self._arranged(given, named)
         if len(values) != len(self.setters) or not self._left:
             compiled = _compiled(self._fields, self.setters, finish=self._finish)

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from popc_runtime.device import LOAD_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-from popc_runtime.format import ArchiveFile, Codec, Limits, ProgramImage, decode_program
+from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
 from popc_runtime.threads import thread_count
 
 if TYPE_CHECKING:
@@ -50,20 +51,21 @@ def load(
     count = thread_count() if threads is None else threads
     if count < 1:
         raise UsageError(f"threads={threads}: there must be at least one")
-    with ArchiveFile.open(source, limits=limits) as archive:
+    with ArchiveFile.open(source, limits=limits) as archive, archive.begin("weights") as weights:
         image = decode_program(archive.read("program"), limits)
-        constants = _weights(archive)
-        if constants.nbytes != image.constant_bytes:
+        if weights.data.nbytes != image.constant_bytes:
             raise CorruptArchiveError(
                 f"the program needs {image.constant_bytes:,} bytes of weights, but the archive "
-                f"has {constants.nbytes:,}",
+                f"has {weights.data.nbytes:,}",
                 hint="compile the model again",
             )
         _check_memory(archive.manifest.replicas, image, limits)
+        if LOAD_PROGRAM in image.programs:
+            weights.verify()  # nothing runs on bytes that may be damaged
         return Executable(
             archive.manifest,
             image,
-            constants,
+            weights.data,
             seed=seed,
             threads=count,
             floating_point_checks=floating_point_checks,
@@ -89,10 +91,3 @@ def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
             f"{replicas} replicas need more memory than the limit of {limits.memory_bytes:,} bytes",
             hint="raise the limit `memory_bytes` if you trust the archive",
         )
-
-
-def _weights(archive: ArchiveFile) -> memoryview:
-    """Mapped into memory if they are stored for that, decompressed otherwise."""
-    if archive.info("weights").codec is Codec.RAW:
-        return archive.map("weights")
-    return archive.load("weights")

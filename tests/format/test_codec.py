@@ -21,7 +21,7 @@ from popc_runtime.format.codec import (
     decompress,
 )
 from popc_runtime.format.compress import Extent, encode_chunk, plan_chunks
-from popc_runtime.format.workers import ordered_map
+from popc_runtime.format.workers import begin_call, ordered_map
 
 
 @settings(deadline=None)
@@ -156,6 +156,21 @@ def test_ordered_map_goes_on_with_the_threads_there_are(monkeypatch: pytest.Monk
     assert len(begun) == 1
     while _thread._count() > before:
         time.sleep(0.001)
+
+
+def test_a_call_is_begun_on_another_thread_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = _thread.get_ident()
+    assert begin_call(lambda _: _thread.get_ident(), None)() != own
+    with pytest.raises(ZeroDivisionError):
+        begin_call(lambda divisor: 1 // divisor, 0)()
+
+    def start(function: Callable[..., object], arguments: tuple[Any, ...]) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(workers, "start_new_thread", start)
+    assert begin_call(lambda _: _thread.get_ident(), None)() == own
 
 
 def test_spare_memory_that_another_thread_takes() -> None:

@@ -227,6 +227,25 @@ def test_mapped_blobs_are_verified_unless_told_otherwise(*, verify: bool) -> Non
         opened.map("weights")
 
 
+@pytest.mark.parametrize("codec", [Codec.RAW, Codec.ZSTD])
+@pytest.mark.parametrize("size", [9000, 100_000])  # hashed at the end, and on another thread
+def test_hashes_are_compared_while_blobs_are_used(codec: Codec, size: int) -> None:
+    blobs = sample_blobs(codec, size)
+    archive = archive_bytes(blobs)
+    with ArchiveFile.open(archive).begin("weights") as weights:
+        assert weights.data.tobytes() == flat_bytes(blobs[1])
+        weights.verify()
+    manifest = change(manifest_of(archive), ["blobs", 1, "sha256"], lambda _: bytes(32))
+    damaged = ArchiveFile.open(reseal(archive, manifest))
+    with (
+        pytest.raises(CorruptArchiveError, match="other contents"),
+        damaged.begin("weights"),
+    ):
+        raise ValueError("what follows from damaged bytes")
+    with pytest.raises(KeyboardInterrupt), damaged.begin("weights"):
+        raise KeyboardInterrupt
+
+
 def test_hidden_data_between_blobs() -> None:
     archive = bytearray(_ARCHIVES[Codec.RAW])
     archive[manifest_of(bytes(archive))["blobs"][1]["offset"] - 1] = 1

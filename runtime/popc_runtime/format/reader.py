@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Self
 
+from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import (
@@ -23,14 +24,15 @@ from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
-from popc_runtime.format.workers import ordered_map
+from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.frozen import frozen
 
-__all__ = ["ArchiveFile", "probe"]
-
+__all__ = ["ArchiveFile", "PendingBlob", "probe"]
 
 # Up to here, threads would have nothing to share.
 _ALONE_BYTES: Final = CHUNK_BYTES
+# What is longer is hashed on a thread of its own, if there is something else to do meanwhile.
+_SHORT_BYTES: Final = 1 << 16
 
 
 class ArchiveFile:
@@ -73,7 +75,9 @@ class ArchiveFile:
             IncompatibleArchiveError: it needs another version of the runtime.
             ResourceError: the file cannot be read.
         """
-        opened = MemorySource(source) if isinstance(source, bytes) else FileSource(os.fspath(source))
+        opened = (
+            MemorySource(source) if isinstance(source, bytes) else FileSource(os.fspath(source))
+        )
         try:
             return cls(opened, limits)
         except BaseException:
@@ -120,6 +124,21 @@ class ArchiveFile:
         self.load_into(name, out, threads=threads)
         return out.toreadonly()
 
+    def begin(self, name: str) -> PendingBlob:
+        """A blob whose hash is compared while it is used: mapped if it is raw, else decompressed.
+
+        Raises:
+            CorruptArchiveError: the blob is missing, or what can be seen at once is damaged.
+            ResourceError: the file cannot be read or mapped, or there is not enough memory.
+        """
+        info = self.info(name)
+        if info.codec is Codec.RAW:
+            return PendingBlob(info, self.map(name, verify=False))
+        out = aligned_bytes(info.raw_bytes, at_once=True)
+        for _ in self._decoded(info, out, None):
+            pass
+        return PendingBlob(info, out.toreadonly())
+
     def load_into(self, name: str, out: memoryview, *, threads: int | None = None) -> None:
         """Decompress a blob into ``out``: contiguous bytes of its size.
 
@@ -131,8 +150,7 @@ class ArchiveFile:
         info = self.info(name)
         if out.format != "B" or out.shape != (info.raw_bytes,) or not out.c_contiguous:
             raise ValueError(f"blob {name!r} needs {info.raw_bytes} contiguous bytes")
-        count = 1 if info.raw_bytes <= _ALONE_BYTES else threads or default_threads()
-        _check_content(info, ordered_map(partial(self._decode, out, []), _parts(info), count))
+        _check_content(info, self._decoded(info, out, threads))
 
     def map(self, name: str, *, verify: bool = True) -> memoryview:
         """A raw blob as a read-only view of the file, or of the bytes that were opened.
@@ -154,6 +172,13 @@ class ArchiveFile:
             _check_content(info, (view[part.start : part.stop] for part in _parts(info)))
         return view
 
+    def _decoded(
+        self, info: BlobInfo, out: memoryview, threads: int | None
+    ) -> Iterator[memoryview]:
+        """Fill ``out``, and give each range of it that has been."""
+        count = 1 if info.raw_bytes <= _ALONE_BYTES else threads or default_threads()
+        return ordered_map(partial(self._decode, out, []), _parts(info), count)
+
     def _decode(self, out: memoryview, spare: list[bytearray], part: _Part) -> memoryview:
         """Fill the range of ``out`` that is ``part``; that range."""
         target = out[part.start : part.stop]
@@ -167,6 +192,44 @@ class ArchiveFile:
             stored = stored[size:]
         decode_chunk(frames, target, spare)
         return target
+
+
+class PendingBlob:
+    """A blob that may be used before its hash has been compared, on another thread meanwhile.
+
+    In a ``with`` statement; at its end the hash has been compared, whatever has happened in it.
+
+    Attributes:
+        data: Read-only bytes.
+    """
+
+    def __init__(self, info: BlobInfo, data: memoryview) -> None:
+        self.data = data
+        self._info = info
+        self._digest: Callable[[], bytes] | None = None
+        if info.raw_bytes > _SHORT_BYTES:
+            self._digest = begin_call(_sha256, data)
+
+    def verify(self) -> None:
+        """Wait until the hash has been compared.
+
+        Raises:
+            CorruptArchiveError: the blob is damaged.
+        """
+        digest = _sha256(self.data) if self._digest is None else self._digest()
+        if digest != self._info.sha256:
+            raise _damaged(self._info)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Exception):  # of what damaged bytes may have led to
+            self.verify()
+
+
+def _sha256(data: memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def probe(path: str | os.PathLike[str]) -> Manifest:
@@ -211,7 +274,11 @@ def _check_content(info: BlobInfo, parts: Iterable[memoryview]) -> None:
     for part in parts:
         digest.update(part)
     if digest.digest() != info.sha256:
-        raise corrupt(f"blob {info.name!r} has other contents than when it was written")
+        raise _damaged(info)
+
+
+def _damaged(info: BlobInfo) -> CorruptArchiveError:
+    return corrupt(f"blob {info.name!r} has other contents than when it was written")
 
 
 def _read_manifest(source: Source, header: Header, limits: Limits) -> Fields:

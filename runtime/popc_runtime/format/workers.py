@@ -1,21 +1,42 @@
-"""A function of many items, on several threads.
+"""Work on other threads: one call, or a function of many items.
 
 The pools of `concurrent.futures` take longer to import than a small archive takes to decompress.
 """
 
 from __future__ import annotations
 
-from _queue import SimpleQueue
 from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-__all__ = ["ordered_map"]
+if TYPE_CHECKING:
+    from _queue import SimpleQueue
+
+__all__ = ["begin_call", "ordered_map"]
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
+
+
+def begin_call(function: Callable[[_In], _Out], item: _In) -> Callable[[], _Out]:
+    """Begin a call on another thread; what is returned waits for its end, and gives the result.
+
+    Where the system gives no thread, the call is made then.
+    """
+    task = _Task(function, item)
+    begun = allocate_lock()
+    begun.acquire()
+
+    def work() -> None:
+        begun.release()
+        task.run()
+
+    with suppress(RuntimeError):
+        start_new_thread(work, ())
+        begun.acquire()  # otherwise it would wait until this thread has used up its turn
+    return task.result
 
 
 def ordered_map(
@@ -29,6 +50,8 @@ def ordered_map(
     if threads <= 1:
         yield from map(function, items)
         return
+    from _queue import SimpleQueue
+
     waiting: SimpleQueue[_Task[_In, _Out] | None] = SimpleQueue()
     pending: deque[_Task[_In, _Out]] = deque()
     started = 0
@@ -81,7 +104,8 @@ class _Task(Generic[_In, _Out]):
     def result(self) -> _Out:
         """What the call gives, or raises."""
         self.run()
-        self._running.acquire()
+        with self._running:
+            pass  # somebody has made it
         if self._error is not None:
             raise self._error
         return self._found[0]
