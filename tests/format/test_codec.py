@@ -166,10 +166,10 @@ def test_a_call_is_begun_on_another_thread_where_there_is_one(
     with pytest.raises(ZeroDivisionError):
         begin_call(lambda divisor: 1 // divisor, 0)()
 
-    def start(function: Callable[..., object], arguments: tuple[Any, ...]) -> int:
+    def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(workers, "start_new_thread", start)
+    monkeypatch.setattr(workers, "start_new_thread", refuse)
     assert begin_call(lambda _: _thread.get_ident(), None)() == own
 
 
