@@ -20,6 +20,7 @@ from tests.native.test_analysis import ANALYSED
 from tests.native.test_arithmetic import ARITHMETIC
 from tests.native.test_channels import CHANNELLED
 from tests.native.test_dynamic import DYNAMIC
+from tests.native.test_fused import FUSED
 from tests.native.test_layers import LAYERS
 from tests.native.test_moves import MOVED
 from tests.native.test_pools import POOLED
@@ -320,6 +321,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         | ARITHMETIC
         | CHANNELLED
         | DYNAMIC
+        | FUSED
         | GRADIENTS
         | LAYERS
         | POOLED

@@ -100,6 +100,7 @@ NOT_DIFFERENTIABLE: Final[Mapping[str, str]] = {
     "CopyVarUpdate": "writes a variable",
     "CtcBeamSearchDecoder": "searches for labels",
     "DynamicQuantizeLinear": "rounds to integers",
+    "FusedElementwise": "is added behind the backward pass",
     "HostLoad": "reads from the host",
     "HostStore": "writes to the host",
     "MatMulInteger": "multiplies integers",

@@ -22,6 +22,7 @@
     _(DOUBLES) \
     _(DYNAMIC_BYTES) \
     _(FUNCTIONS) \
+    _(FUSED_MAPS) \
     _(GRIDS) \
     _(GROUP_GRADIENTS) \
     _(GROUP_NORMS) \

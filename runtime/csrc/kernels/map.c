@@ -119,16 +119,16 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
 }
 
 // As the loop of the map, with conversions: blocks stay in the first-level cache.
-static void map_converted(const State *state, char *const *at, int64_t n) {
+static void map_converted(const State *state, char *const *at, const int64_t *inner, int64_t n) {
     char blocks[MAX_OPERANDS + 1][BLOCK * WIDEST] __attribute__((aligned(64)));
     for (int64_t begin = 0; begin < n; begin += BLOCK) {
         const int64_t count = n - begin < BLOCK ? n - begin : BLOCK;
         char *use[MAX_OPERANDS + 1];
         int64_t steps[MAX_OPERANDS + 1];
         for (int i = 0; i <= state->map.operands; i++) {
-            char *const data = at[i] + begin * state->inner[i];
+            char *const data = at[i] + begin * inner[i];
             use[i] = state->convert[i] ? blocks[i] : data;
-            steps[i] = state->inner[i];
+            steps[i] = inner[i];
             if (!state->convert[i]) continue;
             const int64_t size = item_size((DType)(i ? state->map.from : state->map.to));
             const bool single = i > 0 && steps[i] == 0;
@@ -138,9 +138,19 @@ static void map_converted(const State *state, char *const *at, int64_t n) {
         }
         state->map.loop(use[0], use + 1, steps, count, state->parameters);
         if (!state->convert[0]) continue;
-        const int64_t both[] = {state->inner[0], steps[0]};
-        state->convert[0](at[0] + begin * state->inner[0], use, both, count, state->parameters);
+        const int64_t both[] = {inner[0], steps[0]};
+        state->convert[0](at[0] + begin * inner[0], use, both, count, state->parameters);
     }
+}
+
+const Map *ISA(map_of)(const void *state) { return &((const State *)state)->map; }
+
+void ISA(map_elements)(const void *argument, char *const *at, const int64_t *steps, int64_t n) {
+    const State *state = argument;
+    if (state->converts)
+        map_converted(state, at, steps, n);
+    else
+        state->map.loop(at[0], at + 1, steps, n, state->parameters);
 }
 
 // Elements begin .. end - 1 in order of the collapsed dimensions.
@@ -161,10 +171,7 @@ static void map_range(const State *state, int64_t begin, int64_t end) {
             at[i] = state->data[i] + offset * state->inner[i];
             for (int axis = 0; axis < last; axis++) at[i] += index[axis] * state->strides[i][axis];
         }
-        if (state->converts)
-            map_converted(state, at, n);
-        else
-            state->map.loop(at[0], at + 1, state->inner, n, state->parameters);
+        ISA(map_elements)(state, at, state->inner, n);
         begin += n;
         offset = 0;
         for (int axis = last - 1; axis >= 0; axis--) {

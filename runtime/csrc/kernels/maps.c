@@ -3,15 +3,29 @@
 #include "math.h"
 
 #define WHERE_LOOP(NAME, TYPE)                                                                    \
+    INLINE void NAME##_steps(                                                                     \
+        char *out, char *const *in, int64_t s0, int64_t s1, int64_t s2, int64_t s3, int64_t n) {  \
+        const char *chosen = in[0], *left = in[1], *right = in[2];                                \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+            const TYPE a = *(const TYPE *)(left + i * s2);                                        \
+            const TYPE b = *(const TYPE *)(right + i * s3);                                       \
+            *(TYPE *)(out + i * s0) = *(const uint8_t *)(chosen + i * s1) ? a : b;                \
+        }                                                                                         \
+    }                                                                                             \
     static void NAME(                                                                             \
         char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
         (void)p;                                                                                  \
-        const int64_t s0 = steps[0], s1 = steps[1], s2 = steps[2], s3 = steps[3];                 \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
-            const TYPE a = *(const TYPE *)(in[1] + i * s2);                                       \
-            const TYPE b = *(const TYPE *)(in[2] + i * s3);                                       \
-            *(TYPE *)(out + i * s0) = *(const uint8_t *)(in[0] + i * s1) ? a : b;                 \
-        }                                                                                         \
+        const int64_t size = sizeof(TYPE), s2 = steps[2], s3 = steps[3];                          \
+        if (steps[0] != size || steps[1] != 1)                                                    \
+            NAME##_steps(out, in, steps[0], steps[1], s2, s3, n);                                 \
+        else if (s2 == size && s3 == size)                                                        \
+            NAME##_steps(out, in, size, 1, size, size, n);                                        \
+        else if (s2 == size && s3 == 0)                                                           \
+            NAME##_steps(out, in, size, 1, size, 0, n);                                           \
+        else if (s2 == 0 && s3 == size)                                                           \
+            NAME##_steps(out, in, size, 1, 0, size, n);                                           \
+        else                                                                                      \
+            NAME##_steps(out, in, size, 1, s2, s3, n);                                            \
     }
 
 // What each map computes: name, cost, expression.

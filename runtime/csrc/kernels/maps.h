@@ -32,6 +32,11 @@ MapLoop ISA(conversion_loop)(DType from, DType to);
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map);
 Failure ISA(map_run)(const void *state, const Run *run);
 
+// What a prepared map computes, and the same on `n` elements somewhere else: of the result, then of
+// each operand, at `at`, `steps` bytes apart.
+const Map *ISA(map_of)(const void *state);
+void ISA(map_elements)(const void *state, char *const *at, const int64_t *steps, int64_t n);
+
 // The loop of an activation of floats by its number in _ACTIVATIONS of record.py; NULL for 0.
 MapLoop ISA(activation_loop)(int64_t number);
 

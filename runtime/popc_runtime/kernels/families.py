@@ -158,6 +158,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "fused": ("FusedElementwise",),
     "host": ("IoTileCopy",),
     "image": ("GridSample",),
     "image_grad": (

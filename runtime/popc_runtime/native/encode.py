@@ -17,7 +17,16 @@ __all__ = ["encode", "native_opcodes", "strided_results"]
 # Kernels of these write results of any strides; of the others results have to be contiguous, as the
 # compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
 _STRIDED: Final = (
-    *("byte_products", "convolutions", "maps", "moves", "pools", "quantized", "resampling"),
+    *(
+        "byte_products",
+        "convolutions",
+        "fused",
+        "maps",
+        "moves",
+        "pools",
+        "quantized",
+        "resampling",
+    ),
 )
 _STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
 _HALVES: Final = frozenset({DType.BFLOAT16, DType.FLOAT16})

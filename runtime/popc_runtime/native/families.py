@@ -37,6 +37,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "StackStore",
         "Stash",
     ),
+    "fused": ("FusedElementwise",),
     "gathers": ("Gather",),
     "groups": (
         "BatchNormalization",

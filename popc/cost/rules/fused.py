@@ -1,0 +1,40 @@
+"""Chains of elementwise ops: one vertex that popops::map makes of an expression."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.cost.rules import activation, activation_grad, cast, elementwise
+from popc.cost.rules.common import CostRule, bring_together
+from popc.cost.work import Work
+from popc.ir import Op, OpSettings, Tensor, TensorKind, TensorType
+from popc_runtime.kernels.fused_steps import steps_of
+from popc_runtime.tables import merge_families
+
+__all__ = ["RULES"]
+
+_STEPS: Final = merge_families(
+    (family, family.RULES) for family in (activation, activation_grad, cast, elementwise)
+)
+
+
+def _fused(work: Work) -> None:
+    """What vertices of the steps compute, in one compute set; nothing between them is moved."""
+    bring_together(work)
+    values = list(work.op.present_inputs)
+    layout = work.layout_of(values[0])
+    layouts = dict(work.layouts)
+    cycles = 0
+    for step in steps_of(work.op.attributes, len(values)):
+        result = Tensor("", TensorType(step.dtype, work.result().shape), TensorKind.ACTIVATION)
+        layouts[result] = layout
+        operands: list[Tensor | None] = [values[one] for one in step.operands]
+        op = Op(step.opcode, operands, [result], dict(step.attributes), OpSettings(), {})
+        single = Work(op, work.machine, layouts)
+        _STEPS[step.opcode](single)
+        cycles += sum(phase.compute for phase in single.phases)
+        values.append(result)
+    work.compute("map", cycles, "MapExpression")
+
+
+RULES: Final[dict[str, CostRule]] = {"FusedElementwise": _fused}
