@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "program.h"
+#include "sha256.h"
 
 // -- kinds of processors --------------------------------------------------------------------------
 
@@ -103,6 +104,20 @@ static PyObject *window(PyObject *self, PyObject *args) {
     void *start = PyLong_AsVoidPtr(address);
     if (PyErr_Occurred()) return NULL;
     return PyMemoryView_FromMemory(start, size, PyBUF_WRITE);
+}
+
+// sha256(buffer): the digest, or None if this processor has no instructions for it.
+static PyObject *hash_buffer(PyObject *self, PyObject *object) {
+    (void)self;
+    if (!sha256_runs()) Py_RETURN_NONE;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE)) return NULL;
+    uint8_t digest[SHA256_BYTES];
+    PyThreadState *thread = PyEval_SaveThread();
+    sha256(buffer.buf, (size_t)buffer.len, digest);
+    PyEval_RestoreThread(thread);
+    PyBuffer_Release(&buffer);
+    return PyBytes_FromStringAndSize((const char *)digest, SHA256_BYTES);
 }
 
 // -- programs -------------------------------------------------------------------------------------
@@ -262,6 +277,7 @@ static PyMethodDef module_methods[] = {
     {"variants", variants, METH_NOARGS, "Kinds of processors whose kernels run here, best first."},
     {"kernels", kernel_numbers, METH_O, "kernels(variant): numbers by name."},
     {"address", address_of, METH_O, "address(buffer): where its bytes lie."},
+    {"sha256", hash_buffer, METH_O, "sha256(buffer): None if the processor has nothing for it."},
     {"window", window, METH_VARARGS, "window(address, size): these bytes, which nobody keeps."},
     {NULL, NULL, 0, NULL},
 };

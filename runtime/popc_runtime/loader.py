@@ -11,6 +11,7 @@ from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
+from popc_runtime.native import fast_sha256
 from popc_runtime.threads import thread_count
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def load(
     count = thread_count() if threads is None else threads
     if count < 1:
         raise UsageError(f"threads={threads}: there must be at least one")
-    with ArchiveFile.open(source, limits=limits) as archive, archive.begin("weights") as weights:
+    with (
+        ArchiveFile.open(source, limits=limits) as archive,
+        archive.begin("weights", fast_sha256()) as weights,
+    ):
         image = decode_program(archive.read("program"), limits)
         if weights.data.nbytes != image.constant_bytes:
             raise CorruptArchiveError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from popc.cli.main import run
 from popc_runtime.errors import UsageError
-from popc_runtime.native import find_library, variants, why_missing
+from popc_runtime.native import fast_sha256, find_library, variants, why_missing
 from tests.models import affine, executable
 
 needs_kernels = pytest.mark.skipif(not variants(), reason="there are no native kernels")
@@ -32,9 +33,21 @@ def test_the_environment_chooses_the_kernels(name: str, monkeypatch: pytest.Monk
     assert not why_missing()
 
 
+@needs_kernels
+def test_hashes_are_those_of_hashlib() -> None:
+    sha256 = fast_sha256()
+    if sha256 is None:
+        pytest.skip("the processor has no instructions for SHA-256")
+    text = bytes(range(256)) * 17
+    for size in (*range(260), 4096, len(text)):
+        data = memoryview(text)[len(text) - size :]
+        assert sha256(data) == hashlib.sha256(data).digest()
+
+
 def test_numpy_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("POPC_NATIVE", "none")
     assert find_library() is None
+    assert fast_sha256() is None
     assert why_missing()
     assert executable(affine(), tmp_path).engine == "numpy"
 

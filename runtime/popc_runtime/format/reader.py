@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from popc_runtime.format.codec import (
     decompress,
     default_threads,
 )
+from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
@@ -31,8 +31,6 @@ __all__ = ["ArchiveFile", "PendingBlob", "probe"]
 
 # Up to here, threads would have nothing to share.
 _ALONE_BYTES: Final = CHUNK_BYTES
-# What is longer is hashed on a thread of its own, if there is something else to do meanwhile.
-_SHORT_BYTES: Final = 1 << 16
 
 
 class ArchiveFile:
@@ -124,8 +122,10 @@ class ArchiveFile:
         self.load_into(name, out, threads=threads)
         return out.toreadonly()
 
-    def begin(self, name: str) -> PendingBlob:
+    def begin(self, name: str, digest: Callable[[memoryview], bytes] | None = None) -> PendingBlob:
         """A blob whose hash is compared while it is used: mapped if it is raw, else decompressed.
+
+        ``digest`` gives the SHA-256 of many bytes, if there is something better than hashlib.
 
         Raises:
             CorruptArchiveError: the blob is missing, or what can be seen at once is damaged.
@@ -133,11 +133,11 @@ class ArchiveFile:
         """
         info = self.info(name)
         if info.codec is Codec.RAW:
-            return PendingBlob(info, self.map(name, verify=False))
+            return PendingBlob(info, self.map(name, verify=False), digest)
         out = aligned_bytes(info.raw_bytes, at_once=True)
         for _ in self._decoded(info, out, None):
             pass
-        return PendingBlob(info, out.toreadonly())
+        return PendingBlob(info, out.toreadonly(), digest)
 
     def load_into(self, name: str, out: memoryview, *, threads: int | None = None) -> None:
         """Decompress a blob into ``out``: contiguous bytes of its size.
@@ -203,12 +203,14 @@ class PendingBlob:
         data: Read-only bytes.
     """
 
-    def __init__(self, info: BlobInfo, data: memoryview) -> None:
+    def __init__(
+        self, info: BlobInfo, data: memoryview, digest: Callable[[memoryview], bytes] | None = None
+    ) -> None:
         self.data = data
         self._info = info
         self._digest: Callable[[], bytes] | None = None
-        if info.raw_bytes > _SHORT_BYTES:
-            self._digest = begin_call(_sha256, data)
+        if info.raw_bytes > FEW_BYTES:
+            self._digest = begin_call(digest or _digest, data)
 
     def verify(self) -> None:
         """Wait until the hash has been compared.
@@ -216,7 +218,7 @@ class PendingBlob:
         Raises:
             CorruptArchiveError: the blob is damaged.
         """
-        digest = _sha256(self.data) if self._digest is None else self._digest()
+        digest = _digest(self.data) if self._digest is None else self._digest()
         if digest != self._info.sha256:
             raise _damaged(self._info)
 
@@ -228,8 +230,9 @@ class PendingBlob:
             self.verify()
 
 
-def _sha256(data: memoryview) -> bytes:
-    return hashlib.sha256(data).digest()
+def _digest(data: memoryview) -> bytes:
+    digest: bytes = sha256(data).digest()
+    return digest
 
 
 def probe(path: str | os.PathLike[str]) -> Manifest:
@@ -270,7 +273,7 @@ def _parts(info: BlobInfo) -> Iterator[_Part]:
 
 def _check_content(info: BlobInfo, parts: Iterable[memoryview]) -> None:
     """Compare the hash of a blob, fed part by part."""
-    digest = hashlib.sha256()
+    digest = sha256(size=info.raw_bytes)
     for part in parts:
         digest.update(part)
     if digest.digest() != info.sha256:
@@ -292,7 +295,7 @@ def _read_manifest(source: Source, header: Header, limits: Limits) -> Fields:
     if max(header.manifest_raw_bytes, stored_bytes) > limits.manifest_bytes:
         raise corrupt(f"its manifest is larger than {limits.manifest_bytes:,} bytes")
     stored = source.read(start, stored_bytes)
-    digest = hashlib.sha256(source.read(0, HEADER_SIZE) + stored).digest()
+    digest = sha256(source.read(0, HEADER_SIZE) + stored).digest()
     if source.read(start + stored_bytes, DIGEST_SIZE) != digest:
         raise corrupt("its header or manifest was changed after it was written")
     return unpack(decompress(stored, header.manifest_raw_bytes), "the manifest", limits)

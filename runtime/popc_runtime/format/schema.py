@@ -6,10 +6,10 @@ the version; the hash then tells two builds apart that would misread each other'
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
+from popc_runtime.format.digests import sha256
 from popc_runtime.frozen import field_types
 
 __all__ = ["definition_hash"]
@@ -18,7 +18,7 @@ __all__ = ["definition_hash"]
 def definition_hash(kinds: Iterable[type], names: Iterable[str]) -> str:
     """SHA-256, in hexadecimal, of the members of enumerations and frozen classes, and ``names``."""
     lines = [line for kind in kinds for line in _lines(kind)]
-    return hashlib.sha256("\n".join([*lines, *names]).encode()).hexdigest()
+    return sha256("\n".join([*lines, *names]).encode()).hexdigest()  # type: ignore[no-any-return]
 
 
 def _lines(kind: type) -> Iterator[str]:

@@ -9,6 +9,7 @@ from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import (
     Library,
+    fast_sha256,
     find_library,
     variants,
     wanted_variant,
@@ -31,6 +32,7 @@ __all__ = [
     "Record",
     "Space",
     "encode",
+    "fast_sha256",
     "find_library",
     "native_opcodes",
     "translate",

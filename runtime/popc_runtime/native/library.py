@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
 from popc_runtime.errors import UsageError
 from popc_runtime.frozen import frozen
 
-__all__ = ["Library", "find_library", "variants", "wanted_variant", "why_missing"]
+__all__ = ["Library", "fast_sha256", "find_library", "variants", "wanted_variant", "why_missing"]
 
 _VARIABLE: Final = "POPC_NATIVE"
 _NONE: Final = "none"
@@ -64,6 +64,12 @@ def wanted_variant() -> str:
             hint=f"choose from {', '.join(known)}",
         )
     return wanted
+
+
+def fast_sha256() -> Callable[[memoryview], bytes] | None:
+    """SHA-256 by instructions of the processor, if it has them: OpenSSL need not be loaded."""
+    library = find_library()
+    return library.module.sha256 if library and library.module.sha256(b"") else None
 
 
 def variants() -> list[str]:

@@ -1,0 +1,17 @@
+// SHA-256 by the processor's own instructions.  What else there is, OpenSSL in Python's hashlib,
+// takes longer to load than the weights of a small model take to hash.
+#ifndef POPC_SHA256_H
+#define POPC_SHA256_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SHA256_BYTES = 32 };
+
+// Whether this processor has the instructions.
+bool sha256_runs(void);
+
+void sha256(const uint8_t *data, size_t size, uint8_t digest[SHA256_BYTES]);
+
+#endif

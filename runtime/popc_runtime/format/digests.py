@@ -1,0 +1,36 @@
+"""SHA-256 of few bytes without OpenSSL, which takes longer to load than a small model.
+
+The hashes of many bytes are OpenSSL's: it is several times as fast as what Python itself has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["FEW_BYTES", "sha256"]
+
+FEW_BYTES: Final = 1 << 16
+
+
+def sha256(data: bytes | memoryview = b"", *, size: int = 0) -> Any:
+    """An object of hashlib's kind, for ``size`` bytes or those of ``data``."""
+    if max(size, len(data)) <= FEW_BYTES:
+        return _small()(data)
+    import hashlib
+
+    return hashlib.sha256(data)
+
+
+@cache
+def _small() -> Callable[[bytes | memoryview], Any]:
+    """Python's own function."""
+    try:
+        module = import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256")
+    except ImportError:  # another Python
+        import hashlib as module
+    found: Callable[[bytes | memoryview], Any] = module.sha256
+    return found
