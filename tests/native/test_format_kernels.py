@@ -188,6 +188,17 @@ def test_results_do_not_depend_on_the_division_of_a_batch(channels: int, taps: i
     assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize("activation", ["Relu", "Clip", "HardSwish"])
+@pytest.mark.parametrize("group", [1, 24])
+def test_what_is_undefined_stays_so(group: int, activation: str) -> None:
+    x, w, bias = _numbers(1, 24, 9, 9), _numbers(24, 24 // group, 3, 3, seed=1), _numbers(24)
+    bias[3], bias[5], bias[7] = np.nan, np.inf, -np.inf
+    attributes = {"pads": (1, 1, 1, 1), "group": group, "winograd": 0, "activation": activation}
+    if activation == "Clip":
+        attributes |= {"activation_min": -0.25, "activation_max": 1.5}
+    _check("Conv", [x, w, bias, None], ("last",) * 3, x.shape, attributes)
+
+
 @pytest.mark.parametrize("channels", [1, 7, 16, 24, 58, 144])
 @pytest.mark.parametrize("taps", [3, 5])
 @pytest.mark.parametrize("stride", [1, 2])

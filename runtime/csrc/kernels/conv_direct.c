@@ -3,7 +3,6 @@
 // Channels of the result are divided into panels of one to four vectors, whose weights lie side by
 // side, and pixels into tiles (direct.h).  An input with other strides is copied first, with its
 // padding, so that the taps of a line are one run.
-#include <math.h>
 #include <stdlib.h>
 
 #include "direct.h"
@@ -94,15 +93,6 @@ static void plan_chunks(State *state) {
     state->expected = state->beside == state->panels && state->slices == 1 && conv->y_channel == 1;
 }
 
-static void plan_limits(State *state) {
-    const Epilogue *epilogue = &state->conv.epilogue;
-    state->limits = (Limits){-INFINITY, INFINITY, epilogue->activation};
-    if (epilogue->relu) state->limits.low = 0;
-    if (epilogue->activation != ISA(clip_loop)()) return;
-    state->limits =
-        (Limits){(float)epilogue->parameters[0], (float)epilogue->parameters[1], NULL};
-}
-
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -115,7 +105,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    plan_limits(state);
+    state->limits = limits_of(&conv->epilogue);
     state->k = conv->in * conv->window;
     plan_chunks(state);
     state->packed_floats = padded(conv->groups * state->vectors * state->k * LANES, 16);

@@ -3,6 +3,7 @@
 // A span is a few neighbours in a row, by a vector of channels.  Each vector of the input that lies
 // under its windows is read once and multiplied by the weights of all taps that read it.
 #include "channels_last.h"
+#include "limits.h"
 
 enum {
     FEWEST = 4,  // results of a span
@@ -19,6 +20,7 @@ typedef struct {
     bool inside;  // all cells of these rows
     const float *lines[MOST_ROWS];  // the first cell of each row
     const float *cells[MOST_ROWS][MOST_CELLS];  // if some lie outside
+    Limits limits;
     const float *residual;
     float *y;
 } Span;
@@ -53,11 +55,13 @@ INLINE void make_channels(
             }
         }
     }
+    const Floats low = all_of(span->limits.low), high = all_of(span->limits.high);
     UNROLLED for (int p = 0; p < P; p++) {
         Floats total = totals[p];
         float *y = span->y + p * conv->y_axis[2] + c;
         if (span->residual) total += load(span->residual + p * conv->residual_axis[2] + c);
-        if (epilogue->relu) total = relu_of(total);
+        if (span->limits.swishes) total = hard_swish_of(total);
+        total = all_at_most(high, all_at_least(low, total));
         if (from == c) {
             store(y, total);
         } else {
@@ -147,6 +151,7 @@ void ISA(convolve_row)(
     if (residual) residual += image * conv->residual_batch + h * conv->residual_axis[1];
     Span span;
     span.conv = conv;
+    span.limits = limits_of(&conv->epilogue);
     find_lines(conv, weights, conv->x + image * conv->x_batch, h, begins, &span);
     for (int64_t i = 0; i < spans; i++) {
         const int64_t first = width * i / spans;
@@ -156,5 +161,5 @@ void ISA(convolve_row)(
         span.residual = residual ? residual + first * conv->residual_axis[2] : NULL;
         make[count - FEWEST](&span);
     }
-    if (conv->epilogue.activation) activate(conv, y);
+    if (span.limits.activation) activate(conv, y);
 }

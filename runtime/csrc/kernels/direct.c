@@ -1,11 +1,5 @@
 #include "direct.h"
 
-// Not a number is neither below nor above, and stays.
-static inline Floats within(Floats value, Floats low, Floats high) {
-    value = select_of(low > value, low, value);
-    return select_of(high < value, high, value);
-}
-
 // Residuals that do not lie as sums do: other strides, few channels.
 static __attribute__((noinline)) void collect_residuals(
     const Tile *tile, int pixels, int width, float *collected) {
@@ -71,10 +65,13 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
             UNROLLED for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
     }
+    if (tile->limits.swishes)
+        UNROLLED for (int p = 0; p < P; p++)
+            UNROLLED for (int v = 0; v < V; v++) sums[p][v] = hard_swish_of(sums[p][v]);
     const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
     UNROLLED for (int p = 0; p < P; p++) {
         float *y = plain ? panel->y + tile->y[p] : kept + p * V * LANES;
-        UNROLLED for (int v = 0; v < V; v++) store(y + v * LANES, within(sums[p][v], low, high));
+        UNROLLED for (int v = 0; v < V; v++) store(y + v * LANES, all_at_most(high, all_at_least(low, sums[p][v])));
     }
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }

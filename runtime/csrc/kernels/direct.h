@@ -4,6 +4,7 @@
 #ifndef POPC_DIRECT_H
 #define POPC_DIRECT_H
 
+#include "limits.h"
 #include "pixels.h"
 
 // Of a tile.  Two instructions multiply at once and take four cycles, so that eight sums at least have
@@ -28,12 +29,6 @@ void ISA(release_input)(Input *input);
 // Lines of the copy, each of which can be made by itself.
 int64_t ISA(input_lines)(const Conv *conv, const Input *input);
 void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy);
-
-// What is done with sums: values below `low` become `low`, those above `high` become `high`.
-typedef struct {
-    float low, high;
-    MapLoop activation;  // any other one, or NULL
-} Limits;
 
 // Some vectors of output channels of an image.
 typedef struct {

@@ -186,3 +186,5 @@ MapLoop ISA(activation_loop)(int64_t number) {
 
 MapLoop ISA(relu_loop)(void) { return Relu_f32; }
 MapLoop ISA(clip_loop)(void) { return Clip_f32; }
+
+MapLoop ISA(hard_swish_loop)(void) { return HardSwish_f32; }

@@ -46,4 +46,7 @@ MapLoop ISA(relu_loop)(void);
 // That of Clip, whose parameters are the limits.
 MapLoop ISA(clip_loop)(void);
 
+// That of HardSwish.
+MapLoop ISA(hard_swish_loop)(void);
+
 #endif

@@ -48,7 +48,29 @@ static inline Floats select_of(Mask mask, Floats yes, Floats no) {
 // The larger one of each pair; NaN of either stays.
 static inline Floats larger_of(Floats a, Floats b) { return select_of((b > a) | (b != b), b, a); }
 
-static inline Floats relu_of(Floats value) { return select_of(value < 0.0f, (Floats){0}, value); }
+// Values below `low` become `low`; not a number stays.  gcc does not see that this is one instruction.
+static inline Floats all_at_least(Floats low, Floats value) {
+#if defined(__clang__) || VECTOR_BYTES == 16
+    return select_of(low > value, low, value);
+#elif VECTOR_BYTES == 64
+    return __builtin_ia32_maxps512_mask(low, value, value, -1, 4);
+#else
+    return __builtin_ia32_maxps256(low, value);
+#endif
+}
+
+// The same above `high`.
+static inline Floats all_at_most(Floats high, Floats value) {
+#if defined(__clang__) || VECTOR_BYTES == 16
+    return select_of(high < value, high, value);
+#elif VECTOR_BYTES == 64
+    return __builtin_ia32_minps512_mask(high, value, value, -1, 4);
+#else
+    return __builtin_ia32_minps256(high, value);
+#endif
+}
+
+static inline Floats relu_of(Floats value) { return all_at_least((Floats){0}, value); }
 
 // Elements 0, 2, 4, ... of two vectors, one behind the other.
 static inline Floats even_of(Floats first, Floats second) {
