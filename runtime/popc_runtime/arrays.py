@@ -41,6 +41,9 @@ def check_arrays(
             problems.append(error)
         else:
             stream = streams[spec.name]
+            if array.shape == stream.shape:
+                samples[spec.name] = (array,)
+                continue
             count = max(stream.samples_per_step, 1)
             samples[spec.name] = tuple(array.reshape(count, *stream.shape))
     if problems:
@@ -55,7 +58,7 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> Ma
         UsageError: there is no such output.
         InputMismatchError: an array has another dtype or shape.
     """
-    specs = {spec.name: spec for spec in outputs}
+    specs = {spec.name: spec for spec in outputs} if out else {}
     for name, array in out.items():
         if name not in specs:
             raise UsageError(f"out: there is no output {name!r}")

@@ -13,7 +13,7 @@ from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, sy
 from popc_runtime.device import InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
-from popc_runtime.frozen import frozen, replace
+from popc_runtime.frozen import frozen
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class Executable:
         self._lock = RLock()
         self._worker: ThreadPoolExecutor | None = None
         self._closed = False
-        self._stats = RunStats(perf_counter() - start)
+        self._bind_seconds = perf_counter() - start
+        self._runs, self._run_seconds = 0, 0.0
 
     @cached_property
     def state(self) -> DeviceState:
@@ -271,12 +272,8 @@ class Executable:
                     self._counters.end()
             finally:
                 self._disconnect()
-            elapsed = perf_counter() - start
-            self._stats = replace(
-                self._stats,
-                runs=self._stats.runs + 1,
-                run_seconds=self._stats.run_seconds + elapsed,
-            )
+            self._runs += 1
+            self._run_seconds += perf_counter() - start
 
     def set_seed(self, seed: int) -> None:
         """Restart the device's random numbers; equal seeds give equal results."""
@@ -289,7 +286,8 @@ class Executable:
 
     def stats(self) -> RunStats:
         """Counts and times so far."""
-        return self._stats
+        with self._lock:
+            return RunStats(self._bind_seconds, self._runs, self._run_seconds)
 
     def get_cycle_count(self, name: str = "") -> int:
         """Cycles that the last run would have taken on the target that the archive is for.

@@ -16,6 +16,8 @@ def wrong_names(
     """The problem with the names ``given``, if there is one; synthetic inputs may be left out."""
     names = list(given)
     known = {spec.name for spec in specs}
+    if known == set(names):
+        return []
     missing = sorted(name for name in known.difference(names) if name not in synthetic)
     unknown = sorted(name for name in names if name not in known)
     parts = [f"input {name!r} is missing" for name in missing]
