@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from popc.archive.archive import Archive
+from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
 from popc.frontend import ImportedModel, LoadedModel, strip_weights
-from popc.memory import MemoryPlan
+from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import Options
 from popc_runtime.format import (
     Blob,
@@ -44,6 +45,7 @@ def build_archive(
     ``report`` says what a run costs, ``cycles`` what every op does, for counting at run time.
     """
     replicas = options.replicated_graph_count
+    image, constants = _stored(image, plan.constants, options)
     streams, inputs, outputs = describe_streams(
         model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
     )
@@ -64,7 +66,7 @@ def build_archive(
         memory=_memory(plan),
         provenance=loaded.provenance,
     )
-    pieces = tuple(Piece(block.offset, block.data) for block in plan.constants)
+    pieces = tuple(Piece(block.offset, block.data) for block in constants)
     codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
@@ -73,7 +75,7 @@ def build_archive(
             encode_program(image),
             oldest_reader=oldest_reader(image),
         ),
-        Blob("weights", BlobKind.WEIGHTS, codec, plan.constant_bytes, pieces),
+        Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, pieces),
     )
     names = {variable.name for variable in manifest.variables}
     if names:
@@ -83,6 +85,15 @@ def build_archive(
         if content:
             blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
     return Archive(manifest, blobs, Compression(options.compression))
+
+
+def _stored(
+    image: ProgramImage, constants: tuple[ConstantBlock, ...], options: Options
+) -> tuple[ProgramImage, tuple[ConstantBlock, ...]]:
+    """Constants as the file holds them, and the program that finds them there."""
+    if not options.pack_weights or options.enable_floating_point_checks:  # numpy makes the checks
+        return image, constants
+    return store_in_panels(image, constants)
 
 
 def _version() -> str:

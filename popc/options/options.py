@@ -260,6 +260,15 @@ class Options(ReportOptions):
             popart="mergeVarUpdateMemThreshold",
         ),
     )
+    pack_weights: bool = field(
+        default=True,
+        metadata=described(
+            "bool",
+            "Store weights of products in the order in which native kernels read them. They are "
+            "used where they lie in the file then, instead of being packed each time that it is "
+            "loaded. Results are the same; a runtime without native kernels unpacks them.",
+        ),
+    )
     partials_type_matmuls: str = field(
         default="float",
         metadata=described(

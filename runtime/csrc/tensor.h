@@ -17,6 +17,7 @@ typedef struct {
     char *data;  // NULL: the operand is absent
     DType dtype;
     bool constant;  // its contents are final when the kernel is prepared
+    bool packed;  // and lie in panels (format/panels.py), whatever its strides say
     int rank;
     int64_t dims[MAX_RANK];
     int64_t strides[MAX_RANK];  // in bytes
@@ -46,7 +47,9 @@ static inline Tensor next_tensor(Params *params) {
     Tensor tensor = {0};
     tensor.data = (char *)(intptr_t)next_int(params);
     tensor.dtype = (DType)next_int(params);
-    tensor.constant = next_int(params) != 0;
+    const int64_t state = next_int(params);
+    tensor.constant = state != 0;
+    tensor.packed = state == 2;
     tensor.rank = (int)next_int(params);
     if (tensor.rank < 0 || tensor.rank > MAX_RANK) {
         params->bad = true;

@@ -28,6 +28,7 @@ from popc_runtime.format import (
     Manifest,
     OptionSetting,
     Origin,
+    Packing,
     Piece,
     ProgramImage,
     Region,
@@ -209,6 +210,11 @@ _attributes = st.dictionaries(
 
 @st.composite
 def _slots(draw: st.DrawFn) -> Slot:
+    if draw(st.integers(0, 5)) == 0:
+        rank = draw(st.integers(2, 4))
+        packing = draw(st.sampled_from([Packing.ROWS, *([Packing.COLUMNS] if rank == 2 else [])]))
+        shape = tuple(draw(st.integers(0, 4)) for _ in range(rank))
+        return Slot(Region.CONSTANT, 0, DType.FLOAT32, shape, packing=packing)
     dtype = draw(st.sampled_from(DType))
     shape = tuple(draw(st.lists(st.integers(0, 4), max_size=4)))
     region = draw(st.sampled_from([Region.ARENA, Region.CONSTANT, Region.STATE]))

@@ -156,6 +156,7 @@ def _memory() -> list[Setting]:
         _one("recompute", ["*"], only="train"),
         _one("enable_inplace", value=False),
         _one("memory_format", "channels_first", tolerance=1e-4),
+        _one("pack_weights", value=False),
         _one("enable_inplace_ambiguity_checking", value=True),
         _one("fold_limit_bytes", 0),
     ]

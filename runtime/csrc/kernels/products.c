@@ -16,7 +16,8 @@ typedef struct {
     const float *left, *right;
     int64_t left_row, left_column, right_row, right_column, out_row;
     float *out;
-    float *packed;  // the right matrix, if it is constant and the same for the whole batch
+    const float *packed;  // the right matrix, if it is constant and the same for the whole batch
+    float *own;  // where it is packed, unless it is stored so
     Epilogue epilogue;
     int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
     bool tall;  // all chunks use all columns, and each packs its own rows
@@ -93,7 +94,8 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     state->epilogue.residual = (const float *)residual.data;
     state->epilogue.residual_row = residual.data ? float_stride(&residual, row) : 0;
     *constant = right.constant && !is_batched(state->right_batch, row);
-    return true;
+    if (right.packed) state->packed = state->right;
+    return !right.packed || *constant;
 }
 
 // About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
@@ -135,14 +137,15 @@ static void *prepare(Params *params, Needs *needs) {
     state->tall = state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
-    if (constant) {
-        state->packed = aligned_alloc(64, (size_t)padded(right_floats, 16) * sizeof(float));
-        if (!state->packed) {
+    if (constant && !state->packed) {
+        state->packed = state->own =
+            aligned_alloc(64, (size_t)padded(right_floats, 16) * sizeof(float));
+        if (!state->own) {
             free(state);
             return NULL;
         }
         ISA(pack_panels)(
-            state->packed, state->right, state->right_column, state->right_row, state->n, state->k,
+            state->own, state->right, state->right_column, state->right_row, state->n, state->k,
             PANEL_COLUMNS);
     }
     if (state->batch > 1) {
@@ -160,7 +163,7 @@ static void *prepare(Params *params, Needs *needs) {
 
 static void release(void *argument) {
     State *state = argument;
-    free(state->packed);
+    free(state->own);
     free(state);
 }
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from popc_runtime.errors import CorruptArchiveError
-from popc_runtime.format import Array, ProgramImage, Region, Slot, VariableSpec, aligned_bytes
-from popc_runtime.native.views import View, address_of
+from popc_runtime.format import (
+    Array,
+    Packing,
+    ProgramImage,
+    Region,
+    Slot,
+    VariableSpec,
+    aligned_bytes,
+    packed_bytes,
+    unpack_panels,
+)
+from popc_runtime.native.views import PackedView, View, address_of
 
 __all__ = ["Memory"]
 
@@ -14,7 +25,8 @@ __all__ = ["Memory"]
 class Memory:
     """Regions of one program image; ``constants`` are shared and never written.
 
-    Slots are arrays for numpy's kernels, and views for native ones.
+    Slots are arrays for numpy's kernels, and views for native ones.  Constants in panels are
+    unpacked, once, for whoever has no use for panels.
     """
 
     def __init__(self, image: ProgramImage, constants: memoryview) -> None:
@@ -62,13 +74,20 @@ class Memory:
         if index not in self._views:
             slot = self._slots[index]
             address = self._address(slot.region) + slot.offset
-            dtype, strides = slot.dtype.stored, slot.strides
-            self._views[index] = View(address, slot.shape, dtype, strides, self)
+            view = View(address, slot.shape, slot.dtype.stored, slot.strides, self)
+            if slot.packing is not Packing.NONE:
+                view = PackedView(view, slot.packing, partial(self._unpacked_address, index))
+            self._views[index] = view
         return self._views[index]
 
     def views(self, indices: Sequence[int]) -> tuple[View | None, ...]:
         """The views of an operand list; -1 gives ``None``."""
         return tuple(None if index < 0 else self.view(index) for index in indices)
+
+    def _unpacked_address(self, index: int) -> int:
+        """Where the elements of a constant in panels lie in their own order."""
+        address: int = self.array(index).__array_interface__["data"][0]
+        return address
 
     def _address(self, region: Region) -> int:
         if region not in self._addresses:
@@ -81,6 +100,10 @@ class Memory:
         buffer = self._regions[slot.region]
         if 0 in slot.shape:
             return np.empty(slot.shape, slot.dtype.storage)
+        if slot.packing is not Packing.NONE:
+            count = packed_bytes(slot.shape, slot.packing) // slot.dtype.itemsize
+            packed = np.frombuffer(buffer, slot.dtype.storage, count, slot.offset)
+            return unpack_panels(packed, slot.shape, slot.packing)
         return np.ndarray(slot.shape, slot.dtype.storage, buffer, slot.offset, slot.strides)
 
 

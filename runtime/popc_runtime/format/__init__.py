@@ -25,6 +25,7 @@ from popc_runtime.format.manifest import (
     SyntheticData,
     TensorSpec,
 )
+from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
 from popc_runtime.format.program import (
     Attribute,
     Attributes,
@@ -33,6 +34,7 @@ from popc_runtime.format.program import (
     IfBlock,
     Instruction,
     Item,
+    Packing,
     ProgramImage,
     Region,
     RepeatBlock,
@@ -58,6 +60,7 @@ __all__ = [
     "FORMAT_VERSION",
     "MAGIC",
     "MAX_REPLICAS",
+    "PANEL_ALIGNMENT",
     "SCHEMA_HASH",
     "ArchiveFile",
     "Array",
@@ -82,6 +85,7 @@ __all__ = [
     "OptionSetting",
     "OptionValue",
     "Origin",
+    "Packing",
     "Piece",
     "ProgramImage",
     "Region",
@@ -104,7 +108,10 @@ __all__ = [
     "instructions_of",
     "measure_archive",
     "oldest_reader",
+    "pack_panels",
+    "packed_bytes",
     "probe",
+    "unpack_panels",
     "validate_image",
     "write_archive",
 ]

@@ -46,6 +46,8 @@ LATER_COLUMNS: Final = (
     # one entry per argument of each call, by the number of slots and of labels of each; either all
     # calls have entries, or none
     *("call_arguments", "call_argument", "call_labels", "call_label", "call_name"),
+    # one entry per slot in the constant region; either all of them have one, or none
+    "slot_packing",
 )
 
 

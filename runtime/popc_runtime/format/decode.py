@@ -25,6 +25,7 @@ from popc_runtime.format.program import (
     IfBlock,
     Instruction,
     Item,
+    Packing,
     ProgramImage,
     Region,
     RepeatBlock,
@@ -68,6 +69,7 @@ class _Decoder:
     def __init__(self, fields: Fields, limits: Limits) -> None:
         self._columns = Columns(fields, PROGRAM_COLUMNS, "the program", LATER_COLUMNS)
         self._has_arguments = self._columns.left("call_arguments") > 0
+        self._has_panels = self._columns.left("slot_packing") > 0
         self._depth = limits.depth
         self._strings = _read_strings(
             fields.data("text"), self._columns.rest("string_bytes"), limits
@@ -136,6 +138,7 @@ class _Decoder:
         if not 0 <= rank <= MAX_RANK:
             raise corrupt(f"a slot of its program has {rank} dimensions")
         where = _member(Region, region)
+        packed = self._has_panels and where is Region.CONSTANT
         return Slot(
             region=where,
             offset=offset,
@@ -143,6 +146,7 @@ class _Decoder:
             shape=tuple(self._columns.take("slot_dimension", rank)),
             strides=tuple(self._columns.take("slot_stride", rank)) if strided else None,
             parameter=self._columns.one("slot_parameter") if where is Region.PARAMETER else -1,
+            packing=_member(Packing, self._columns.one("slot_packing")) if packed else Packing.NONE,
         )
 
     def _instruction(

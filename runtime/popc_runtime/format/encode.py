@@ -23,6 +23,7 @@ from popc_runtime.format.program import (
     IfBlock,
     Instruction,
     Item,
+    Packing,
     ProgramImage,
     Region,
     RepeatBlock,
@@ -43,7 +44,7 @@ def encode_program(image: ProgramImage) -> bytes:
         ValueError: the image is not valid, so that no reader would accept it.
     """
     validate_image(image)
-    encoder = _Encoder()
+    encoder = _Encoder(packed=_has_panels(image))
     for slot in image.slots:
         encoder.slot(slot)
     if any(map(_has_arguments, image.programs.values())):
@@ -55,8 +56,14 @@ def encode_program(image: ProgramImage) -> bytes:
 
 def oldest_reader(image: ProgramImage) -> int:
     """The first minor version of the format whose readers understand all of ``image``."""
+    if _has_panels(image):
+        return 2
     later = (Region.PARAMETER, Region.REMOTE)
     return int(image.remote_bytes > 0 or any(slot.region in later for slot in image.slots))
+
+
+def _has_panels(image: ProgramImage) -> bool:
+    return any(slot.packing is not Packing.NONE for slot in image.slots)
 
 
 def _memory(image: ProgramImage) -> Packable:
@@ -81,7 +88,8 @@ def _has_arguments(block: Block) -> bool:
 class _Encoder:
     """Fills the columns; gives equal strings, attribute values and attribute sets one number."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, packed: bool) -> None:
+        self._packed = packed  # whether constants have entries for their packing
         self._columns: dict[str, list[int]] = {
             name: [] for name in (*PROGRAM_COLUMNS, *LATER_COLUMNS)
         }
@@ -114,6 +122,8 @@ class _Encoder:
         self._columns["slot_stride"].extend(slot.strides or ())
         if slot.region is Region.PARAMETER:
             self._add("slot_parameter", slot.parameter)
+        if slot.region is Region.CONSTANT and self._packed:
+            self._add("slot_packing", slot.packing)
 
     def expect_arguments(self) -> None:
         """From now on, note what calls hand over."""

@@ -21,6 +21,7 @@ __all__ = [
     "IfBlock",
     "Instruction",
     "Item",
+    "Packing",
     "ProgramImage",
     "Region",
     "RepeatBlock",
@@ -42,13 +43,21 @@ class Region(IntEnum):
     REMOTE = 4  # streaming memory: lives from load to unload
 
 
+class Packing(IntEnum):
+    """In which order the elements of a constant are stored; `panels` describes them."""
+
+    NONE = 0  # that of indices, or what strides say
+    COLUMNS = 1  # panels of columns of a matrix [K, N]
+    ROWS = 2  # panels of rows of a tensor [N, K, *taps]
+
+
 @frozen
 class Slot:
     """A typed, possibly strided view into a region.
 
     ``offset`` is in bytes.  ``strides`` are in bytes too; ``None`` means C-contiguous.  What lies
     in a parameter is counted from the first byte of what the caller hands over as parameter number
-    ``parameter``; elsewhere that is -1.
+    ``parameter``; elsewhere that is -1.  ``packing`` is for constants without strides.
     """
 
     region: Region
@@ -57,6 +66,7 @@ class Slot:
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     parameter: int = -1
+    packing: Packing = Packing.NONE
 
 
 @frozen

@@ -108,7 +108,8 @@ def _slot(image: ProgramImage, index: int) -> str:
     shape = ",".join(map(str, slot.shape))
     number = f" {slot.parameter}" if slot.parameter >= 0 else ""
     where = f"{slot.region.name.lower()}{number}"
-    return f"{where}[{slot.offset}]:{slot.dtype}[{shape}]{strides}"
+    panels = f" panels of {slot.packing.name.lower()}" if slot.packing else ""
+    return f"{where}[{slot.offset}]:{slot.dtype}[{shape}]{strides}{panels}"
 
 
 def format_attribute(value: object) -> str:

@@ -14,11 +14,13 @@ from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
+from popc_runtime.format.panels import packed_bytes, packing_problem
 from popc_runtime.format.program import (
     Block,
     CallBlock,
     IfBlock,
     Instruction,
+    Packing,
     ProgramImage,
     Region,
     RepeatBlock,
@@ -63,6 +65,9 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
     steps = (slot.offset, *(slot.strides or ()))
     if itemsize > 1 and any(step % itemsize for step in steps):
         return f"is not aligned to its elements of {itemsize} bytes"
+    problem = packing_problem(slot)
+    if problem:
+        return problem
     low, high = _reach(slot, itemsize)
     if low < 0 or high > region_bytes:
         return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,}"
@@ -87,6 +92,8 @@ def _volume(slot: Slot) -> int:
 
 def _reach(slot: Slot, itemsize: int) -> tuple[int, int]:
     """First byte and end of what a slot covers."""
+    if slot.packing is not Packing.NONE:
+        return slot.offset, slot.offset + packed_bytes(slot.shape, slot.packing)
     if slot.strides is None or 0 in slot.shape:
         return slot.offset, slot.offset + prod(slot.shape) * itemsize
     spans = [(size - 1) * step for size, step in zip(slot.shape, slot.strides, strict=True)]
@@ -195,7 +202,8 @@ class _Programs:
 
     def _argument(self, slot: Slot, need: _Need, name: str) -> None:
         size = prod(slot.shape) * slot.dtype.itemsize
-        if slot.strides is not None or size < need.reach or slot.offset % need.alignment:
+        plain = slot.strides is None and slot.packing is Packing.NONE
+        if not plain or size < need.reach or slot.offset % need.alignment:
             raise ValueError(f"a call of {name} hands over memory that does not fit")
         if need.written and slot.region is Region.CONSTANT:
             raise ValueError(f"a call of {name} hands over a constant that is written to")

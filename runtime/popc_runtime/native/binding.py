@@ -6,9 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.program import Packing
 from popc_runtime.frozen import frozen
 from popc_runtime.kernels.operands import Operands
-from popc_runtime.native.views import View, as_view, empty
+from popc_runtime.native.views import PackedView, View, as_view, empty
 
 if TYPE_CHECKING:
     from popc_runtime.kernels.binding import Binding as ArrayBinding
@@ -85,6 +86,14 @@ class Binding(Operands[View]):
             binding.random,
             binding.replica,
         )
+
+    def panels(self, index: int, packing: Packing) -> View | None:
+        """An input's shape, where it lies in panels; ``None`` if it is not stored in these.
+
+        A kernel that is given this view must be told so: its strides are those of the elements.
+        """
+        one = self.input(index)
+        return one.panels if isinstance(one, PackedView) and one.packing is packing else None
 
     def for_numpy(self) -> ArrayBinding:
         """The same for functions of numpy's kernels; they have scratch memory of their own."""

@@ -45,6 +45,7 @@ def product_record(
     bias: View | None = None,
     residual: View | None = None,
     constant: bool = False,
+    packed: bool = False,
     activation: tuple[int, ...] = NO_ACTIVATION,
 ) -> Record:
     """Products of matrices [..., m, k] and [..., k, n], whose batches broadcast to that of ``out``.
@@ -54,12 +55,13 @@ def product_record(
         bias: Of each column.
         residual: Of the shape of ``out``.
         constant: Whether the contents of ``right`` are final.
+        packed: Whether they are, and lie in panels of columns; it has two dimensions then.
         activation: Its words.
     """
     first, second = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right))
     operands = (
         tensor_words(first),
-        tensor_words(second, constant=constant),
+        tensor_words(second, constant=constant, packed=packed),
         *(tensor_words(one) for one in (out, bias, residual)),
     )
     words = tuple(word for part in (*operands, activation) for word in part)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.program import Packing
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record
@@ -17,10 +18,9 @@ __all__ = ["ENCODERS"]
 
 def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """A, B, [bias], [residual]; shapes as numpy's ``@``."""
-    a, b = binding.input(0), binding.input(1)
-    if min(a.ndim, b.ndim) < 2:
+    if min(binding.input(0).ndim, binding.input(1).ndim) < 2:
         return None
-    return _product(binding, numbers, a, b)
+    return _product(binding, numbers)
 
 
 def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -28,16 +28,17 @@ def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     scaled = binding.optional(2) is not None and binding.number("beta", 1.0) != 1
     if scaled or binding.number("alpha", 1.0) != 1:
         return None
-    a, b = binding.input(0), binding.input(1)
-    left = a.T if binding.integer("transA", 0) else a
-    right = b.T if binding.integer("transB", 0) else b
-    return _product(binding, numbers, left, right)
+    turned = tuple(bool(binding.integer(name, 0)) for name in ("transA", "transB"))
+    return _product(binding, numbers, turned)
 
 
 def _product(
-    binding: Binding, numbers: Mapping[str, int], left: View, right: View
+    binding: Binding,
+    numbers: Mapping[str, int],
+    turned: tuple[bool, ...] = (False, False),
 ) -> Record | None:
-    out = binding.output()
+    """Of the first two operands, transposed if they are ``turned``."""
+    left, right, out = binding.input(0), binding.input(1), binding.output()
     if not is_float32(binding):
         return None
     activation = epilogue_activation(binding, numbers)
@@ -47,12 +48,22 @@ def _product(
     if 0 in (left.size, right.size) or binding.text("partials", "float") != "float":
         return None
     bias, residual = addends
+    panels = binding.panels(1, Packing.ROWS if turned[1] else Packing.COLUMNS)
+    right = right if panels is None else panels
+    left, right = (one.T if turn else one for one, turn in zip((left, right), turned, strict=True))
     left, right, out, residual = _flattened(left, right, out, residual)
     if out.ndim > MAX_RANK:
         return None
     constant = binding.is_constant(1)
     return product_record(
-        left, right, out, bias=bias, residual=residual, constant=constant, activation=activation
+        left,
+        right,
+        out,
+        bias=bias,
+        residual=residual,
+        constant=constant,
+        packed=panels is not None,
+        activation=activation,
     )
 
 

@@ -84,16 +84,21 @@ def is_float32(binding: Binding) -> bool:
 
 
 def tensor_words(
-    array: View | None, *, constant: bool = False, dtype: DType | None = None
+    array: View | None,
+    *,
+    constant: bool = False,
+    packed: bool = False,
+    dtype: DType | None = None,
 ) -> tuple[int, ...]:
     """An operand; ``None`` if it is absent.
 
-    ``constant``: its contents are final.  ``dtype``: its type; by default that of its storage,
-    which for bfloat16 is uint16: kernels that care are told by the instruction.
+    ``constant``: its contents are final.  ``packed``: they are, and lie in panels.  ``dtype``: its
+    type; by default that of its storage, which for bfloat16 is uint16: kernels that care are told
+    by the instruction.
     """
     if array is None:
         return _ABSENT
-    head = (array.address, _NUMBERS[dtype or array.dtype], int(constant))
+    head = (array.address, _NUMBERS[dtype or array.dtype], 2 if packed else int(constant))
     return (*head, array.ndim, *array.shape, *array.strides)
 
 

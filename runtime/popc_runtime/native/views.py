@@ -8,7 +8,7 @@ things, and do with them what the functions here do, no more.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import copysign, inf, prod
 from types import EllipsisType
@@ -16,8 +16,10 @@ from typing import Any, TypeAlias, overload
 
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.program import Packing
 
 __all__ = [
+    "PackedView",
     "View",
     "address_of",
     "as_view",
@@ -184,6 +186,31 @@ class View:
         """The bytes of contiguous elements; keep the view while they are used."""
         assert self.is_contiguous, "elements lie one after another"
         return _window(self.address, self.nbytes)
+
+
+class PackedView(View):
+    """A constant that is stored in panels.
+
+    Its elements are in their own order for whoever asks where they lie: they are unpacked then.
+
+    Attributes:
+        panels: Its shape, at the address where its panels lie.
+        packing: Which panels these are.
+    """
+
+    __slots__ = ("_unpack", "packing", "panels")
+
+    def __init__(self, panels: View, packing: Packing, unpack: Callable[[], int]) -> None:
+        self.shape, self.strides, self.dtype = panels.shape, panels.strides, panels.dtype
+        self.kept = panels.kept
+        self.panels = panels
+        self.packing = packing
+        self._unpack = unpack
+
+    @property
+    def address(self) -> int:  # type: ignore[override]
+        """Of the first element, in memory where all lie in their own order."""
+        return self._unpack()
 
 
 def _window(address: int, nbytes: int) -> memoryview:
