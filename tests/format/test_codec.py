@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import _thread
 import hashlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -197,3 +199,13 @@ def test_speed_of_both_directions() -> None:
     assert encoded - start < 0.5  # 0.05 s on an idle machine
     assert time.process_time() - encoded < 0.05  # 0.002 s
     assert hashlib.sha256(out.data).digest() == hashlib.sha256(raw[CHUNK_BYTES:].data).digest()
+
+
+def test_zstandard_itself_is_not_needed_and_may_come_later() -> None:
+    code = (
+        "import sys; from popc_runtime.format import codec; assert 'zstandard' not in sys.modules;"
+        "import zstandard; frame = zstandard.ZstdCompressor().compress(b'text');"
+        "assert codec.decompress(frame, 4) == b'text';"
+        "assert codec.ZstdError is zstandard.ZstdError"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

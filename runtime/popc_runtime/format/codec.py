@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-import zstandard
-from zstandard import ZstdDecompressor, ZstdError
-
 from popc_runtime.format.packing import corrupt
+from popc_runtime.format.zstd import ZstdDecompressor, ZstdError, get_frame_parameters
 
 __all__ = [
     "CHUNK_BYTES",
@@ -86,7 +84,7 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
     """
     try:
         # A frame says itself how much to allocate, so that is looked at first.
-        if zstandard.get_frame_parameters(frame).content_size != size:
+        if get_frame_parameters(frame).content_size != size:
             raise corrupt("a compressed block has another size than declared")
         return ZstdDecompressor().decompress(frame, allow_extra_data=False)
     except ZstdError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
@@ -37,7 +36,7 @@ __all__ = ["decode_program"]
 
 _SIZED: Final = (Region.ARENA, Region.CONSTANT, Region.STATE, Region.REMOTE)
 _ALWAYS_SIZED: Final = 3  # streaming memory is left out where there is none
-_WIDE: Final = r"-?[1-9][0-9]{0,39}"  # compiled where there is such a number
+_WIDE: Final = r"-?[1-9][0-9]{0,39}"
 _Number = TypeVar("_Number", bound=IntEnum)
 _T = TypeVar("_T")
 _SINGLE: Final = frozenset(
@@ -251,6 +250,8 @@ def _pick(table: Sequence[_T], number: int, what: str) -> _T:
 
 
 def _wide(text: str) -> int:
+    import re  # few programs have such numbers
+
     if not re.fullmatch(_WIDE, text):
         raise corrupt(f"an attribute of its program is not an integer: {text!r:.60}")
     return int(text)

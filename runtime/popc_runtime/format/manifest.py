@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -60,7 +59,8 @@ __all__ = [
 OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
 
 _OPTION_DEPTH: Final = 4
-_SHA256: Final = re.compile("[0-9a-f]{64}")
+_SHA256_LENGTH: Final = 64
+_HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class Origin(StrEnum):
@@ -261,7 +261,7 @@ class Manifest:
         for stream in self.streams:
             if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
                 return f"stream {stream.name!r} is an {stream.direction} with {stream.return_type}"
-        if not _SHA256.fullmatch(self.model_sha256):
+        if len(self.model_sha256) != _SHA256_LENGTH or self.model_sha256.strip(_HEXADECIMAL):
             return "the hash of the model is not a SHA-256"
         return self._problem_of_variables()
 

@@ -18,7 +18,7 @@ import zstandard
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.files import new_file, refuse_to_replace
-from popc_runtime.format.blobs import BLOB_NAME, RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk
+from popc_runtime.format.blobs import RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk, is_blob_name
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
     Codec,
@@ -139,7 +139,7 @@ def _check(manifest: Manifest, blobs: Sequence[Blob]) -> None:
         starts = [*(piece.offset for piece in blob.pieces), blob.size]
         if any(end > start for end, start in zip(ends, starts, strict=True)):
             raise ValueError(f"pieces of blob {blob.name!r} overlap or lie outside of it")
-        if not BLOB_NAME.fullmatch(blob.name):
+        if not is_blob_name(blob.name):
             raise ValueError(f"{blob.name!r} is not a name for a blob")
 
 
