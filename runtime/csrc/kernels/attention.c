@@ -15,6 +15,7 @@
 #include "gemm.h"
 #include "heads.h"
 #include "math.h"
+#include "vector_exp.h"
 
 enum { KEYS = 256, MANY_PANELS = 8, FEW_PANELS = 2, MANY_HEADS = 8 };
 
@@ -212,32 +213,37 @@ static void cap_scores(const Panel *panel, float *scores, int64_t n, float cap) 
     }
 }
 
+// The largest score of each of a vector of queries.  Not a number is passed over: it is in the sum of
+// the exponentials all the same.
+static Floats find_peaks(const float *scores, int64_t n, Floats before) {
+    Floats peaks[4] = {before, before, before, before};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        UNROLLED for (int j = 0; j < 4; j++)
+            peaks[j] = all_at_least(load(scores + (i + j) * TILE_COLUMNS), peaks[j]);
+    for (; i < n; i++) peaks[0] = all_at_least(load(scores + i * TILE_COLUMNS), peaks[0]);
+    return all_at_least(all_at_least(peaks[0], peaks[1]), all_at_least(peaks[2], peaks[3]));
+}
+
 // The exponentials of a vector of queries, in place; scales what they have added up before.
 static void weigh(const State *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
-    const Floats before = load(panel->peaks + at);
-    Floats peaks[4] = {before, before, before, before};
-    for (int64_t i = 0; i < n; i++)
-        peaks[i % 4] = larger_of(peaks[i % 4], load(scores + i * TILE_COLUMNS + at));
-    const Floats peak = larger_of(larger_of(peaks[0], peaks[1]), larger_of(peaks[2], peaks[3]));
-    float shift[LANES], total[LANES], factor[LANES];
+    const Floats before = load(panel->peaks + at), peak = find_peaks(scores + at, n, before);
+    const Floats none = all_of(-INFINITY);  // nothing has been visible yet
+    const Floats shift = select_of(peak == none, (Floats){0}, peak);
+    const Floats factor = exp_of_below(before - shift);
+    Floats total = first ? (Floats){0} : load(panel->totals + at) * factor;
     store(panel->peaks + at, peak);
-    for (int c = 0; c < LANES; c++) {
-        const float top = panel->peaks[at + c];
-        shift[c] = top == -INFINITY ? 0 : top;  // nothing has been visible yet
-        factor[c] = fast_exp(before[c] - shift[c]);
-        total[c] = first ? 0 : panel->totals[at + c] * factor[c];
+    int64_t i = 0;
+    for (float *line = scores + at; i < n; i++, line += TILE_COLUMNS) {
+        const Floats weight = exp_of_below(load(line) - shift);
+        store(line, weight);
+        total += weight;
     }
-    for (int64_t i = 0; i < n; i++) {
-        float *line = scores + i * TILE_COLUMNS + at;
-        for (int c = 0; c < LANES; c++) line[c] = exp_below(line[c] - shift[c]);
-        for (int c = 0; c < LANES; c++) total[c] += line[c];
-    }
-    memcpy(panel->totals + at, total, sizeof(total));
+    store(panel->totals + at, total);
     if (first) return;
-    const Floats scale = load(factor);
-    for (int64_t i = 0; i < state->width; i++) {
+    for (i = 0; i < state->width; i++) {
         float *line = panel->sums + i * TILE_COLUMNS + at;
-        store(line, load(line) * scale);
+        store(line, load(line) * factor);
     }
 }
 
