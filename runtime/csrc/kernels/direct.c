@@ -76,6 +76,10 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
 
+// Numbers of a window that go by before memory is asked for again: where tiles are small, counting and
+// asking would take the place of products.
+enum { AT_ONCE = VECTOR_BYTES == 32 ? 2 : 1 };
+
 // What is multiplied: the weights that come next, and what they ask for.
 typedef struct {
     const float *weights;
@@ -83,28 +87,44 @@ typedef struct {
     int64_t step;
 } Stream;
 
-// Adds the products of one run.  Pixels lie at one distance from each other if `even`: registers for
-// addresses are few.
+// Adds the products of number `c` of each window.  Pixels lie at one distance from each other if
+// `even`: registers for addresses are few.
+INLINE void add_number(
+    const float *weights, const float *const *rows, const float *const *bases, int64_t distance,
+    int64_t c, bool even, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
+    Floats right[MOST_VECTORS];
+    UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
+    UNROLLED for (int p = 0; p < P; p++)
+        UNROLLED for (int v = 0; v < V; v++)
+            sums[p][v] += (even ? bases[p / 4][p % 4 * distance + c] : rows[p][c]) * right[v];
+}
+
+// Adds the products of one run.
 INLINE void add_run(
     Stream *stream, const float *const *rows, int64_t distance, int64_t run, bool even, const int P,
     const int V, Floats (*sums)[MOST_VECTORS]) {
     const float *bases[MOST_PIXELS / 4], *weights = stream->weights;
     const char *ahead = stream->ahead;
-    const int64_t step = stream->step;
+    const int64_t step = stream->step * AT_ONCE;
     UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
-    int64_t after = P * distance;  // what the next pixels read
-    for (int64_t c = 0; c < run; c++) {
-        Floats right[MOST_VECTORS];
+    const float *after = rows[0] + P * distance;  // what the next pixels read, if `even`
+    int64_t c = 0;
+    for (; c + AT_ONCE <= run; c += AT_ONCE) {
         __builtin_prefetch(ahead, 0, 2);
         if (V * LANES > 16) __builtin_prefetch(ahead + 64, 0, 2);
-        if (even) __builtin_prefetch(bases[0] + after);
+        if (even) __builtin_prefetch(after);
         ahead += step;
-        UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
-        UNROLLED for (int p = 0; p < P; p++)
-            UNROLLED for (int v = 0; v < V; v++)
-                sums[p][v] += (even ? bases[p / 4][p % 4 * distance] : rows[p][c]) * right[v];
+        UNROLLED for (int i = 0; i < AT_ONCE; i++)
+            add_number(
+                weights + i * V * LANES, rows, bases, distance, even ? i : c + i, even, P, V, sums);
+        weights += AT_ONCE * V * LANES;
+        after += AT_ONCE * P;
+        if (even)
+            UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] += AT_ONCE;
+    }
+    for (; AT_ONCE > 1 && c < run; c++) {
+        add_number(weights, rows, bases, distance, even ? 0 : c, even, P, V, sums);
         weights += V * LANES;
-        after += P;
         if (even)
             UNROLLED for (int i = 0; 4 * i < P; i++) bases[i]++;
     }
@@ -123,7 +143,7 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         UNROLLED for (int v = 0; v < V; v++)
             sums[p][v] = load(
                 tile->first ? tile->partial + (p * V + v) * LANES : tile->panel->bias + v * LANES);
-    int64_t t = tile->first / input->run, c = tile->first - t * input->run;
+    int64_t t = tile->first ? tile->first / input->run : 0, c = tile->first - t * input->run;
     for (int64_t done = tile->first, run; done < tile->end; done += run, t++, c = 0) {
         run = tile->end - done < input->run - c ? tile->end - done : input->run - c;
         if (tile->even) {
