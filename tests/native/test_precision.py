@@ -8,7 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from popc_runtime.native import Library
+from popc_runtime.format import Array
+from popc_runtime.native import Library, find_library
+from popc_runtime.native.library import variants
 from tests.native.bindings import native_results
 
 
@@ -46,3 +48,59 @@ def test_relative_error(
     assert results is not None
     exact = np.array([function(float(value)) for value in x])
     np.testing.assert_allclose(results[0], exact, rtol=error, atol=0)
+
+
+# Opcode, numpy's function, range.
+_FUNCTIONS = [
+    ("Acos", np.arccos, (-1, 1)),
+    ("Acosh", np.arccosh, (1, 30)),
+    ("Asin", np.arcsin, (-1, 1)),
+    ("Asinh", np.arcsinh, (-30, 30)),
+    ("Atan", np.arctan, (-30, 30)),
+    ("Atanh", np.arctanh, (-1, 1)),
+    ("Cos", np.cos, (-2000, 2000)),
+    ("Cosh", np.cosh, (-80, 80)),
+    ("Exp", np.exp, (-80, 80)),
+    ("Expm1", np.expm1, (-80, 80)),
+    ("Log", np.log, (0, 9)),
+    ("Log1p", np.log1p, (-1, 9)),
+    ("Sin", np.sin, (-2000, 2000)),
+    ("Sinh", np.sinh, (-80, 80)),
+    ("Tan", np.tan, (-2000, 2000)),
+    ("Tanh", np.tanh, (-30, 30)),
+]
+_SPECIAL = (*(0, -0.0, 1, -1, 1e-40, -1e-10, 1e6, 1e30, -1e38), np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("opcode", "function", "ends"), _FUNCTIONS)
+@np.errstate(all="ignore")
+def test_units_in_the_last_place(
+    variant: str,
+    dtype: type,
+    opcode: str,
+    function: Callable[[Array], Array],
+    ends: tuple[float, float],
+) -> None:
+    """Near zero, between the ends, and of numbers that the C library gets; at any distance."""
+    library = find_library(variant)
+    assert library is not None
+    random = np.random.default_rng(0)
+    around = ends[0] + (ends[1] - ends[0]) * random.random(4000)
+    small = random.standard_normal(4000) * 10.0 ** random.uniform(-9, 0, 4000)
+    x = np.concatenate([around, small, 1 + abs(small), _SPECIAL]).astype(dtype)
+    results = native_results(library, opcode, [x], [np.empty_like(x)], {})
+    assert results is not None
+    (result,) = results
+    exact = function(x.astype(np.longdouble))
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
+    rounded = exact.astype(dtype)
+    error = abs(result.astype(np.longdouble) - exact)
+    usual = np.isfinite(rounded) & (abs(rounded) >= np.finfo(dtype).tiny)
+    assert (error[usual] <= 4.5 * np.spacing(abs(rounded[usual]))).all()
+    infinite = np.isinf(rounded)
+    np.testing.assert_array_equal(result[infinite], rounded[infinite])
+    apart = native_results(library, opcode, [np.repeat(x, 2)[::2]], [np.empty_like(x)], {})
+    assert apart is not None
+    assert apart[0].tobytes() == result.tobytes()

@@ -9,7 +9,8 @@
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
             const TYPE a = *(const TYPE *)(left + i * s2);                                        \
             const TYPE b = *(const TYPE *)(right + i * s3);                                       \
-            *(TYPE *)(out + i * s0) = *(const uint8_t *)(chosen + i * s1) ? a : b;                \
+            const TYPE which = (TYPE)(0 - (TYPE)(*(const uint8_t *)(chosen + i * s1) != 0));       \
+            *(TYPE *)(out + i * s0) = (TYPE)((a & which) | (b & ~which));                         \
         }                                                                                         \
     }                                                                                             \
     static void NAME(                                                                             \

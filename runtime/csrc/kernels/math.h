@@ -169,4 +169,41 @@ static inline float fast_normal(float x) {
     return x != x ? x : result;
 }
 
+// Less of pi / 2 by multiples, for |x| < 2**15; and how many, in the low bits.
+static inline float less_turns(float x, int32_t *turns) {
+    const float shift = 12582912.0f, shifted = __builtin_fmaf(x, 0.636619772f, shift);
+    const float n = shifted - shift;
+    *turns = as_bits(shifted);
+    const float r = __builtin_fmaf(n, -1.57079637050628662f, x);
+    return __builtin_fmaf(n, 1.71512451e-15f, __builtin_fmaf(n, 4.37113900018624283e-8f, r));
+}
+
+// Sine of r and a number of quarters, |r| <= pi / 4.
+static inline float sine_of(float r, int32_t turns) {
+    const float z = r * r;
+    float s = 2.75573192e-6f, c = -2.75573192e-7f;
+    s = s * z + -1.98412698e-4f;
+    s = s * z + 8.33333333e-3f;
+    s = s * z + -1.66666667e-1f;
+    c = c * z + 2.48015873e-5f;
+    c = c * z + -1.38888889e-3f;
+    c = c * z + 4.16666667e-2f;
+    c = c * z + -0.5f;
+    const float value = turns & 1 ? c * z + 1.0f : s * z * r + r;
+    return as_float(as_bits(value) ^ (int32_t)((uint32_t)(turns & 2) << 30));
+}
+
+// |x| < 2**15
+static inline float fast_sin(float x) {
+    int32_t turns;
+    const float r = less_turns(x, &turns);
+    return sine_of(r, turns);
+}
+
+static inline float fast_cos(float x) {
+    int32_t turns;
+    const float r = less_turns(x, &turns);
+    return sine_of(r, turns + 1);
+}
+
 #endif
