@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fits.h"
-#include "gemm.h"
+#include "half_panels.h"
 
 enum { FEW_ROWS = 256, BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
 
@@ -13,11 +13,14 @@ typedef struct {
     int batch_rank;
     int64_t batch_dims[MAX_RANK];
     int64_t left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK], residual_batch[MAX_RANK];
-    const float *left, *right;
+    const float *left;
+    const void *right;
+    DType right_type;  // F32, or of constants a half
     int64_t left_row, left_column, right_row, right_column, out_row;
     float *out;
     const float *packed;  // the right matrix, if it is constant and the same for the whole batch
-    float *own;  // where it is packed, unless it is stored so
+    const uint16_t *halves;  // instead of `packed`, of few rows
+    void *own;  // where either lies, unless it is stored so
     Epilogue epilogue;
     int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
     bool tall;  // all chunks use all columns, and each packs its own rows
@@ -32,7 +35,7 @@ typedef struct {
 } Product;
 
 static Product product_of(const State *state, int64_t number) {
-    Product product = {state->left, state->right, state->out, state->epilogue};
+    Product product = {state->left, (const float *)state->right, state->out, state->epilogue};
     for (int axis = state->batch_rank - 1; axis >= 0; axis--) {
         const int64_t index = number % state->batch_dims[axis];
         number /= state->batch_dims[axis];
@@ -52,8 +55,14 @@ static bool is_batched(const int64_t *strides, int rank) {
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static int64_t float_stride(const Tensor *tensor, int axis) {
-    return tensor->dims[axis] == 1 ? 0 : tensor->strides[axis] / (int64_t)sizeof(float);
+static int64_t stride_of(const Tensor *tensor, int axis) {
+    return tensor->dims[axis] == 1 ? 0 : tensor->strides[axis] / item_size(tensor->dtype);
+}
+
+// Halves are read only to be packed.
+static bool is_right_type(const Tensor *right) {
+    const bool half = right->dtype == F16 || right->dtype == BF16;
+    return right->dtype == F32 || (half && right->constant && !right->packed);
 }
 
 // All operands have the rank of `out`; batch dimensions of 1 are repeated.
@@ -63,7 +72,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     ISA(next_activation)(params, &state->epilogue);
     const int rank = out.rank, row = rank - 2, column = rank - 1;
     if (params->bad || !factors_fit(&left, &right, &out)) return false;
-    if (left.dtype != F32 || right.dtype != F32 || out.dtype != F32) return false;
+    if (left.dtype != F32 || out.dtype != F32 || !is_right_type(&right)) return false;
     if (!bias_fits(&bias, out.dims[column])) return false;
     if (!residual_fits(&residual, &out)) return false;
     *state = (State){
@@ -73,29 +82,30 @@ static bool read_operands(State *state, Params *params, bool *constant) {
         .batch = 1,
         .batch_rank = row,
         .left = (const float *)left.data,
-        .right = (const float *)right.data,
+        .right = right.data,
+        .right_type = right.dtype,
         .out = (float *)out.data,
-        .left_row = float_stride(&left, row),
-        .left_column = float_stride(&left, column),
-        .right_row = float_stride(&right, row),
-        .right_column = float_stride(&right, column),
-        .out_row = out.dims[row] == 1 ? out.dims[column] : float_stride(&out, row),
+        .left_row = stride_of(&left, row),
+        .left_column = stride_of(&left, column),
+        .right_row = stride_of(&right, row),
+        .right_column = stride_of(&right, column),
+        .out_row = out.dims[row] == 1 ? out.dims[column] : stride_of(&out, row),
         .epilogue = state->epilogue,
     };
     if (out.dims[column] != 1 && out.strides[column] != (int64_t)sizeof(float)) return false;
     for (int axis = 0; axis < row; axis++) {
         state->batch *= state->batch_dims[axis] = out.dims[axis];
-        state->left_batch[axis] = float_stride(&left, axis);
-        state->right_batch[axis] = float_stride(&right, axis);
-        state->out_batch[axis] = float_stride(&out, axis);
-        if (residual.data) state->residual_batch[axis] = float_stride(&residual, axis);
+        state->left_batch[axis] = stride_of(&left, axis);
+        state->right_batch[axis] = stride_of(&right, axis);
+        state->out_batch[axis] = stride_of(&out, axis);
+        if (residual.data) state->residual_batch[axis] = stride_of(&residual, axis);
     }
     state->epilogue.column_bias = (const float *)bias.data;
     state->epilogue.residual = (const float *)residual.data;
-    state->epilogue.residual_row = residual.data ? float_stride(&residual, row) : 0;
+    state->epilogue.residual_row = residual.data ? stride_of(&residual, row) : 0;
     *constant = right.constant && !is_batched(state->right_batch, row);
-    if (right.packed) state->packed = state->right;
-    return !right.packed || *constant;
+    if (right.packed) state->packed = (const float *)right.data;
+    return *constant || (right.dtype == F32 && !right.packed);
 }
 
 // About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
@@ -124,6 +134,50 @@ static int64_t early_rows(const State *state) {
     return state->tall ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
 }
 
+static void release(void *argument) {
+    State *state = argument;
+    free(state->own);
+    free(state);
+}
+
+// Room for so many numbers of `size` bytes.
+static void *room_for(int64_t count, size_t size) {
+    return aligned_alloc(64, (size_t)padded(count, 32) * size);
+}
+
+static bool pack_floats(State *state, int64_t count) {
+    float *packed = state->own = room_for(count, sizeof(float));
+    if (!packed) return false;
+    ISA(pack_panels)(
+        packed, (const float *)state->right, state->right_column, state->right_row, state->n,
+        state->k, PANEL_COLUMNS);
+    state->packed = packed;
+    return true;
+}
+
+// Halves that few rows meet stay halves: reading them takes the time.  Others become floats.
+static bool pack_halves(State *state, int64_t count) {
+    uint16_t *halves = room_for(count, sizeof(uint16_t));
+    if (!halves) return false;
+    ISA(pack_half_panels)(
+        halves, (const uint16_t *)state->right, state->right_row, state->right_column, state->k,
+        state->n);
+    if (state->batch == 1 && state->m <= HALF_ROWS) {
+        state->halves = state->own = halves;
+        return true;
+    }
+    float *packed = state->own = room_for(count, sizeof(float));
+    if (packed) ISA(widen)(packed, halves, count, state->right_type == BF16);
+    free(halves);
+    state->packed = packed;
+    return packed;
+}
+
+// Packs the right matrix into so many numbers.
+static bool pack_constant(State *state, int64_t count) {
+    return state->right_type == F32 ? pack_floats(state, count) : pack_halves(state, count);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     bool constant = false;
@@ -137,16 +191,9 @@ static void *prepare(Params *params, Needs *needs) {
     state->tall = state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
-    if (constant && !state->packed) {
-        state->packed = state->own =
-            aligned_alloc(64, (size_t)padded(right_floats, 16) * sizeof(float));
-        if (!state->own) {
-            free(state);
-            return NULL;
-        }
-        ISA(pack_panels)(
-            state->own, state->right, state->right_column, state->right_row, state->n, state->k,
-            PANEL_COLUMNS);
+    if (constant && !state->packed && !pack_constant(state, right_floats)) {
+        release(state);
+        return NULL;
     }
     if (state->batch > 1) {
         const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
@@ -159,12 +206,6 @@ static void *prepare(Params *params, Needs *needs) {
         needs->own = (state->tall ? BLOCK_ROWS * state->k : late) * (int64_t)sizeof(float);
     }
     return state;
-}
-
-static void release(void *argument) {
-    State *state = argument;
-    free(state->own);
-    free(state);
 }
 
 // -- many products: each thread makes whole ones --------------------------------------------------
@@ -216,8 +257,8 @@ static void pack_left(const State *state, int64_t first, int64_t rows, float *to
 
 static void pack_right(const State *state, int64_t first, int64_t columns, float *to) {
     ISA(pack_panels)(
-        to, state->right + first * state->right_column, state->right_column, state->right_row,
-        columns, state->k, PANEL_COLUMNS);
+        to, (const float *)state->right + first * state->right_column, state->right_column,
+        state->right_row, columns, state->k, PANEL_COLUMNS);
 }
 
 // Panels of rows and, behind them, those of columns.
@@ -237,6 +278,14 @@ static void pack_some(void *context, int64_t chunk, int thread) {
     pack_left(state, first, rows, (float *)job->run->shared + first * state->k);
 }
 
+// Few rows by columns that stayed halves.
+static void multiply_halves(
+    const State *state, const float *left, int64_t step, Place out, int64_t columns) {
+    ISA(multiply_half_panels)(
+        left, step, state->halves + out.first_column * state->k, state->right_type == BF16, state->k,
+        out, (int)state->m, columns, &state->epilogue);
+}
+
 // A single row needs no packing, and its chunks share nothing.
 static void row_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
@@ -244,8 +293,13 @@ static void row_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const int64_t j = chunk * state->column_group;
     const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
+    const Place out = {state->out + j, state->out_row, 0, j};
+    if (state->halves) {
+        multiply_halves(state, state->left, 1, out, width);
+        return;
+    }
     ISA(multiply_row)(state->left, state->packed + j * state->k, state->k, state->out + j, width);
-    ISA(finish)(&state->epilogue, (Place){state->out + j, state->out_row, 0, j}, 1, width);
+    ISA(finish)(&state->epilogue, out, 1, width);
 }
 
 static void single_chunk(void *context, int64_t chunk, int thread) {
@@ -255,6 +309,12 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
     const int64_t j = chunk / down * state->column_group, i = chunk % down * state->row_group;
     const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
     const int64_t height = state->m - i < state->row_group ? state->m - i : state->row_group;
+    const Place out = {state->out + i * state->out_row + j, state->out_row, i, j};
+    const float *left = (float *)job->run->shared + i * state->k;
+    if (state->halves) {
+        multiply_halves(state, left, TILE_ROWS, out, width);
+        return;
+    }
     const float *right = state->packed + j * state->k;
     if (state->packs_early) {
         right = early_columns(job) + j * state->k;
@@ -263,10 +323,7 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
         pack_right(state, j, width, own);
         right = own;
     }
-    const Place out = {state->out + i * state->out_row + j, state->out_row, i, j};
-    ISA(multiply_panels)(
-        (float *)job->run->shared + i * state->k, right, state->k, out, height, width,
-        &state->epilogue);
+    ISA(multiply_panels)(left, right, state->k, out, height, width, &state->epilogue);
 }
 
 // Rows that are used once do not leave the second cache between packing and use.
@@ -294,7 +351,8 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
         return OK;
     }
-    if (state->m == 1 && state->packed && (state->left_column == 1 || state->k == 1)) {
+    const bool packed = state->packed || state->halves;
+    if (state->m == 1 && packed && (state->left_column == 1 || state->k == 1)) {
         share_chunks(run, ceil_div(state->n, state->column_group), row_chunk, &job);
         return OK;
     }

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import View, broadcast_to
 
-__all__ = ["NO_ACTIVATION", "is_channels_last", "map_record", "product_record"]
+__all__ = ["NO_ACTIVATION", "is_channels_last", "map_record", "product_record", "stays_half"]
 
 NO_ACTIVATION: Final = activation_words(0, ())
 
@@ -46,6 +47,7 @@ def product_record(
     residual: View | None = None,
     constant: bool = False,
     packed: bool = False,
+    right_dtype: DType | None = None,
     activation: tuple[int, ...] = NO_ACTIVATION,
 ) -> Record:
     """Products of matrices [..., m, k] and [..., k, n], whose batches broadcast to that of ``out``.
@@ -56,14 +58,22 @@ def product_record(
         residual: Of the shape of ``out``.
         constant: Whether the contents of ``right`` are final.
         packed: Whether they are, and lie in panels of columns; it has two dimensions then.
+        right_dtype: The type of its elements, if they are final and halves.
         activation: Its words.
     """
     first, second = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right))
     operands = (
         tensor_words(first),
-        tensor_words(second, constant=constant, packed=packed),
+        tensor_words(second, constant=constant, packed=packed, dtype=right_dtype),
         *(tensor_words(one) for one in (out, bias, residual)),
     )
     words = tuple(word for part in (*operands, activation) for word in part)
     kept = tuple(one for one in (left, right, out, bias, residual) if one is not None)
     return Record("Product_f32", words, kept)
+
+
+def stays_half(binding: Binding, index: int) -> bool:
+    """Whether an operand is a matrix of halves that a product can read as it is."""
+    matrix = binding.input(index)
+    half = binding.input_dtypes[index] in (DType.FLOAT16, DType.BFLOAT16)
+    return half and binding.is_constant(index) and matrix.ndim == 2

@@ -13,7 +13,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import replace
 from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.forms import map_record
+from popc_runtime.native.forms import map_record, stays_half
 from popc_runtime.native.now import run_now
 from popc_runtime.native.packing import tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
@@ -143,6 +143,8 @@ MOVES: Final = frozenset(
 )
 
 
+_PRODUCTS: Final = frozenset({"Gemm", "MatMul"})
+
 # What is too large: the order is known to csrc/kernels/rounding.c.
 _OVERFLOWS: Final = ("infinity", "nan", "largest")
 _ROUNDING: Final = ("rounding", "overflow")  # attributes
@@ -165,17 +167,23 @@ def through_float32(
     operands = (*binding.inputs, *binding.outputs)
     if any(one is not None and (one.size == 0 or one.ndim > MAX_RANK) for one in operands):
         return None
-    return _between_conversions(encoder, binding, numbers, rounding)
+    factor = opcode in _PRODUCTS and stays_half(binding, 1)
+    return _between_conversions(encoder, binding, numbers, rounding, 1 if factor else -1)
 
 
 def _between_conversions(
-    encoder: Encoder, binding: Binding, numbers: Mapping[str, int], rounding: Rounding
+    encoder: Encoder,
+    binding: Binding,
+    numbers: Mapping[str, int],
+    rounding: Rounding,
+    unchanged: int,
 ) -> Record | None:
+    """All operands but the one of index ``unchanged`` are converted."""
     inputs, outputs = list(binding.inputs), list(binding.outputs)
     before: list[Record] = []
     after: list[Record] = []
     for index, (array, dtype) in enumerate(zip(inputs, binding.input_dtypes, strict=True)):
-        if array is None or dtype is None or not _is_half(dtype):
+        if array is None or dtype is None or not _is_half(dtype) or index == unchanged:
             continue
         if binding.is_constant(index):
             inputs[index] = wide = empty(array.shape, DType.FLOAT32)
@@ -197,7 +205,10 @@ def _between_conversions(
         binding,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        input_dtypes=tuple(_wide(dtype) for dtype in binding.input_dtypes),
+        input_dtypes=tuple(
+            dtype if index == unchanged else _wide(dtype)
+            for index, dtype in enumerate(binding.input_dtypes)
+        ),
         output_dtypes=tuple(_wide(dtype) for dtype in binding.output_dtypes),
         attributes=attributes,
     )

@@ -9,8 +9,8 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
-from popc_runtime.native.forms import product_record
-from popc_runtime.native.record import MAX_RANK, Record, is_float32
+from popc_runtime.native.forms import product_record, stays_half
+from popc_runtime.native.record import MAX_RANK, Record
 from popc_runtime.native.views import View, filled, merged_view
 
 __all__ = ["ENCODERS"]
@@ -39,7 +39,7 @@ def _product(
 ) -> Record | None:
     """Of the first two operands, transposed if they are ``turned``."""
     left, right, out = binding.input(0), binding.input(1), binding.output()
-    if not is_float32(binding):
+    if not _are_floats(binding):
         return None
     activation = epilogue_activation(binding, numbers)
     addends = _addends(binding, out)
@@ -63,7 +63,17 @@ def _product(
         residual=residual,
         constant=constant,
         packed=panels is not None,
+        right_dtype=binding.input_dtypes[1],
         activation=activation,
+    )
+
+
+def _are_floats(binding: Binding) -> bool:
+    """Whether all operands are float32, but for a constant factor, which may be a half."""
+    left, right, *others = (*binding.input_dtypes, *binding.output_dtypes)
+    half = right is not DType.FLOAT32
+    return all(one in (None, DType.FLOAT32) for one in (left, *others)) and (
+        not half or stays_half(binding, 1)
     )
 
 
