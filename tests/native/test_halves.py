@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS
@@ -70,6 +72,40 @@ def test_kernels_of_halves(
     expected = numbers_of(numpy_results(*arguments, dtypes=types)[0], dtype)
     got = numbers_of(steady_results(library, *arguments, dtypes=types)[0], dtype)
     assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()
+
+
+@given(
+    rows=st.integers(1, 14),
+    depth=st.integers(1, 70),
+    columns=st.integers(1, 140),
+    turned=st.integers(0, 1),
+    dtype=st.sampled_from([DType.FLOAT16, DType.BFLOAT16]),
+    seed=st.integers(0, 99),
+)
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_constant_factors_that_stay_halves(
+    library: Library,
+    rows: int,
+    depth: int,
+    columns: int,
+    turned: int,
+    dtype: DType,
+    seed: int,
+) -> None:
+    """Sums are those of the same numbers in float32, which factors that may change become."""
+    random = np.random.default_rng(seed)
+    shapes = [(rows, depth), (columns, depth) if turned else (depth, columns), (columns,)]
+    inputs = [stored(random.standard_normal(shape), dtype) for shape in shapes]
+    outputs = [np.empty((rows, columns), dtype.storage)]
+    attributes = {"transB": turned, "activation": "Relu"}
+    types = [dtype] * 4
+    arguments = ("Gemm", inputs, outputs, attributes)
+    expected = native_results(library, *arguments, dtypes=types)
+    assert expected is not None
+    (got,) = steady_results(library, *arguments, (1,), dtypes=types)
+    np.testing.assert_array_equal(got, expected[0])
 
 
 @pytest.mark.parametrize("opcode", ["MatMul", "Gemm", "Conv", "ConvTranspose", "ConvWeightsGrad"])

@@ -46,7 +46,10 @@ def _product(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | N
     """[2, 3, 4] by [2, 4, 5], but for what is changed."""
     shapes: dict[str, Any] = {"left": (2, 3, 4), "right": (2, 4, 5), "out": (2, 3, 5)}
     shapes |= {"bias": (5,), "residual": (2, 3, 5)} | dict(changes)
+    halves = shapes.pop("halves", False)
     arrays = [_floats(*shape) for shape in shapes.values()]
+    if halves:  # that may still change
+        arrays[1] = arrays[1].astype(np.float16)
     return Record(kernel, _words(arrays, *_NOTHING)), arrays
 
 
@@ -78,6 +81,7 @@ _SPOILT_WINDOWS: Final[tuple[_Changes, ...]] = (
 )
 _SPOILT_PRODUCTS: Final[tuple[_Changes, ...]] = (
     {"left": (2, 2, 4)},
+    {"halves": True},
     {"left": (2, 3, 5)},
     {"left": (3, 3, 4)},
     {"right": (2, 3, 5)},

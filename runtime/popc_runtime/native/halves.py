@@ -106,7 +106,8 @@ _ROUNDED_ONCE: Final = frozenset(
         "ThresholdedReluGrad",
     }
 )
-# What moves elements has kernels for all types; numpy sees bfloat16 in everything else as float32.
+# What moves elements, or rounds after each of its steps, has kernels for all types; numpy sees
+# bfloat16 in everything else as float32.
 MOVES: Final = frozenset(
     {
         "BitCast",
@@ -118,6 +119,7 @@ MOVES: Final = frozenset(
         "DynamicUpdate",
         "DynamicZero",
         "Expand",
+        "FusedElementwise",
         "Gather",
         "GatherElements",
         "GatherND",
