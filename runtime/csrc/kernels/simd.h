@@ -45,9 +45,6 @@ static inline Floats select_of(Mask mask, Floats yes, Floats no) {
     return (Floats)((mask & (Mask)yes) | (~mask & (Mask)no));
 }
 
-// The larger one of each pair; NaN of either stays.
-static inline Floats larger_of(Floats a, Floats b) { return select_of((b > a) | (b != b), b, a); }
-
 // Values below `low` become `low`; not a number stays.  gcc does not see that this is one instruction.
 static inline Floats all_at_least(Floats low, Floats value) {
 #if defined(__clang__) || VECTOR_BYTES == 16
@@ -68,6 +65,11 @@ static inline Floats all_at_most(Floats high, Floats value) {
 #else
     return __builtin_ia32_minps256(high, value);
 #endif
+}
+
+// The larger one of each pair; NaN of either stays.
+static inline Floats larger_of(Floats a, Floats b) {
+    return select_of(b != b, b, all_at_least(b, a));
 }
 
 static inline Floats relu_of(Floats value) { return all_at_least((Floats){0}, value); }

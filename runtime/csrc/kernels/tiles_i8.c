@@ -111,24 +111,41 @@ INLINE void wide_rows(
 TILE(wide)
 #endif
 
+// Products of four bytes with sums of 32 bits: part of AVX-512, and, later, of AVX.
 #if defined(__AVX512F__)
 #define HAS_VNNI __attribute__((target("avx512vnni")))
+#define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
+    _mm512_dpbusd_epi32((__m512i)(SUM), (__m512i)(LEFT), (__m512i)(RIGHT))
 
+static bool runs_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
+#elif defined(__AVX2__) && __has_include(<avxvnniintrin.h>)
+#include <cpuid.h>
+
+#define HAS_VNNI __attribute__((target("avxvnni")))
+#define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
+    _mm256_dpbusd_avx_epi32((__m256i)(SUM), (__m256i)(LEFT), (__m256i)(RIGHT))
+
+// Not every compiler's __builtin_cpu_supports knows it.
+static bool runs_vnni(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#endif
+
+#if defined(HAS_VNNI)
 HAS_VNNI INLINE void vnni_rows(
     const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
     int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
     for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
-        const __m512i first = _mm512_loadu_si512(right);
-        const __m512i second = _mm512_loadu_si512(right + VECTOR_BYTES);
-        if (rows < BYTE_ROWS) {
-            __builtin_prefetch(right + AHEAD);
-            __builtin_prefetch(right + AHEAD + VECTOR_BYTES);
-        }
+        const Ints first = load_ints(right), second = load_ints(right + VECTOR_BYTES);
+        if (rows < BYTE_ROWS)
+            for (int64_t line = 0; line < 4 * BYTE_COLUMNS; line += 64)
+                __builtin_prefetch(right + AHEAD + line);
         UNROLL for (int i = 0; i < rows; i++) {
-            const __m512i group = _mm512_set1_epi32(group_at(group_of(lines, i, p, packed)));
-            sums[i][0] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][0], group, first);
-            sums[i][1] = (Ints)_mm512_dpbusd_epi32((__m512i)sums[i][1], group, second);
+            const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
+            sums[i][0] = (Ints)FOUR_PRODUCTS(sums[i][0], group, first);
+            sums[i][1] = (Ints)FOUR_PRODUCTS(sums[i][1], group, second);
         }
     }
     store_sums(out, sums, rows);
@@ -136,7 +153,7 @@ HAS_VNNI INLINE void vnni_rows(
 
 HAS_VNNI TILE(vnni)
 
-static ByteTile vnni_tile(void) { return __builtin_cpu_supports("avx512vnni") ? vnni : NULL; }
+static ByteTile vnni_tile(void) { return runs_vnni() ? vnni : NULL; }
 #else
 static ByteTile vnni_tile(void) { return NULL; }
 #endif
