@@ -134,15 +134,15 @@ class NativeEngine(Engine):
 
     def _operands(self, item: Instruction) -> Binding:
         return Binding(
-            inputs=self._memory.views(item.inputs),
-            outputs=self._memory.views(item.outputs),
-            input_dtypes=self.dtypes(item.inputs),
-            output_dtypes=self.dtypes(item.outputs),
-            attributes=item.attributes,
-            constant=self.finals(item.inputs),
-            scratch=self._space,
-            random=self.random_of(item),
-            replica=self._replica,
+            self._memory.views(item.inputs),
+            self._memory.views(item.outputs),
+            self.dtypes(item.inputs),
+            self.dtypes(item.outputs),
+            item.attributes,
+            self.finals(item.inputs),
+            self._space,
+            self.random_of(item),
+            self._replica,
         )
 
     def _native(self, item: Instruction, record: Record) -> Step:

@@ -138,25 +138,25 @@ class _Decoder:
             raise corrupt(f"a slot of its program has {rank} dimensions")
         where = _member(Region, region)
         packed = self._has_panels and where is Region.CONSTANT
-        return Slot(
-            region=where,
-            offset=offset,
-            dtype=_pick(DTYPES, dtype, "element type"),
-            shape=tuple(self._columns.take("slot_dimension", rank)),
-            strides=tuple(self._columns.take("slot_stride", rank)) if strided else None,
-            parameter=self._columns.one("slot_parameter") if where is Region.PARAMETER else -1,
-            packing=_member(Packing, self._columns.one("slot_packing")) if packed else Packing.NONE,
+        return Slot(  # by position, which is faster: there are many
+            where,
+            offset,
+            _pick(DTYPES, dtype, "element type"),
+            tuple(self._columns.take("slot_dimension", rank)),
+            tuple(self._columns.take("slot_stride", rank)) if strided else None,
+            self._columns.one("slot_parameter") if where is Region.PARAMETER else -1,
+            _member(Packing, self._columns.one("slot_packing")) if packed else Packing.NONE,
         )
 
     def _instruction(
         self, opcode: int, name: int, attributes: int, inputs: int, outputs: int
     ) -> Instruction:
         return Instruction(
-            opcode=self._string(opcode),
-            inputs=tuple(self._columns.take("op_input", inputs)),
-            outputs=tuple(self._columns.take("op_output", outputs)),
-            attributes=_pick(self._sets, attributes, "set of attributes"),
-            name=self._string(name),
+            self._string(opcode),
+            tuple(self._columns.take("op_input", inputs)),
+            tuple(self._columns.take("op_output", outputs)),
+            _pick(self._sets, attributes, "set of attributes"),
+            self._string(name),
         )
 
     def _block(self, count: int, depth: int) -> Block:
