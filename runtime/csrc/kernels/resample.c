@@ -13,13 +13,13 @@ typedef struct {
     const char *x;
     char *out;
     int rank;
-    int64_t dims[MAX_RANK];
+    int64_t dims[MAX_RANK], strides[MAX_RANK];  // of the result
     const int64_t *offsets[MAX_RANK];  // bytes, for each index of the axis
     int64_t size, lines, unit;
     bool runs;  // what lies side by side stays so: the last axis is not resized
 } Pick;
 
-// x, out, offsets of each axis
+// x, out, whose last axis lies side by side, offsets of each axis
 static void *prepare_pick(Params *params, Needs *needs) {
     (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
@@ -34,6 +34,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
         const Tensor offsets = next_tensor(params);
         pick->offsets[axis] = (const int64_t *)(void *)offsets.data;
         pick->dims[axis] = out.dims[axis];
+        pick->strides[axis] = out.strides[axis];
         if (axis < out.rank - 1) pick->lines *= out.dims[axis];
         if (offsets.rank != 1 || offsets.dims[0] != out.dims[axis] || offsets.dtype != I64)
             params->bad = true;
@@ -43,7 +44,8 @@ static void *prepare_pick(Params *params, Needs *needs) {
     for (int64_t i = 0; i < length && !params->bad; i++)
         pick->runs &= pick->offsets[out.rank - 1][i] == i * pick->size;
     pick->unit = length > 0 ? (RESAMPLE_WORK + length - 1) / length : 1;
-    if (!params->bad && length > 0 && is_contiguous(&out)) return pick;
+    const bool dense = length == 1 || (length > 0 && out.strides[out.rank - 1] == pick->size);
+    if (!params->bad && dense) return pick;
     free(pick);
     return NULL;
 }
@@ -61,10 +63,12 @@ PICK_LINE(uint64_t)
 static void pick_line(const Pick *pick, int64_t line) {
     const int last = pick->rank - 1;
     const int64_t count = pick->dims[last], *offsets = pick->offsets[last];
-    char *to = pick->out + line * count * pick->size;
+    char *to = pick->out;
     const char *x = pick->x;
     for (int axis = last - 1; axis >= 0; axis--) {
-        x += pick->offsets[axis][line % pick->dims[axis]];
+        const int64_t index = line % pick->dims[axis];
+        x += pick->offsets[axis][index];
+        to += index * pick->strides[axis];
         line /= pick->dims[axis];
     }
     if (pick->runs) {

@@ -100,7 +100,8 @@ def _banded_products(source: Array, target: Array, axis: int, table: Taps) -> li
 
 def _band(table: Taps, start: int, stop: int, dtype: np.dtype[Any]) -> tuple[int, Array]:
     """First input that outputs ``start`` to ``stop`` read, and the matrix of their weights."""
-    indices, weights = table.indices[start:stop], table.weights[start:stop]
+    indices = np.array(table.indices[start:stop])
+    weights = np.array(table.weights[start:stop])
     first = int(indices.min())
     matrix = np.zeros((stop - start, int(indices.max()) - first + 1))
     np.add.at(matrix, (np.arange(stop - start)[:, None], indices - first), weights)

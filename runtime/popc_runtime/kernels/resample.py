@@ -1,24 +1,23 @@
 """Where the elements of a resized axis come from: source indices and weights, per ONNX Resize.
 
 Resampling is separable, so an axis is described alone.  Coordinates are computed in float32, in
-the order of operations that other runtimes use: nearest neighbours hang on the last bit.
+the order of operations that other runtimes use: nearest neighbours hang on the last bit.  An axis
+is short, so this does without numpy, as do programs that native kernels run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import floor
-from typing import Final
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil, floor, fsum
+from typing import Final, TypeAlias
 
-import numpy as np
-
-from popc_runtime.format.dtypes import Array
+from popc_runtime.frozen import frozen
 
 __all__ = ["Axis", "Taps", "nearest_indices", "outside", "taps"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """One axis to resize.
 
@@ -35,74 +34,95 @@ class Axis:
     roi: tuple[float, float] = (0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taps:
     """Weighted sources of each element: ``indices`` and ``weights`` are [resized, taps]."""
 
-    indices: Array
-    weights: Array
+    indices: Sequence[Sequence[int]]
+    weights: Sequence[Sequence[float]]
 
     def keeps(self, length: int) -> bool:
         """Whether an axis of ``length`` elements stays as it is."""
-        own = np.arange(len(self.indices))[:, None]
-        weight = np.where(self.indices == own, self.weights, 0.0).sum(axis=1)
-        return len(weight) == length and bool(np.all(weight == 1.0))
+        rows = enumerate(zip(self.indices, self.weights, strict=True))
+        return len(self.indices) == length and all(
+            sum(weight for index, weight in zip(*row, strict=True) if index == own) == 1.0
+            for own, row in rows
+        )
 
     def transposed(self, length: int) -> Taps:
         """The same weights from the side of the ``length`` sources: the elements they reach."""
-        reached, tap = np.nonzero(self.weights)
-        source = self.indices[reached, tap]
-        order = np.argsort(source, kind="stable")
-        counts = np.bincount(source, minlength=length)
-        column = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        shape = (length, max(int(counts.max()), 1))
-        # Unused taps have weight 0, and lie where they do not widen the band of their neighbours.
-        middle = np.linspace(0, len(self.indices) - 1, length).astype(np.intp)
-        indices, weights = np.repeat(middle[:, None], shape[1], axis=1), np.zeros(shape)
-        indices[source[order], :] = reached[order][:, None]
-        indices[source[order], column] = reached[order]
-        weights[source[order], column] = self.weights[reached, tap][order]
+        reached: list[list[tuple[int, float]]] = [[] for _ in range(length)]
+        for element, row in enumerate(zip(self.indices, self.weights, strict=True)):
+            for index, weight in zip(*row, strict=True):
+                if weight:
+                    reached[index].append((element, weight))
+        count = max(1, *map(len, reached))
+        indices: list[list[int]] = []
+        weights: list[list[float]] = []
+        for source, found in enumerate(reached):
+            # Unused taps have weight 0, and lie where they do not widen the band of neighbours.
+            middle = source * (len(self.indices) - 1) // max(length - 1, 1)
+            unused = count - len(found)
+            indices.append([one for one, _ in found] + [found[-1][0] if found else middle] * unused)
+            weights.append([one for _, one in found] + [0.0] * unused)
         return Taps(indices, weights)
 
 
-_Coordinates = Callable[[Array, Axis], Array]
+# Numbers rounded to float32.  A sum, product or quotient of two that is rounded twice, to a double
+# and then to float32, is the same as if it were rounded once.
+_Singles: TypeAlias = "array[float]"
+_Coordinates: TypeAlias = Callable[["_Singles", Axis], "_Singles"]
 
 
-def _half_pixel(x: Array, axis: Axis) -> Array:
-    return (x + np.float32(0.5)) / np.float32(axis.scale) - np.float32(0.5)
+def _singles(values: Iterable[float]) -> _Singles:
+    return array("f", values)
 
 
-def _pytorch_half_pixel(x: Array, axis: Axis) -> Array:
-    return _half_pixel(x, axis) if axis.resized > 1 else np.zeros_like(x)
+def _single(value: float) -> float:
+    return _singles([value])[0]
 
 
-def _half_pixel_symmetric(x: Array, axis: Axis) -> Array:
+def _scaled(x: _Singles, axis: Axis) -> _Singles:
+    scale = _single(axis.scale)
+    return _singles([one / scale for one in _singles([one + 0.5 for one in x])])
+
+
+def _half_pixel(x: _Singles, axis: Axis) -> _Singles:
+    return _singles([one - 0.5 for one in _scaled(x, axis)])
+
+
+def _pytorch_half_pixel(x: _Singles, axis: Axis) -> _Singles:
+    return _half_pixel(x, axis) if axis.resized > 1 else _singles([0.0] * len(x))
+
+
+def _half_pixel_symmetric(x: _Singles, axis: Axis) -> _Singles:
     """Half pixel about the centre of the axis, for scales that do not divide evenly."""
     adjustment = axis.resized / (axis.scale * axis.length)
-    offset = np.float32(axis.length / 2 * (1 - adjustment))
-    return offset + _half_pixel(x, axis)
+    offset = _single(axis.length / 2 * (1 - adjustment))
+    return _singles([offset + one for one in _half_pixel(x, axis)])
 
 
-def _align_corners(x: Array, axis: Axis) -> Array:
+def _align_corners(x: _Singles, axis: Axis) -> _Singles:
     # The length that ONNX divides by is the fractional one where a scale was given.
-    span = axis.scale * axis.length - 1
-    return x * np.float32(axis.length - 1) / np.float32(span) if span > 0 else np.zeros_like(x)
+    span, last = _single(axis.scale * axis.length - 1), _single(axis.length - 1)
+    if span <= 0:
+        return _singles([0.0] * len(x))
+    return _singles([one / span for one in _singles([one * last for one in x])])
 
 
-def _asymmetric(x: Array, axis: Axis) -> Array:
-    return x / np.float32(axis.scale)
+def _asymmetric(x: _Singles, axis: Axis) -> _Singles:
+    scale = _single(axis.scale)
+    return _singles([one / scale for one in x])
 
 
-def _tf_half_pixel_for_nn(x: Array, axis: Axis) -> Array:
-    return (x + np.float32(0.5)) / np.float32(axis.scale)
-
-
-def _tf_crop_and_resize(x: Array, axis: Axis) -> Array:
-    start, end = (np.float32(edge) for edge in axis.roi)
-    last = np.float32(axis.length - 1)
-    if axis.resized > 1:
-        return start * last + x * (end - start) * last / np.float32(axis.resized - 1)
-    return np.full_like(x, np.float32(0.5) * (start + end) * last)
+def _tf_crop_and_resize(x: _Singles, axis: Axis) -> _Singles:
+    start, end = _singles(axis.roi)
+    last = _single(axis.length - 1)
+    if axis.resized <= 1:
+        return _singles([_single(0.5 * _single(start + end)) * last] * len(x))
+    first, width, steps = _single(start * last), _single(end - start), _single(axis.resized - 1)
+    along = _singles([one * last for one in _singles([one * width for one in x])])
+    return _singles([first + one for one in _singles([one / steps for one in along])])
 
 
 _COORDINATES: Final[Mapping[str, _Coordinates]] = {
@@ -111,62 +131,63 @@ _COORDINATES: Final[Mapping[str, _Coordinates]] = {
     "pytorch_half_pixel": _pytorch_half_pixel,
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
-    "tf_half_pixel_for_nn": _tf_half_pixel_for_nn,
+    "tf_half_pixel_for_nn": _scaled,
     "tf_crop_and_resize": _tf_crop_and_resize,
 }
 
 
-def _round_prefer_floor(x: Array) -> Array:
-    return np.ceil(x - np.float32(0.5))
+def _round_prefer_floor(x: _Singles) -> list[int]:
+    return [ceil(one) for one in _singles([one - 0.5 for one in x])]
 
 
-def _round_prefer_ceil(x: Array) -> Array:
-    return np.floor(x + np.float32(0.5))
+def _round_prefer_ceil(x: _Singles) -> list[int]:
+    return [floor(one) for one in _singles([one + 0.5 for one in x])]
 
 
-_NEAREST: Final[Mapping[str, Callable[[Array], Array]]] = {
+_NEAREST: Final[Mapping[str, Callable[[_Singles], list[int]]]] = {
     "round_prefer_floor": _round_prefer_floor,
     "round_prefer_ceil": _round_prefer_ceil,
-    "floor": np.floor,
-    "ceil": np.ceil,
+    "floor": lambda x: list(map(floor, x)),
+    "ceil": lambda x: list(map(ceil, x)),
 }
 
 
-def _coordinates(axis: Axis, transformation: str) -> Array:
-    """Source coordinate of each element, float32[resized]."""
-    return _COORDINATES[transformation](np.arange(axis.resized, dtype=np.float32), axis)
+def _coordinates(axis: Axis, transformation: str) -> _Singles:
+    """Source coordinate of each element."""
+    return _COORDINATES[transformation](_singles(range(axis.resized)), axis)
 
 
-def outside(axis: Axis, transformation: str) -> Array:
+def outside(axis: Axis, transformation: str) -> list[bool]:
     """Which elements lie outside the source: those that get the extrapolation value."""
     if transformation != "tf_crop_and_resize":
-        return np.zeros(axis.resized, np.bool_)
-    x = _coordinates(axis, transformation)
-    return (x < 0) | (x > axis.length - 1)
+        return [False] * axis.resized
+    return [not 0 <= one <= axis.length - 1 for one in _coordinates(axis, transformation)]
 
 
-def nearest_indices(axis: Axis, transformation: str, nearest_mode: str) -> Array:
-    """The source index of each element: intp[resized]."""
-    nearest = _NEAREST[nearest_mode](_coordinates(axis, transformation))
-    indices: Array = np.clip(nearest, 0, axis.length - 1).astype(np.intp)
-    return indices
+def nearest_indices(axis: Axis, transformation: str, nearest_mode: str) -> list[int]:
+    """The source index of each element."""
+    return _within(axis, _NEAREST[nearest_mode](_coordinates(axis, transformation)))
 
 
-def _linear_filter(distance: Array) -> Array:
-    weights: Array = np.clip(1 - np.abs(distance), 0, 1)
-    return weights
+def _within(axis: Axis, indices: Iterable[int]) -> list[int]:
+    last = axis.length - 1
+    return [min(max(index, 0), last) for index in indices]
 
 
-def _cubic_filter(coefficient: float) -> Callable[[Array], Array]:
+def _linear_filter(distance: float) -> float:
+    return max(1 - abs(distance), 0.0)
+
+
+def _cubic_filter(a: float) -> Callable[[float], float]:
     """Keys' cubic convolution kernel (equation 4 of the 1981 paper) with parameter a."""
 
-    def weights(distance: Array) -> Array:
-        a, d = coefficient, np.abs(distance)
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    def weight(distance: float) -> float:
+        d = abs(distance)
+        if d <= 1:
+            return ((a + 2) * d - (a + 3)) * d * d + 1
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
 
-    return weights
+    return weight
 
 
 def taps(
@@ -184,14 +205,19 @@ def taps(
     support, weigh = (1, _linear_filter) if cubic is None else (2, _cubic_filter(cubic))
     squeeze = min(axis.scale, 1.0) if antialias else 1.0
     first = floor(-support / squeeze) + 1
-    offsets = np.arange(first, 2 - first)
-    x = _coordinates(axis, transformation).astype(np.float64)
-    base = np.floor(x)
-    weights = weigh((offsets - (x - base)[:, None]) * squeeze)
-    indices = base.astype(np.intp)[:, None] + offsets
-    if exclude_outside:
-        weights = np.where((indices < 0) | (indices >= axis.length), 0.0, weights)
-    if exclude_outside or antialias:
-        total = weights.sum(axis=1, keepdims=True)
-        weights = weights / np.where(total == 0, 1.0, total)
-    return Taps(np.clip(indices, 0, axis.length - 1), weights)
+    offsets = range(first, 2 - first)
+    indices: list[list[int]] = []
+    weights: list[list[float]] = []
+    for x in _coordinates(axis, transformation):
+        base = floor(x)
+        places = [base + offset for offset in offsets]
+        row = [weigh((offset - (x - base)) * squeeze) for offset in offsets]
+        if exclude_outside:
+            pairs = zip(row, places, strict=True)
+            row = [weight if 0 <= place < axis.length else 0.0 for weight, place in pairs]
+        if exclude_outside or antialias:
+            total = fsum(row) or 1.0
+            row = [weight / total for weight in row]
+        indices.append(_within(axis, places))
+        weights.append(row)
+    return Taps(indices, weights)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,10 +12,15 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.banded import replaced, resampled
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.operands import Operands
-from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside, taps
+from popc_runtime.kernels.resample import Axis, nearest_indices, outside
+from popc_runtime.kernels.resize_axes import (
+    axis_taps,
+    in_memory_order,
+    processing_order,
+    resized_axes,
+)
 
-__all__ = ["KERNELS", "axis_taps", "in_memory_order", "processing_order", "resized_axes"]
+__all__ = ["KERNELS"]
 
 
 def _resize(binding: Binding) -> Calls:
@@ -29,48 +33,13 @@ def _resize(binding: Binding) -> Calls:
     return (*calls, *_extrapolate(binding, axes))
 
 
-_Operands = TypeVar("_Operands", bound="Operands[Any]")
-
-
-def in_memory_order(binding: _Operands) -> _Operands:
-    """The same with the axes in the order of the result's memory: the last ones lie closest."""
-    x, out = binding.input(0), binding.output()
-    rank = len(out.shape)
-    order = sorted(range(rank), key=lambda axis: -abs(out.strides[axis]))
-    if order == list(range(rank)):
-        return binding
-    regions = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
-    attributes: dict[str, Any] = {
-        **binding.attributes,
-        "scales": tuple(binding.numbers("scales")[axis] for axis in order),
-        "roi": tuple(regions[axis + end] for end in (0, rank) for axis in order),
-    }
-    return replace(
-        binding,
-        inputs=(x.transpose(*order), *binding.inputs[1:]),
-        outputs=(out.transpose(*order),),
-        attributes=attributes,
-    )
-
-
-def resized_axes(
-    binding: Operands[Any], before: tuple[int, ...], after: tuple[int, ...]
-) -> list[Axis]:
-    """The axes of a tensor of shape ``before`` that is resized to ``after``."""
-    rank = len(before)
-    roi = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
-    regions = zip(roi[:rank], roi[rank:], strict=True)
-    scales = binding.numbers("scales")
-    return [Axis(*item) for item in zip(before, after, scales, regions, strict=True)]
-
-
 def _extrapolate(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
     """Overwrite what lies outside the region's source: a run at either end of an axis."""
     out, transformation = binding.output(), binding.text("coordinate_transformation_mode")
     value = out.dtype.type(binding.number("extrapolation_value", 0.0))
     calls: list[Call] = []
     for number, axis in enumerate(axes):
-        mask = outside(axis, transformation).astype(np.int8)
+        mask = np.array(outside(axis, transformation), np.int8)
         edges = np.flatnonzero(np.diff(mask, prepend=0, append=0))
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             calls.append(partial(np.copyto, _slab(out, number, slice(start, stop)), value))
@@ -81,19 +50,14 @@ def _slab(array: Array, axis: int, part: slice) -> Array:
     return array[(slice(None),) * axis + (part,)]
 
 
-def processing_order(axes: Sequence[Axis]) -> list[int]:
-    """Shrink before growing; of equals, the last axis first, while its rows are few."""
-    growth = {number: axis.resized / axis.length for number, axis in enumerate(axes)}
-    return sorted(range(len(axes)), key=lambda number: (growth[number], -number))
-
-
 # -- nearest ---------------------------------------------------------------------------------------
 
 
 def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
     transformation = binding.text("coordinate_transformation_mode")
     nearest_mode = binding.text("nearest_mode")
-    indices = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
+    found = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
+    indices = [np.array(one, np.intp) for one in found]
     factors = [_repetition(index, axis) for index, axis in zip(indices, axes, strict=True)]
     if all(factors) and (repeat := _repeat(binding, factors)) is not None:
         return [repeat]
@@ -180,18 +144,6 @@ def _widened(binding: Binding, work: np.dtype[Any]) -> tuple[Array, tuple[Call, 
         return as_contiguous(binding, 0)
     wide = binding.scratch.take(x.shape, work)
     return wide, (partial(np.copyto, wide, x),)
-
-
-def axis_taps(binding: Operands[Any], axis: Axis) -> Taps:
-    """The sources of an axis that is interpolated."""
-    cubic = binding.text("mode") == "cubic"
-    return taps(
-        axis,
-        binding.text("coordinate_transformation_mode"),
-        cubic=binding.number("cubic_coeff_a", -0.75) if cubic else None,
-        antialias=bool(binding.integer("antialias", 0)),
-        exclude_outside=bool(binding.integer("exclude_outside", 0)),
-    )
 
 
 def _work_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

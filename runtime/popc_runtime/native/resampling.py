@@ -6,21 +6,19 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
-from popc_runtime.kernels.resize import (
+from popc_runtime.kernels.resize_axes import (
     axis_taps,
+    gradient_taps,
     in_memory_order,
     processing_order,
     resized_axes,
 )
-from popc_runtime.kernels.resize_grad import gradient_taps
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record, is_float32
-from popc_runtime.native.views import View, as_view
+from popc_runtime.native.views import View, view_of_numbers
 
 __all__ = ["ENCODERS"]
 
@@ -29,28 +27,39 @@ def _resize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     binding = in_memory_order(binding)
     x, out = binding.input(0), binding.output()
-    if not is_plain(binding) or out.size == 0 or not out.is_contiguous:
+    if not is_plain(binding) or out.size == 0:
         return None
     axes = resized_axes(binding, x.shape, out.shape)
     transformation = binding.text("coordinate_transformation_mode")
-    if any(outside(axis, transformation).any() for axis in axes):
+    if any(any(outside(axis, transformation)) for axis in axes):
         return None
     if binding.text("mode") == "nearest":
         return _pick(binding, axes, transformation)
+    if not out.is_contiguous:
+        return None
     tables = [(number, axis_taps(binding, axes[number])) for number in processing_order(axes)]
     return _resample(binding, tables, [axis.length for axis in axes])
 
 
 def _pick(binding: Binding, axes: Sequence[Axis], transformation: str) -> Record | None:
     x, out = binding.input(0), binding.output()
-    if out.ndim == 0:
+    if out.ndim == 0 or (out.shape[-1] != 1 and out.strides[-1] != out.itemsize):
         return None
     mode = binding.text("nearest_mode")
     offsets = [
-        as_view(nearest_indices(axis, transformation, mode).astype(np.int64) * stride)
+        _offsets(nearest_indices(axis, transformation, mode), stride)
         for axis, stride in zip(axes, x.strides, strict=True)
     ]
     return Record("Pick", tensors(x, out, *offsets), (x, out, *offsets))
+
+
+def _offsets(indices: Sequence[int], stride: int) -> View:
+    return view_of_numbers([index * stride for index in indices], DType.INT64)
+
+
+def _rows(rows: Sequence[Sequence[float]], dtype: DType) -> View:
+    flat = [number for row in rows for number in row]
+    return view_of_numbers(flat, dtype, (len(rows), -1))
 
 
 def _resample(
@@ -73,8 +82,8 @@ def _resample(
 
 
 def _axis_record(source: View, target: View, number: int, table: Taps) -> Record:
-    indices = as_view(np.ascontiguousarray(table.indices, np.int64))
-    weights = as_view(np.ascontiguousarray(table.weights, np.float32))
+    indices = _rows(table.indices, DType.INT64)
+    weights = _rows(table.weights, DType.FLOAT32)
     shape = source.shape
     sizes = (prod(shape[:number]), shape[number], prod(shape[number + 1 :]))
     operands = (source, indices, weights, target)
