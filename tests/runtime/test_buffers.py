@@ -31,6 +31,10 @@ _NETWORKS = {
         { c = Conv<pads=[1,1,1,1]>(x, w, b)  r = Relu(c)  p = MaxPool<kernel_shape=[2,2]>(r)
           a = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(p)  g = GlobalAveragePool(a)
           f = Flatten(g)  d = MatMul(f, m)  y = Softmax(d) }""",
+    "sizes": """(float[1,3,6,6] x, float[16,3,3,3] w) => (float[1,32,12,12] y)
+        { n = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>()
+          c = Conv<pads=[1,1,1,1]>(x, w)  a = Resize<mode="nearest">(c, , n)
+          b = Resize<mode="linear">(c, , n)  y = Concat<axis=1>(a, b) }""",
     "sequences": """(float[6,2,4] x, float[1,12,4] w, float[1,12,3] r) => (float[6,1,2,3] y)
         { y, h, c = LSTM<hidden_size=3>(x, w, r) }""",
     "tokens": """(int64[2,7] x, float[20,8] t, float[8] s, float[8] z, float[8,8] m)
@@ -70,7 +74,7 @@ print(json.dumps(found))
 """
 
 
-_MAKE_TABLES = {"attention_gradients", "resampling"}  # of masks and of taps, by numpy
+_MAKE_TABLES = {"attention_gradients"}  # of masks, by numpy
 
 
 def test_encoders_do_not_import_numpy() -> None:

@@ -6,6 +6,8 @@ says how many.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,7 @@ import popc_runtime
 from popc.frontend import load_model
 from popc.verify import compare, run_onnxruntime
 from popc_runtime.format import Array
+from popc_runtime.native import find_library
 from samples.fetch_models import FetchError, catalogue, fetch
 from samples.file_type import labels
 from tests.zoo.inputs import INPUTS, OCR_TEXT
@@ -55,6 +58,28 @@ def archive_of(name: str, **options: Any) -> popc.Archive:
 
 def _compiled(name: str, folder: Path, **options: Any) -> popc_runtime.Executable:
     return popc_runtime.load(archive_of(name, **options).save(folder / f"{name}.popx"))
+
+
+_WITHOUT_NUMPY: Final = """
+import sys
+import popc_runtime
+for path in sys.argv[1:]:
+    with popc_runtime.load(path) as model:
+        model.run_buffers({spec.name: bytes(spec.nbytes) for spec in model.inputs})
+        assert "numpy" not in sys.modules, f"{path} needs numpy"
+"""
+
+
+@pytest.mark.skipif(find_library() is None, reason="there are no native kernels")
+def test_all_start_without_numpy(tmp_path: Path) -> None:
+    archives = [archive_of(name).save(tmp_path / f"{name}.popx") for name in sorted(INPUTS)]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_NUMPY, *map(str, archives)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _reference(
