@@ -21,6 +21,7 @@
     _(DIRECT_CONVOLUTIONS) \
     _(DOUBLES) \
     _(DYNAMIC_BYTES) \
+    _(EXTREMES) \
     _(FUNCTIONS) \
     _(FUSED_MAPS) \
     _(GRIDS) \

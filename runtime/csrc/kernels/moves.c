@@ -352,17 +352,27 @@ static int64_t row_at(const Gather *gather, int64_t i) {
     return row < 0 ? row + gather->rows : row;
 }
 
+// Rows begin .. end - 1 of the result.  `bytes` may be a constant.
+INLINE void gather_rows(const Gather *gather, int64_t begin, int64_t end, const int64_t bytes) {
+    int64_t block = begin / gather->count, number = begin % gather->count;
+    for (int64_t place = begin; place < end; place++) {
+        const int64_t row = block * gather->rows + row_at(gather, number);
+        memcpy(gather->to + place * bytes, gather->data + row * bytes, (size_t)bytes);
+        if (++number == gather->count) number = 0, block++;
+    }
+}
+
 static void some_rows(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Gather *gather = context;
     const int64_t begin = chunk * gather->unit, all = gather->outer * gather->count;
     const int64_t end = begin + gather->unit < all ? begin + gather->unit : all;
-    for (int64_t place = begin; place < end; place++) {
-        const int64_t block = place / gather->count;
-        const int64_t row = block * gather->rows + row_at(gather, place % gather->count);
-        memcpy(
-            gather->to + place * gather->bytes, gather->data + row * gather->bytes,
-            (size_t)gather->bytes);
+    switch (gather->bytes) {
+        case 1: gather_rows(gather, begin, end, 1); break;
+        case 2: gather_rows(gather, begin, end, 2); break;
+        case 4: gather_rows(gather, begin, end, 4); break;
+        case 8: gather_rows(gather, begin, end, 8); break;
+        default: gather_rows(gather, begin, end, gather->bytes);
     }
 }
 

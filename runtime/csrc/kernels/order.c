@@ -1,5 +1,4 @@
-// Along an axis, [outer][length][inner]: extremes and their places, the first few in order, running
-// sums and products.
+// Along an axis, [outer][length][inner]: the first few in order, running sums and products.
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,54 +275,8 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     return unless(!fits, order);
 }
 
-// -- places of extremes ---------------------------------------------------------------------------
-
-// NaN is before everything; among equals the first, or the last if `backwards`.
-static bool wins(const Order *order, const char *a, const char *b) {
-    if (order->dtype == F32) {
-        const float x = *(const float *)a, y = *(const float *)b;
-        if (x != x || y != y) return x != x && y == y;
-        return order->largest ? x > y : x < y;
-    }
-    if (order->dtype == F64) {
-        const double x = *(const double *)a, y = *(const double *)b;
-        if (x != x || y != y) return x != x && y == y;
-        return order->largest ? x > y : x < y;
-    }
-    return key_of(a, order->dtype, order->largest) < key_of(b, order->dtype, order->largest);
-}
-
-static void find_extreme(const Order *order, int64_t line, Entry *entries) {
-    (void)entries;
-    const int64_t i = line / order->inner, j = line % order->inner, n = order->length;
-    const int64_t step = order->inner * order->size;
-    const char *x = order->x + (i * n * order->inner + j) * order->size;
-    int64_t best = order->backwards ? n - 1 : 0;
-    for (int64_t k = 1; k < n; k++) {
-        const int64_t place = order->backwards ? n - 1 - k : k;
-        if (wins(order, x + place * step, x + best * step)) best = place;
-    }
-    ((int64_t *)order->indices)[line] = best;
-}
-
-// x, indices {outer, length, inner, largest, backwards}
-static void *prepare_extreme(Params *params, Needs *needs) {
-    (void)needs;
-    Tensor x, indices;
-    Order *order = read_order(params, &x, &indices, 1);
-    if (!order) return NULL;
-    order->along = find_extreme;
-    order->indices = indices.data;
-    order->largest = next_int(params) != 0;
-    order->backwards = next_int(params) != 0;
-    const bool fits = !params->bad && order->length > 0 && has_lines(&x, order, order->length) &&
-                      has_lines(&indices, order, 1) && indices.dtype == I64;
-    return unless(!fits, order);
-}
-
 const Kernel ISA(ORDERS)[] = {
     {"TopK", prepare_top, run_lines, NULL},
     {"Accumulate", prepare_accumulate, run_accumulate, NULL},
-    {"ArgExtreme", prepare_extreme, run_lines, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -205,12 +205,20 @@ static void *prepare_one_hot(Params *params, Needs *needs) {
     return NULL;
 }
 
+// Copies of `size` bytes, by copies of what is there already.
+static void fill_all(char *to, const char *value, int64_t size, int64_t bytes) {
+    if (bytes <= 0) return;
+    memcpy(to, value, (size_t)size);
+    for (int64_t done = size; done < bytes; done *= 2)
+        memcpy(to + done, to, (size_t)(bytes - done < done ? bytes - done : done));
+}
+
 // An index outside of the depth gives no element that is on.
 static Failure run_one_hot(const void *argument, const Run *run) {
     (void)run;
     const OneHot *state = argument;
     const int64_t size = state->size, total = state->outer * state->depth * state->inner;
-    for (int64_t i = 0; i < total; i++) memcpy(state->out + i * size, state->values, (size_t)size);
+    fill_all(state->out, state->values, size, total * size);
     for (int64_t i = 0; i < state->outer * state->inner; i++) {
         int64_t index = state->wide ? ((const int64_t *)state->indices)[i]
                                     : ((const int32_t *)state->indices)[i];

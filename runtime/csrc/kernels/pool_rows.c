@@ -115,6 +115,8 @@ static void pool_row(
                 tap_row(pool, at, tap, x, y, places, work);
 }
 
+typedef void (*MaximaFn)(const char *from, char *to, int64_t count, int64_t step);
+
 typedef void (*EndFn)(const Pool *pool, char *y, int64_t *places, int64_t count);
 
 // What is done with each tap of a row, before the first of them, and after the last; the last two
@@ -122,14 +124,43 @@ typedef void (*EndFn)(const Pool *pool, char *y, int64_t *places, int64_t count)
 typedef struct {
     TapFn tap;
     EndFn start, end;
+    MaximaFn larger;  // of maxima without places; NULL for others
 } Steps;
 
 typedef struct {
     const Pool *pool;
     const Steps *steps;
+    const Run *run;
 } Job;
 
-static void pool_plane(const Job *job, int64_t plane) {
+// Maxima of a row, first over all axes but the last: each of these rows is read once.
+static void maxima_of_row(
+    const Job *job, const int64_t *at, const char *x, char *y, char *upright) {
+    const Pool *pool = job->pool;
+    const Axis *axes = pool->axes, *row = &axes[AXES - 1];
+    const int64_t item = item_size(pool->dtype);
+    job->steps->start(pool, upright, NULL, row->size);
+    job->steps->start(pool, y, NULL, row->out);
+    for (int64_t i = 0; i < axes[0].taps; i++) {
+        const int64_t depth = at[0] * axes[0].stride + i * axes[0].dilation - axes[0].begin;
+        if (depth < 0 || depth >= axes[0].size) continue;
+        for (int64_t j = 0; j < axes[1].taps; j++) {
+            const int64_t line = at[1] * axes[1].stride + j * axes[1].dilation - axes[1].begin;
+            if (line < 0 || line >= axes[1].size) continue;
+            const int64_t first = (depth * axes[1].size + line) * row->size;
+            job->steps->larger(x + first * item, upright, row->size, 1);
+        }
+    }
+    for (int64_t tap = 0; tap < row->taps; tap++) {
+        int64_t first, end;
+        reach(row, tap, &first, &end);
+        if (first >= end) continue;
+        const int64_t start = first * row->stride + tap * row->dilation - row->begin;
+        job->steps->larger(upright + start * item, y + first * item, end - first, row->stride);
+    }
+}
+
+static void pool_plane(const Job *job, int64_t plane, int thread) {
     const Pool *pool = job->pool;
     const Axis *axes = pool->axes;
     const int64_t item = item_size(pool->dtype), width = axes[2].out;
@@ -138,6 +169,10 @@ static void pool_plane(const Job *job, int64_t plane) {
     for (at[0] = 0; at[0] < axes[0].out; at[0]++)
         for (at[1] = 0; at[1] < axes[1].out; at[1]++, row++) {
             char *y = pool->y + row * width * item;
+            if (job->steps->larger) {
+                maxima_of_row(job, at, x, y, job->run->own[thread]);
+                continue;
+            }
             int64_t *places = pool->places ? pool->places + row * width : NULL;
             job->steps->start(pool, y, places, width);
             pool_row(pool, at, x, y, places, job->steps->tap);
@@ -148,25 +183,51 @@ static void pool_plane(const Job *job, int64_t plane) {
 }
 
 static void some_planes(void *context, int64_t chunk, int thread) {
-    (void)thread;
     const Job *job = context;
     int64_t end = (chunk + 1) * job->pool->unit;
     if (end > job->pool->planes) end = job->pool->planes;
-    for (int64_t plane = chunk * job->pool->unit; plane < end; plane++) pool_plane(job, plane);
+    for (int64_t plane = chunk * job->pool->unit; plane < end; plane++)
+        pool_plane(job, plane, thread);
 }
 
 static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
-    Job job = {pool, steps};
+    Job job = {pool, steps, run};
     share_chunks(run, (pool->planes + pool->unit - 1) / pool->unit, some_planes, &job);
     return OK;
 }
 
 // -- maxima ---------------------------------------------------------------------------------------
 
-#define MAXIMA(TYPE, LEAST)                                                                      \
-    INLINE void larger_##TYPE(                             \
-        const TYPE *restrict from, TYPE *restrict to, int64_t count, const int64_t step) {       \
-        for (int64_t i = 0; i < count; i++) {                                                    \
+// Maxima of a few elements: parts overlap, which changes nothing.  Steps of 2 are taken out of pairs,
+// the last of which may be half a pair.
+#define MAXIMA(TYPE, PAIR, LEAST)                                                                \
+    typedef TYPE Few_##TYPE __attribute__((vector_size(16), aligned(1), may_alias));             \
+    static inline void larger_few_##TYPE(const TYPE *from, TYPE *to) {                           \
+        const Few_##TYPE a = *(const Few_##TYPE *)from, b = *(const Few_##TYPE *)to;             \
+        const __typeof__(a > b) first = (a > b) | (a != a);                                      \
+        *(Few_##TYPE *)to =                                                                      \
+            (Few_##TYPE)(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));      \
+    }                                                                                            \
+    static void larger_##TYPE(const char *start, char *result, int64_t count, int64_t step) {    \
+        enum { FEW = 16 / sizeof(TYPE) };                                                        \
+        const TYPE *from = (const TYPE *)start;                                                  \
+        TYPE *to = (TYPE *)result, some[FEW];                                                    \
+        int64_t i = 0;                                                                           \
+        if (step == 1) {                                                                         \
+            for (; i + FEW <= count; i += FEW) larger_few_##TYPE(from + i, to + i);              \
+            if (i < count && count >= FEW) {                                                     \
+                larger_few_##TYPE(from + count - FEW, to + count - FEW);                         \
+                return;                                                                          \
+            }                                                                                    \
+        } else if (step == 2) {                                                                  \
+            for (; i + FEW < count; i += FEW) {                                                  \
+                PAIR pairs[FEW];                                                                 \
+                memcpy(pairs, from + 2 * i, sizeof(pairs));                                      \
+                for (int k = 0; k < FEW; k++) some[k] = FIRST_OF(TYPE, pairs[k]);                \
+                larger_few_##TYPE(some, to + i);                                                 \
+            }                                                                                    \
+        }                                                                                        \
+        for (; i < count; i++) {                                                                 \
             const TYPE v = from[i * step];                                                       \
             to[i] = v > to[i] || v != v ? v : to[i];                                             \
         }                                                                                        \
@@ -175,22 +236,19 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
         (void)pool;                                                                              \
         for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                              \
         for (int64_t i = 0; places && i < count; i++) places[i] = 0;                             \
-    }                                                                                            \
-    static void largest_##TYPE(                                                                  \
-        const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {             \
-        (void)pool, (void)places;                                                                \
-        const TYPE *from = (const TYPE *)x + tap->x;                                             \
-        TYPE *to = (TYPE *)y + tap->first;                                                       \
-        const int64_t count = tap->count, step = tap->step;                                      \
-        if (step == 1) larger_##TYPE(from, to, count, 1);                                        \
-        else if (step == 2) larger_##TYPE(from, to, count, 2);                                   \
-        else larger_##TYPE(from, to, count, step);                                               \
     }
+typedef struct { float first, second; } FloatPair;
+typedef struct { double first, second; } DoublePair;
+#define FIRST_OF(TYPE, P) \
+    _Generic((P), FloatPair: first_float, DoublePair: first_double, uint16_t: first_byte)(P)
+static inline float first_float(FloatPair pair) { return pair.first; }
+static inline double first_double(DoublePair pair) { return pair.first; }
+static inline uint8_t first_byte(uint16_t pair) { return (uint8_t)pair; }
 
-MAXIMA(float, -INFINITY)
-MAXIMA(double, -(double)INFINITY)
-MAXIMA(int8_t, INT8_MIN)
-MAXIMA(uint8_t, 0)
+MAXIMA(float, FloatPair, -INFINITY)
+MAXIMA(double, DoublePair, -(double)INFINITY)
+MAXIMA(int8_t, uint16_t, INT8_MIN)
+MAXIMA(uint8_t, uint16_t, 0)
 
 static void locate(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {
     (void)pool;
@@ -206,11 +264,11 @@ static void locate(const Pool *pool, const Tap *tap, const char *x, char *y, int
 }
 
 static Failure run_maxima(const void *state, const Run *run) {
-    static const Steps floats = {largest_float, start_float, NULL};
-    static const Steps doubles = {largest_double, start_double, NULL};
-    static const Steps bytes = {largest_int8_t, start_int8_t, NULL};
-    static const Steps unsigned_bytes = {largest_uint8_t, start_uint8_t, NULL};
-    static const Steps located = {locate, start_float, NULL};
+    static const Steps floats = {NULL, start_float, NULL, larger_float};
+    static const Steps doubles = {NULL, start_double, NULL, larger_double};
+    static const Steps bytes = {NULL, start_int8_t, NULL, larger_int8_t};
+    static const Steps unsigned_bytes = {NULL, start_uint8_t, NULL, larger_uint8_t};
+    static const Steps located = {locate, start_float, NULL, NULL};
     const Pool *pool = state;
     if (pool->places) return run_steps(pool, run, &located);
     switch (pool->dtype) {
@@ -226,6 +284,7 @@ static void *prepare_maxima(Params *params, Needs *needs) {
     if (!pool) return NULL;
     const DType dtype = pool->dtype;
     const bool known = dtype == F32 || dtype == F64 || dtype == I8 || dtype == U8;
+    needs->own = pool->axes[AXES - 1].size * item_size(dtype);
     if (known && (!pool->places || dtype == F32)) return pool;
     free(pool);
     return NULL;
@@ -264,7 +323,7 @@ static void take_root(const Pool *pool, char *y, int64_t *places, int64_t count)
 }
 
 static Failure run_norm(const void *state, const Run *run) {
-    static const Steps steps = {add_powers, start_norm, take_root};
+    static const Steps steps = {add_powers, start_norm, take_root, NULL};
     return run_steps(state, run, &steps);
 }
 

@@ -4,14 +4,21 @@
 #include <string.h>
 
 #include "../kernel.h"
-#include "extremes.h"
+#include "folds.h"
 #include "simd.h"
+#include "wide.h"
 
 // The order is that of _REDUCTIONS in popc_runtime/native/reductions.py.
 typedef enum { L1, L2, LOG_SUM, LOG_SUM_EXP, MAX, MEAN, MIN, PROD, SUM, SUM_SQUARE } Operation;
 typedef enum { ADD, ADD_ABS, ADD_SQUARE, ADD_EXP, MULTIPLY, LEAST, GREATEST } Step;
 
-enum { BLOCK = 64, STRIPS = 8, REDUCE_WORK = 1 << 14 };
+enum { BLOCK = 256, STRIPS = 8, EXTREME_STRIPS = 64, REDUCE_WORK = 1 << 14 };
+
+// e**x: for numbers that are not far above zero.
+static inline double exp_of(double x) {
+    const double value = wide_exp(x < -700 ? -700 : x > 700 ? 700 : x);
+    return x < -700 ? 0 : x > 700 ? (double)INFINITY : value;
+}
 
 typedef union { double real; int64_t whole; } Value;
 
@@ -52,28 +59,6 @@ static Value first_value(DType dtype, Step step) {
     return start;
 }
 
-#define APPLY(V, OPERATION)                                                          \
-    for (int64_t b = 0; b < width; b++) {                                                        \
-        const char *at = from + b * across;                                                      \
-        double strips[STRIPS];                                                                   \
-        for (int s = 0; s < STRIPS; s++) strips[s] = start;                                      \
-        int64_t i = 0;                                                                           \
-        for (; i + STRIPS <= n; i += STRIPS)                                                     \
-            for (int s = 0; s < STRIPS; s++) {                                                   \
-                const double v = V(at + (i + s) * along);                                        \
-                strips[s] = OPERATION(strips[s], v);                                             \
-            }                                                                                    \
-        for (; i < n; i++) {                                                                     \
-            const double v = V(at + i * along);                                                  \
-            strips[0] = OPERATION(strips[0], v);                                                 \
-        }                                                                                        \
-        double total = sums[b].real;                                                             \
-        for (int s = 0; s < STRIPS; s++) total = OPERATION(total, strips[s]);                    \
-        sums[b].real = total;                                                                    \
-    }
-#define PLUS(a, b) ((a) + (b))
-#define TIMES(a, b) ((a) * (b))
-
 #define REAL_STEP(TYPE)                                                                          \
     static void step_##TYPE(                                                                     \
         const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,   \
@@ -83,48 +68,28 @@ static Value first_value(DType dtype, Step step) {
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
         const double start = first_value(F64, step).real;                                        \
         switch (step) {                                                                          \
-            case ADD: APPLY(REAL_##TYPE, PLUS) break;                              \
-            case ADD_ABS: APPLY(ABS_##TYPE, PLUS) break;                           \
-            case ADD_SQUARE: APPLY(SQUARE_##TYPE, PLUS) break;                     \
-            case ADD_EXP: APPLY(EXP_##TYPE, PLUS) break;                           \
-            case MULTIPLY: APPLY(REAL_##TYPE, TIMES) break;                        \
-            case LEAST: APPLY(REAL_##TYPE, LESSER) break;                          \
-            case GREATEST: APPLY(REAL_##TYPE, LARGER) break;                       \
+            case ADD: APPLY_EITHER(TYPE, REAL_##TYPE, PLUS) break;                              \
+            case ADD_ABS: APPLY_EITHER(TYPE, ABS_##TYPE, PLUS) break;                           \
+            case ADD_SQUARE: APPLY_EITHER(TYPE, SQUARE_##TYPE, PLUS) break;                     \
+            case ADD_EXP: APPLY_EITHER(TYPE, EXP_##TYPE, PLUS) break;                           \
+            case MULTIPLY: APPLY_EITHER(TYPE, REAL_##TYPE, TIMES) break;                        \
+            case LEAST: REAL_EXTREME(TYPE, REAL_##TYPE, LESSER) break;                          \
+            case GREATEST: REAL_EXTREME(TYPE, REAL_##TYPE, LARGER) break;                       \
         }                                                                                        \
         (void)shifts;                                                                            \
     }
 #define REAL_float(p) ((double)*(const float *)(p))
 #define ABS_float(p) fabs(REAL_float(p))
 #define SQUARE_float(p) (REAL_float(p) * REAL_float(p))
-#define EXP_float(p) exp(REAL_float(p) - shifts[b].real)
+#define EXP_float(p) exp_of(REAL_float(p) - shifts[b].real)
 #define REAL_double(p) (*(const double *)(p))
 #define ABS_double(p) fabs(REAL_double(p))
 #define SQUARE_double(p) (REAL_double(p) * REAL_double(p))
-#define EXP_double(p) exp(REAL_double(p) - shifts[b].real)
+#define EXP_double(p) exp_of(REAL_double(p) - shifts[b].real)
 
 REAL_STEP(float)
 REAL_STEP(double)
 
-// Integers wrap around: sums and products are computed without signs.
-#define WHOLE_PLUS(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
-#define WHOLE_TIMES(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-// In one loop, for which order does not matter: gcc 12 makes wrong code of strips of bytes.
-#define FOLD_WHOLE(V, OPERATION, ALONG)                                                          \
-    for (int64_t i = 0; i < n; i++) {                                                            \
-        const int64_t v = V(at + i * (ALONG));                                                   \
-        total = OPERATION(total, v);                                                             \
-    }
-#define APPLY_WHOLE(TYPE, V, OPERATION)                                                          \
-    for (int64_t b = 0; b < width; b++) {                                                        \
-        const char *at = from + b * across;                                                      \
-        int64_t total = sums[b].whole;                                                           \
-        if (along == (int64_t)sizeof(TYPE)) {                                                    \
-            FOLD_WHOLE(V, OPERATION, (int64_t)sizeof(TYPE))                                      \
-        } else {                                                                                 \
-            FOLD_WHOLE(V, OPERATION, along)                                                      \
-        }                                                                                        \
-        sums[b].whole = total;                                                                   \
-    }
 #define WHOLE_STEP(TYPE)                                                                         \
     static int64_t whole_##TYPE(const char *p) { return (int64_t)*(const TYPE *)p; }             \
     static int64_t abs_##TYPE(const char *p) {                                                   \
@@ -141,12 +106,12 @@ REAL_STEP(double)
         const int64_t along = reduce->strides[reduce->reduced - 1];                              \
         const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
         switch (step) {                                                                          \
-            case ADD: APPLY_WHOLE(TYPE, whole_##TYPE, WHOLE_PLUS) break;                     \
-            case ADD_ABS: APPLY_WHOLE(TYPE, abs_##TYPE, WHOLE_PLUS) break;                   \
-            case ADD_SQUARE: APPLY_WHOLE(TYPE, square_##TYPE, WHOLE_PLUS) break;             \
-            case MULTIPLY: APPLY_WHOLE(TYPE, whole_##TYPE, WHOLE_TIMES) break;               \
-            case LEAST: APPLY_WHOLE(TYPE, whole_##TYPE, LESSER) break;                       \
-            case GREATEST: APPLY_WHOLE(TYPE, whole_##TYPE, LARGER) break;                    \
+            case ADD: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_PLUS) break;                     \
+            case ADD_ABS: WHOLE_EITHER(TYPE, abs_##TYPE, WHOLE_PLUS) break;                   \
+            case ADD_SQUARE: WHOLE_EITHER(TYPE, square_##TYPE, WHOLE_PLUS) break;             \
+            case MULTIPLY: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_TIMES) break;               \
+            case LEAST: EXTREME_EITHER(TYPE, LESSER) break;                       \
+            case GREATEST: EXTREME_EITHER(TYPE, LARGER) break;                    \
             default: break;                                                                      \
         }                                                                                        \
         (void)shifts;                                                                            \
@@ -191,13 +156,20 @@ static Step first_step(Operation operation) {
 
 static void split_dims(Reduce *reduce, const Tensor *x, const Tensor *out) {
     reduce->lines = reduce->turns = reduce->count = 1;
+    int before = -1;  // the kind of the axis before, 1 if it is kept
     for (int axis = 0; axis < x->rank; axis++) {
         if (x->dims[axis] == 1) continue;
         const bool kept = out->dims[axis] == x->dims[axis];
-        const int place = kept ? reduce->kept++ : reduce->reduced++;
-        (kept ? reduce->kept_dims : reduce->dims)[place] = x->dims[axis];
-        (kept ? reduce->kept_strides : reduce->strides)[place] = x->strides[axis];
+        int *const rank = kept ? &reduce->kept : &reduce->reduced;
+        int64_t *const dims = kept ? reduce->kept_dims : reduce->dims;
+        int64_t *const strides = kept ? reduce->kept_strides : reduce->strides;
+        const bool joins =
+            before == kept && strides[*rank - 1] == x->strides[axis] * x->dims[axis];
+        if (!joins) dims[(*rank)++] = 1;
+        dims[*rank - 1] *= x->dims[axis];
+        strides[*rank - 1] = x->strides[axis];
         if (!kept) reduce->count *= x->dims[axis];
+        before = kept;
     }
     if (reduce->kept == 0) reduce->kept_dims[reduce->kept++] = 1;
     if (reduce->reduced == 0) reduce->dims[reduce->reduced++] = 1;
