@@ -47,7 +47,7 @@ INLINE void make_channels(
         UNROLLED for (int k = 0; k < K; k++) weights[k] = load(span->weights[row] + k * channels + c);
         const float *line = span->lines[row] + c;
         UNROLLED for (int cell = 0; cell < (P - 1) * S + K; cell++) {
-            const Floats part = load(inside ? line + cell * step : span->cells[row][cell] + c);
+            const Floats part = load_once(inside ? line + cell * step : span->cells[row][cell] + c);
             UNROLLED for (int k = 0; k < K; k++) {
                 const int place = cell - k;  // of the window that has the cell as tap k
                 if (place >= 0 && place % S == 0 && place / S < P)

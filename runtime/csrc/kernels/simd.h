@@ -39,6 +39,15 @@ typedef float LooseFloats __attribute__((vector_size(VECTOR_BYTES), aligned(4), 
 
 static inline Floats load(const float *from) { return *(const LooseFloats *)from; }
 static inline void store(float *to, Floats values) { *(LooseFloats *)to = values; }
+// A vector that is used several times, of which gcc would make as many loads.
+static inline Floats load_once(const float *from) {
+    Floats values = load(from);
+#if defined(__AVX2__)
+    __asm__("" : "+v"(values));
+#endif
+    return values;
+}
+
 static inline Floats all_of(float value) { return value - (Floats){0}; }
 
 static inline Floats select_of(Mask mask, Floats yes, Floats no) {
