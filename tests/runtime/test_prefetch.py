@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -148,6 +149,22 @@ def test_several_streams_and_replicas(tmp_path: Path) -> None:
     with program.session() as session:
         session.connect("x", iter(SAMPLES)).connect("y", results).step(2)
     for sample, result in zip(SAMPLES, results, strict=True):
+        assert result == expected_affine(sample)
+
+
+def test_a_queue_keeps_what_comes_after_the_end(tmp_path: Path) -> None:
+    samples: queue.Queue[Any] = queue.Queue()
+    results: list[Any] = []
+    with executable(affine(), tmp_path).session() as session:
+        session.connect("x", samples, depth=2).connect("y", results)
+        for sample in SAMPLES[:3]:
+            samples.put(sample)
+        session.step(3)
+    assert not _threads()
+    samples.put(SAMPLES[3])
+    sleep(0.02)
+    assert samples.qsize() == 1
+    for sample, result in zip(SAMPLES, results, strict=False):
         assert result == expected_affine(sample)
 
 

@@ -127,6 +127,14 @@ class _QueueSource:
             raise timed_out(self._stream, self._timeout, "no sample arrived") from None
         return check_sample(value, self._stream, self._stream.shape)
 
+    def ahead(self) -> Array | None:
+        """The next sample, if it is there: who waited ahead would go on after the program's end."""
+        try:
+            value = self._samples.get_nowait()
+        except queue.Empty:
+            return None
+        return check_sample(value, self._stream, self._stream.shape)
+
     def close(self) -> None:
         """The queue belongs to the caller."""
 
