@@ -43,20 +43,55 @@ static inline double next_float(Params *params) {
     return number.value;
 }
 
-static inline Tensor next_tensor(Params *params) {
+// More than memory can be addressed with: sums and products of a few sizes below it do not overflow.
+#define MOST_BYTES (INT64_C(1) << 48)
+
+// Whether no size that is computed of a tensor overflows: its bytes, where an axis without elements
+// does not hide the others, and how far it reaches.
+static inline bool is_addressable(const Tensor *tensor, int64_t item) {
+    int64_t bytes = item, reach = 0;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        const int64_t dim = tensor->dims[axis], stride = tensor->strides[axis];
+        int64_t span;
+        if (dim < 0 || dim > MOST_BYTES || stride < -MOST_BYTES || stride > MOST_BYTES) return false;
+        if (__builtin_mul_overflow(bytes, dim ? dim : 1, &bytes) || bytes > MOST_BYTES) return false;
+        if (__builtin_mul_overflow(dim ? dim - 1 : 0, stride < 0 ? -stride : stride, &span) ||
+            __builtin_add_overflow(reach, span, &reach) || reach > MOST_BYTES) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline int64_t item_size(DType dtype) {
+    static const int8_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1};
+    return sizes[dtype];
+}
+
+// The words may be any: what is no tensor sets `bad`, and is absent.
+static inline Tensor maybe_tensor(Params *params) {
     Tensor tensor = {0};
     tensor.data = (char *)(intptr_t)next_int(params);
-    tensor.dtype = (DType)next_int(params);
+    const int64_t dtype = next_int(params);
     const int64_t state = next_int(params);
     tensor.constant = state != 0;
     tensor.packed = state == 2;
-    tensor.rank = (int)next_int(params);
-    if (tensor.rank < 0 || tensor.rank > MAX_RANK) {
-        params->bad = true;
-        tensor.rank = 0;
-    }
+    const int64_t rank = next_int(params);
+    bool fits = dtype >= F32 && dtype <= BOOL && rank >= 0 && rank <= MAX_RANK;
+    tensor.dtype = fits ? (DType)dtype : F32;
+    tensor.rank = fits ? (int)rank : 0;
     for (int axis = 0; axis < tensor.rank; axis++) tensor.dims[axis] = next_int(params);
     for (int axis = 0; axis < tensor.rank; axis++) tensor.strides[axis] = next_int(params);
+    fits = fits && is_addressable(&tensor, item_size(tensor.dtype));
+    if (fits && !params->bad) return tensor;
+    params->bad = true;
+    return (Tensor){0};
+}
+
+// The same of an operand that must be there.
+static inline Tensor next_tensor(Params *params) {
+    const Tensor tensor = maybe_tensor(params);
+    if (!tensor.data) params->bad = true;
     return tensor;
 }
 
@@ -64,11 +99,6 @@ static inline int64_t element_count(const Tensor *tensor) {
     int64_t count = 1;
     for (int axis = 0; axis < tensor->rank; axis++) count *= tensor->dims[axis];
     return count;
-}
-
-static inline int64_t item_size(DType dtype) {
-    static const int8_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1};
-    return sizes[dtype];
 }
 
 static inline bool is_contiguous(const Tensor *tensor) {
@@ -92,6 +122,16 @@ static inline int64_t size_of(int64_t a, int64_t b, int64_t c) {
 static inline bool holds(const Tensor *tensor, DType dtype, int64_t count) {
     return tensor->data && tensor->dtype == dtype && is_contiguous(tensor) &&
            element_count(tensor) == count;
+}
+
+// The same, or absent.
+static inline bool may_hold(const Tensor *tensor, DType dtype, int64_t count) {
+    return !tensor->data || holds(tensor, dtype, count);
+}
+
+// Indices: any number of them, without gaps.
+static inline bool are_indices(const Tensor *tensor) {
+    return tensor->data && (tensor->dtype == I32 || tensor->dtype == I64) && is_contiguous(tensor);
 }
 
 static inline bool has_shape_of(const Tensor *a, const Tensor *b) {

@@ -173,7 +173,7 @@ def test_records_that_do_not_fit(
     relu = library.numbers["Relu_f32"]
 
     def program(slots: tuple[int, ...], kernel: int, step: tuple[int, int]) -> NativeProgram:
-        tensors = (word for reference in step for word in (reference, 0, 0, 0))
+        tensors = (word for reference in step for word in (1 + reference, 0, 0, 0))
         words = _words(out, len(slots), *slots, 1, kernel, *tensors, 0, 0, 0)
         return NativeProgram(library, [Record("FusedMaps", words)], out, 1)
 

@@ -69,14 +69,33 @@ static int64_t lay_out(State *state) {
     return at + padded(state->width, TILE_COLUMNS) * TILE_COLUMNS;
 }
 
+// Whether operands have the sizes of `state`, and those that are not wanted are absent.
+static bool operands_fit(const State *state, const Tensor *tensors, const Tensor *lengths) {
+    const Tensor *q = tensors, *k = q + 1, *v = q + 2, *out = q + 3, *mask = q + 4, *scores = q + 5;
+    const int64_t batch = state->batch, rows = state->rows, keys = state->keys;
+    const int64_t heads = state->heads * state->group;
+    for (int i = 0; i < 6; i++)
+        if (tensors[i].dtype != F32 && !(i == 4 && tensors[i].dtype == BOOL)) return false;
+    const bool stored = state->stage != NOT_STORED;
+    return are_heads(q, batch, heads, rows, state->depth) && state->stage <= WEIGHTS &&
+           state->stage >= NOT_STORED && stored == (scores->data != NULL) &&
+           are_heads(k, batch, state->heads, keys, state->depth) &&
+           are_heads(v, batch, state->heads, keys, state->width) &&
+           are_heads(out, batch, heads, rows, state->width) &&
+           (!mask->data || are_heads(mask, batch, heads, rows, keys)) &&
+           (!stored || are_heads(scores, batch, heads, rows, keys)) &&
+           may_hold(lengths, I64, batch) && element_count(q) > 0 && element_count(k) > 0 &&
+           element_count(v) > 0;
+}
+
+static bool is_position(int64_t number) { return number >= -MOST_BYTES && number <= MOST_BYTES; }
+
 static bool read_state(State *state, Params *params) {
-    Tensor q, k, v, other;
-    state->q = next_heads(params, &q);
-    state->k = next_heads(params, &k);
-    state->v = next_heads(params, &v);
-    Heads *others[] = {&state->out, &state->mask, &state->scores};
-    for (int i = 0; i < 3; i++) *others[i] = next_heads(params, &other);
-    state->lengths = (const int64_t *)next_tensor(params).data;
+    Tensor tensors[6];
+    Heads *read[] = {&state->q, &state->k, &state->v, &state->out, &state->mask, &state->scores};
+    for (int i = 0; i < 6; i++) *read[i] = next_heads(params, &tensors[i]);
+    const Tensor lengths = maybe_tensor(params), *q = tensors, *k = q + 1;
+    state->lengths = (const int64_t *)lengths.data;
     state->scale = (float)next_float(params);
     state->softcap = (float)next_float(params);
     state->stage = (Stage)next_int(params);
@@ -84,16 +103,17 @@ static bool read_state(State *state, Params *params) {
     state->reaches = next_int(params) != 0;
     state->reach = next_int(params);
     state->left = next_int(params);
-    if (params->bad || k.dims[1] <= 0) return false;
-    state->batch = q.dims[0];
-    state->heads = k.dims[1];
-    state->group = q.dims[1] / k.dims[1];
-    state->rows = q.dims[2];
-    state->depth = q.dims[3];
-    state->keys = k.dims[2];
-    state->width = v.dims[3];
+    if (params->bad || k->dims[1] <= 0) return false;
+    state->batch = q->dims[0];
+    state->heads = k->dims[1];
+    state->group = q->dims[1] / k->dims[1];
+    state->rows = q->dims[2];
+    state->depth = q->dims[3];
+    state->keys = k->dims[2];
+    state->width = tensors[2].dims[3];
     state->hides = state->mask.data || state->lengths || state->reaches || state->left >= 0;
-    return true;
+    return is_position(state->offset) && is_position(state->reach) && is_position(state->left) &&
+           operands_fit(state, tensors, &lengths);
 }
 
 static void *prepare(Params *params, Needs *needs) {

@@ -44,27 +44,51 @@ static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// Whether operands, in their order, have the sizes of `state`.
+static bool operands_fit(const State *state, const Tensor *tensors) {
+    const int64_t batch = state->batch, heads = state->heads * state->group;
+    const int64_t rows = state->rows, keys = state->keys, depth = state->depth;
+    bool fits = !tensors[8].data || are_heads(&tensors[8], batch, heads, rows, keys);
+    for (int i = 0; i < 9; i++) fits = fits && tensors[i].dtype == F32;
+    for (int i = 0; i < 8; i += 5) {  // operands, and their gradients
+        fits = fits && are_heads(&tensors[i], batch, heads, rows, depth) &&
+               are_heads(&tensors[i + 1], batch, state->heads, keys, depth) &&
+               are_heads(&tensors[i + 2], batch, state->heads, keys, state->width);
+    }
+    for (int i = 3; i < 5; i++)
+        fits = fits && are_heads(&tensors[i], batch, heads, rows, state->width);
+    for (int i = 0; i < 3; i++) fits = fits && element_count(&tensors[i]) > 0;
+    // Rows of results are made as wholes.
+    for (int i = 5; i < 8; i++)
+        fits = fits && (tensors[i].dims[3] == 1 || tensors[i].strides[3] == (int64_t)sizeof(float));
+    return fits;
+}
+
+static bool read_state(State *state, Params *params) {
+    Tensor tensors[9];
+    Heads *read[] = {&state->q, &state->k, &state->v, &state->given, &state->out,
+                     &state->dq, &state->dk, &state->dv, &state->bias};
+    for (int i = 0; i < 9; i++) *read[i] = next_heads(params, &tensors[i]);
+    const Tensor *q = tensors, *k = q + 1;
+    state->scale = (float)next_float(params);
+    if (params->bad || k->dims[1] <= 0) return false;
+    state->batch = q->dims[0];
+    state->heads = k->dims[1];
+    state->group = q->dims[1] / k->dims[1];
+    state->rows = q->dims[2];
+    state->depth = q->dims[3];
+    state->keys = k->dims[2];
+    state->width = tensors[2].dims[3];
+    return operands_fit(state, tensors);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    Tensor q, k, v, other;
-    state->q = next_heads(params, &q);
-    state->k = next_heads(params, &k);
-    state->v = next_heads(params, &v);
-    Heads *others[] = {&state->given, &state->out, &state->dq, &state->dk, &state->dv, &state->bias};
-    for (int i = 0; i < 6; i++) *others[i] = next_heads(params, &other);
-    state->scale = (float)next_float(params);
-    if (params->bad || k.dims[1] <= 0) {
+    if (!read_state(state, params)) {
         free(state);
         return NULL;
     }
-    state->batch = q.dims[0];
-    state->heads = k.dims[1];
-    state->group = q.dims[1] / k.dims[1];
-    state->rows = q.dims[2];
-    state->depth = q.dims[3];
-    state->keys = k.dims[2];
-    state->width = v.dims[3];
     state->block = larger(FEWEST_ROWS, SCORES / larger(state->keys, 1));
     if (state->block > state->rows) state->block = state->rows;
     const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->keys, TILE_ROWS);

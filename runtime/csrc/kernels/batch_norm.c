@@ -15,8 +15,7 @@ typedef struct {
     float *out, *first, *second;  // y, mean and variance; or the gradients of x, scale and bias
 } Batch;
 
-static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
+static void *prepare(Params *params, bool gradient) {
     Batch *batch = calloc(1, sizeof(Batch));
     if (!batch) return NULL;
     batch->images = next_int(params);
@@ -27,11 +26,29 @@ static void *prepare(Params *params, Needs *needs) {
     const float **given[] = {&batch->dy, &batch->x, &batch->scale, &batch->bias,
                              &batch->given_mean, &batch->given_variance};
     float **wanted[] = {&batch->out, &batch->first, &batch->second};
-    for (int i = 0; i < 6; i++) *given[i] = (const float *)next_tensor(params).data;
-    for (int i = 0; i < 3; i++) *wanted[i] = (float *)next_tensor(params).data;
-    if (!params->bad && batch->images * batch->pixels > 0) return batch;
+    Tensor tensors[9];
+    for (int i = 0; i < 9; i++) tensors[i] = maybe_tensor(params);
+    for (int i = 0; i < 6; i++) *given[i] = (const float *)tensors[i].data;
+    for (int i = 0; i < 3; i++) *wanted[i] = (float *)tensors[6 + i].data;
+    const int64_t size = size_of(batch->images, batch->channels, batch->pixels);
+    bool fits = !params->bad && size > 0 && batch->x && batch->scale;
+    for (int i = 0; i < 9; i++)
+        fits = fits && may_hold(&tensors[i], F32, i < 2 || i == 6 ? size : batch->channels);
+    fits = fits && (gradient ? batch->dy && batch->given_mean && batch->given_variance
+                             : batch->bias && batch->out);
+    if (fits) return batch;
     free(batch);
     return NULL;
+}
+
+static void *prepare_training(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare(params, false);
+}
+
+static void *prepare_gradient(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare(params, true);
 }
 
 typedef enum { PLAIN, SQUARES, PRODUCTS } Kind;
@@ -135,14 +152,19 @@ static void *prepare_softmax(Params *params, Needs *needs) {
     (void)needs;
     SoftmaxGrad *grad = calloc(1, sizeof(SoftmaxGrad));
     if (!grad) return NULL;
-    grad->dy = (const float *)next_tensor(params).data;
-    grad->y = (const float *)next_tensor(params).data;
-    grad->dx = (float *)next_tensor(params).data;
+    const Tensor dy = next_tensor(params), y = next_tensor(params), dx = next_tensor(params);
+    grad->dy = (const float *)dy.data;
+    grad->y = (const float *)y.data;
+    grad->dx = (float *)dx.data;
     grad->rows = next_int(params);
     grad->length = next_int(params);
     grad->logarithm = next_int(params) != 0;
-    grad->unit = grad->length > 0 ? ((1 << 13) + grad->length - 1) / grad->length : 1;
-    if (!params->bad && grad->length > 0) return grad;
+    const int64_t size = size_of(grad->rows, grad->length, 1);
+    if (!params->bad && size > 0 && holds(&dy, F32, size) && holds(&y, F32, size) &&
+        holds(&dx, F32, size)) {
+        grad->unit = ((1 << 13) + grad->length - 1) / grad->length;
+        return grad;
+    }
     free(grad);
     return NULL;
 }
@@ -181,8 +203,8 @@ static Failure run_softmax(const void *state, const Run *run) {
 }
 
 const Kernel ISA(BATCH_NORMS)[] = {
-    {"BatchNormTraining_f32", prepare, run_training, NULL},
-    {"BatchNormGrad_f32", prepare, run_gradient, NULL},
+    {"BatchNormTraining_f32", prepare_training, run_training, NULL},
+    {"BatchNormGrad_f32", prepare_gradient, run_gradient, NULL},
     {"SoftmaxGrad_f32", prepare_softmax, run_softmax, NULL},
     {NULL, NULL, NULL, NULL},
 };

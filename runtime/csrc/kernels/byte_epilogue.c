@@ -114,7 +114,7 @@ static inline Floats near_steps(const Quantizer *by, Floats quotients, Mask *kno
 
 // Floats of all columns, or of each.
 static bool read_floats(Params *params, int64_t columns, const float **data, int64_t *step) {
-    const Tensor tensor = next_tensor(params);
+    const Tensor tensor = maybe_tensor(params);
     *data = (const float *)tensor.data;
     if (!tensor.data) return true;
     const int64_t count = element_count(&tensor);

@@ -17,6 +17,7 @@ static bool read_image(const Tensor *tensor, Image *image) {
 
 // Sizes of the axes that a convolution has, the last ones.
 static bool read_axes(ByteConv *conv, Params *params, const Tensor *x, const Tensor *w, const Tensor *y) {
+    int64_t plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
         const int own = axis - AXES + x->rank;
         const bool there = own >= 2;
@@ -27,7 +28,11 @@ static bool read_axes(ByteConv *conv, Params *params, const Tensor *x, const Ten
         conv->stride[axis] = there ? next_int(params) : 1;
         conv->dilation[axis] = there ? next_int(params) : 1;
         conv->before[axis] = there ? next_int(params) : 0;
-        if (!window_fits(conv->stride[axis], conv->dilation[axis], conv->before[axis])) return false;
+        if (!window_fits(
+                conv->stride[axis], conv->dilation[axis], conv->before[axis], conv->taps[axis],
+                conv->result[axis], &plane)) {
+            return false;
+        }
         conv->window *= conv->taps[axis];
         conv->pixels *= conv->result[axis];
     }
@@ -57,7 +62,7 @@ static void plan_copy(ByteConv *conv, const Tensor *x) {
 
 bool ISA(read_byte_conv)(ByteConv *conv, Params *params) {
     const Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
-    const Tensor residual = next_tensor(params);
+    const Tensor residual = maybe_tensor(params);
     conv->groups = next_int(params);
     if (params->bad || x.rank < 3 || x.rank > 2 + AXES) return false;
     if (!channels_fit(&x, &w, &y, &residual, conv->groups)) return false;

@@ -12,7 +12,7 @@ static int32_t zero_of(const ByteSide *side, int64_t line) {
 
 static bool read_side(
     ByteSide *side, Params *params, DType type, int64_t lines, const bool as_signed) {
-    const Tensor zero = next_tensor(params);
+    const Tensor zero = maybe_tensor(params);
     side->is_signed = type == I8;
     side->flip = side->is_signed == as_signed ? 0 : 128;
     if (type != I8 && type != U8) return false;
@@ -28,7 +28,7 @@ bool ISA(read_panels)(
     int64_t lines, int64_t columns) {
     const bool known = read_side(&panels->left, params, left->dtype, lines, false) &&
                        read_side(&panels->right, params, right->dtype, columns, true);
-    const Tensor bias = next_tensor(params);
+    const Tensor bias = maybe_tensor(params);
     panels->bias = (const int32_t *)bias.data;
     panels->tile = ISA(byte_tile)((ByteForm)next_int(params));
     panels->has_right_zero = panels->right.zero || panels->right.flip;

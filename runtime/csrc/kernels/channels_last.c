@@ -115,7 +115,12 @@ static void *prepare_pool(Params *params, Needs *needs) {
         return NULL;
     }
     state->mode = next_int(params) != 0 ? LARGEST : SUM;
-    state->factors = (const float *)next_tensor(params).data;
+    const Tensor factors = maybe_tensor(params);
+    state->factors = (const float *)factors.data;
+    if (params->bad || !may_hold(&factors, F32, state->conv.pixels)) {
+        release(state);
+        return NULL;
+    }
     for (int64_t c = 0; c < state->channels; c++)
         state->outside[c] = state->mode == LARGEST ? -INFINITY : 0;
     return state;

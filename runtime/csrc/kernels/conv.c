@@ -23,9 +23,10 @@ static bool read_axes(
         conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] = 0;
     }
     int first = AXES;  // of those read so far
+    int64_t plane = 1;
     for (int axis = 2; axis < x->rank; axis++) {
         const int64_t stride = next_int(params), dilation = next_int(params), before = next_int(params);
-        if (!window_fits(stride, dilation, before)) return false;
+        if (!window_fits(stride, dilation, before, w->dims[axis], y->dims[axis], &plane)) return false;
         if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
         first--;
         int64_t *rows[] = {conv->size, conv->taps, conv->result, conv->stride, conv->dilation,
@@ -54,11 +55,11 @@ static bool read_axes(
 static bool read_operands(Conv *conv, Params *params, bool *plain) {
     const int64_t unit = sizeof(float);
     Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
-    Tensor bias = next_tensor(params), residual = next_tensor(params);
+    Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
     conv->groups = next_int(params);
     if (params->bad || x.rank < 3 || x.rank > 2 + AXES || x.dtype != F32 || w.dtype != F32 ||
         y.dtype != F32 || !channels_fit(&x, &w, &y, &residual, conv->groups) ||
-        !bias_fits(&bias, w.dims[0]) || !read_axes(conv, &x, &w, &y, &residual, params))
+        !may_hold(&bias, F32, w.dims[0]) || !read_axes(conv, &x, &w, &y, &residual, params))
         return false;
     ISA(next_activation)(params, &conv->epilogue);
     conv->batch = x.dims[0];

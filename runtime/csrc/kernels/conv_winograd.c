@@ -51,14 +51,21 @@ static Image channels_last(float *data, const int64_t *size, int64_t channels) {
     return (Image){data, size[0] * size[1] * channels, size[1] * channels, channels, 1};
 }
 
+// Whether channels lie side by side; or, if they are to be turned, the pixels of each.
+static bool is_laid_out(const Tensor *image, bool turned) {
+    const int64_t unit = sizeof(float), *dims = image->dims, *strides = image->strides;
+    if (!turned) return strides[1] == unit;
+    return (dims[3] == 1 || strides[3] == unit) && (dims[2] == 1 || strides[2] == dims[3] * unit);
+}
+
 static bool read_state(State *state, Params *params, bool *constant) {
     const Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
-    const Tensor bias = next_tensor(params), residual = next_tensor(params);
+    const Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
     for (int axis = 0; axis < 2; axis++) state->before[axis] = next_int(params);
     ISA(next_activation)(params, &state->epilogue);
     if (params->bad || x.rank != 4 || !channels_fit(&x, &w, &y, &residual, 1)) return false;
     if (x.dtype != F32 || w.dtype != F32 || y.dtype != F32) return false;
-    if (w.dims[2] != TAP || w.dims[3] != TAP || !bias_fits(&bias, w.dims[0])) return false;
+    if (w.dims[2] != TAP || w.dims[3] != TAP || !may_hold(&bias, F32, w.dims[0])) return false;
     state->batch = x.dims[0];
     state->in = x.dims[1];
     state->out = y.dims[1];
@@ -69,6 +76,8 @@ static bool read_state(State *state, Params *params, bool *constant) {
     if (residual.data) state->residual = image_of(&residual);
     state->turn_x = state->x.channel != 1;
     state->turn_y = state->y.channel != 1;
+    if (!is_laid_out(&x, state->turn_x) || !is_laid_out(&y, state->turn_y)) return false;
+    if (residual.data && !is_laid_out(&residual, state->turn_y)) return false;
     state->w = (const float *)w.data;
     state->epilogue.row_bias = (const float *)bias.data;
     *constant = w.constant;

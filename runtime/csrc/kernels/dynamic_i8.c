@@ -27,10 +27,10 @@ typedef struct {
 
 static void *prepare(Params *params, Needs *needs) {
     const Tensor x = next_tensor(params), y = next_tensor(params);
-    const Tensor scale = next_tensor(params), zero = next_tensor(params);
+    const Tensor scale = maybe_tensor(params), zero = maybe_tensor(params);
     const bool known = x.dtype == F32 && y.dtype == U8 && is_contiguous(&x) && is_contiguous(&y) &&
-                       element_count(&x) == element_count(&y) && (!scale.data || holds(&scale, F32, 1)) &&
-                       (!zero.data || holds(&zero, U8, 1));
+                       element_count(&x) == element_count(&y) && may_hold(&scale, F32, 1) &&
+                       may_hold(&zero, U8, 1);
     State *state = params->bad || !known ? NULL : calloc(1, sizeof(State));
     if (!state) return NULL;
     state->x = (const float *)x.data;

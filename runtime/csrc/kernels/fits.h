@@ -9,11 +9,6 @@ static inline bool residual_fits(const Tensor *residual, const Tensor *y) {
     return !residual->data || (residual->dtype == F32 && has_shape_of(residual, y));
 }
 
-// Absent, or `count` floats side by side.
-static inline bool bias_fits(const Tensor *bias, int64_t count) {
-    return !bias->data || holds(bias, F32, count);
-}
-
 // Those of a convolution, which have 3 axes or more.  Sizes along the others and pads are free:
 // whatever lies outside of the input is not read.
 static inline bool channels_fit(
@@ -24,10 +19,18 @@ static inline bool channels_fit(
            element_count(y) > 0 && residual_fits(residual, y);
 }
 
-// What moves the windows of a convolution along an axis.
-static inline bool window_fits(int64_t stride, int64_t dilation, int64_t before) {
-    return stride >= 1 && stride <= INT32_MAX && dilation >= 1 && dilation <= INT32_MAX &&
-           before >= -INT32_MAX && before <= INT32_MAX;
+// What moves the windows of a convolution along an axis.  `plane`, which is 1 before the first axis,
+// becomes the number of elements that they can read.
+static inline bool window_fits(
+    int64_t stride, int64_t dilation, int64_t before, int64_t taps, int64_t results,
+    int64_t *plane) {
+    const bool small = stride >= 1 && stride <= INT32_MAX && dilation >= 1 &&
+                       dilation <= INT32_MAX && before >= -INT32_MAX && before <= INT32_MAX;
+    int64_t moved, window;
+    return small && !__builtin_mul_overflow(results, stride, &moved) &&
+           !__builtin_mul_overflow(taps, dilation, &window) && moved <= MOST_BYTES &&
+           window <= MOST_BYTES && !__builtin_mul_overflow(*plane, moved + window, plane) &&
+           *plane <= MOST_BYTES;
 }
 
 // Those of a product; batch dimensions of 1 of the factors are repeated.

@@ -46,7 +46,7 @@ static bool are_lines(
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    const Tensor x = next_tensor(params), y = next_tensor(params), window = next_tensor(params);
+    const Tensor x = next_tensor(params), y = next_tensor(params), window = maybe_tensor(params);
     const int axis = (int)next_int(params);
     const int64_t length = next_int(params), inverse = next_int(params);
     const int64_t onesided = next_int(params);

@@ -134,7 +134,7 @@ static int64_t size_behind(const State *state, int64_t reference) {
     return state->sizes[reference - state->tensors];
 }
 
-// A number of a kernel that is a map, and its record, in which references stand for addresses.
+// A number of a kernel that is a map, and its record, in which references plus one stand for addresses.
 // What is written are slots or the result, which nothing reads.
 static bool read_step(State *state, Params *params, Step *step) {
     const Kernel *kernel = find_kernel(ISA(FAMILIES), next_int(params));
@@ -147,7 +147,7 @@ static bool read_step(State *state, Params *params, Step *step) {
     step->operands = ISA(map_of)(step->map)->operands;
     for (int i = 0; i <= step->operands; i++) {
         const Tensor tensor = next_tensor(&ahead);
-        const int64_t reference = (intptr_t)tensor.data;
+        const int64_t reference = (intptr_t)tensor.data - 1;
         if (size_behind(state, reference) != item_size(tensor.dtype)) return false;
         if (i == 0 ? reference > 0 && reference < state->tensors : reference == 0) return false;
         step->references[i] = (int)reference;

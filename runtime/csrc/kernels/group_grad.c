@@ -27,10 +27,17 @@ static void *prepare(Params *params, Needs *needs) {
     groups->epsilon = next_float(params);
     const float **given[] = {&groups->dy, &groups->x, &groups->scale};
     float **wanted[] = {&groups->dx, &groups->scale_sums, &groups->bias_sums};
-    for (int i = 0; i < 3; i++) *given[i] = (const float *)next_tensor(params).data;
-    for (int i = 0; i < 3; i++) *wanted[i] = (float *)next_tensor(params).data;
-    if (params->bad || groups->images * groups->pixels <= 0 || groups->groups <= 0 ||
-        groups->channels <= 0 || groups->channels % groups->groups) {
+    Tensor tensors[6];
+    for (int i = 0; i < 6; i++) tensors[i] = maybe_tensor(params);
+    for (int i = 0; i < 3; i++) *given[i] = (const float *)tensors[i].data;
+    for (int i = 0; i < 3; i++) *wanted[i] = (float *)tensors[3 + i].data;
+    const int64_t size = size_of(groups->images, groups->channels, groups->pixels);
+    bool fits = !params->bad && size > 0 && groups->groups > 0 &&
+                groups->channels % groups->groups == 0;
+    for (int i = 0; i < 3; i++) fits = fits && holds(&tensors[i], F32, i < 2 ? size : groups->channels);
+    for (int i = 3; i < 6; i++)
+        fits = fits && may_hold(&tensors[i], F32, i == 3 ? size : groups->channels);
+    if (!fits) {
         free(groups);
         return NULL;
     }

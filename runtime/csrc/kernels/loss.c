@@ -14,7 +14,7 @@ typedef enum { NONE, SUM, MEAN } Reduction;  // the order is that of losses.py
 typedef struct {
     int64_t batch, classes, inner;
     const float *scores;  // of the gradient: the softmax
-    int64_t strides[3];  // of the scores of a loss, in floats
+    int64_t strides[3];  // of the scores, in floats
     const char *labels;
     bool wide;  // labels are int64, else int32
     const float *weights;  // of classes, or NULL
@@ -35,36 +35,65 @@ typedef struct {
     const float *counts;  // how much each label counts
 } Job;
 
-static void *prepare(Params *params, Needs *needs) {
-    Loss *loss = calloc(1, sizeof(Loss));
-    if (!loss) return NULL;
-    loss->batch = next_int(params);
-    loss->classes = next_int(params);
-    loss->inner = next_int(params);
-    loss->scores = (const float *)next_tensor(params).data;
-    for (int axis = 0; axis < 3; axis++) loss->strides[axis] = next_int(params);
-    const Tensor labels = next_tensor(params);
-    loss->labels = labels.data;
-    loss->wide = labels.dtype == I64;
-    loss->weights = (const float *)next_tensor(params).data;
-    loss->reduction = (Reduction)next_int(params);
+// Whether operands have the sizes of `loss`; `gradient`: of the scores.
+static bool operands_fit(
+    const Loss *loss, const Tensor *scores, const Tensor *labels, const Tensor *weights,
+    const Tensor *results, bool gradient) {
+    const int64_t count = loss->batch * loss->inner, all = count * loss->classes;
+    const int64_t single = loss->reduction == NONE ? count : 1;
+    return scores->dtype == F32 && are_indices(labels) && element_count(labels) == count &&
+           all > 0 && may_hold(weights, F32, loss->classes) &&
+           holds(&results[0], F32, gradient ? all : single) && may_hold(&results[1], F32, all) &&
+           may_hold(&results[2], F32, all) &&
+           (!gradient || (is_contiguous(scores) && holds(&results[3], F32, single)));
+}
+
+// Scores [batch][classes][inner], labels, weights?; reduction, whether labels of a value are ignored,
+// and which; the result, also the logarithms and the softmax, if they are wanted, and the gradient
+// of the loss, if it is given; whether scores are logarithms.
+static bool read_loss(Loss *loss, Params *params, bool gradient) {
+    const Tensor scores = next_tensor(params), labels = next_tensor(params);
+    const Tensor weights = maybe_tensor(params);
+    const int64_t reduction = next_int(params);
     loss->ignores = next_int(params) != 0;
     loss->ignored = next_int(params);
-    loss->out = (float *)next_tensor(params).data;
-    loss->log_prob = (float *)next_tensor(params).data;
-    loss->softmax = (float *)next_tensor(params).data;
-    loss->grad = (const float *)next_tensor(params).data;
+    Tensor results[4];
+    for (int i = 0; i < 4; i++) results[i] = maybe_tensor(params);
     loss->logarithms = next_int(params) != 0;
-    const int64_t size = loss->classes * loss->inner;
-    if (params->bad || size <= 0 || loss->batch <= 0) {
+    if (params->bad || scores.rank != 3 || reduction < NONE || reduction > MEAN) return false;
+    loss->batch = scores.dims[0];
+    loss->classes = scores.dims[1];
+    loss->inner = scores.dims[2];
+    loss->scores = (const float *)scores.data;
+    for (int axis = 0; axis < 3; axis++)
+        loss->strides[axis] = scores.strides[axis] / (int64_t)sizeof(float);
+    loss->labels = labels.data;
+    loss->wide = labels.dtype == I64;
+    loss->weights = (const float *)weights.data;
+    loss->reduction = (Reduction)reduction;
+    loss->out = (float *)results[0].data;
+    loss->log_prob = (float *)results[1].data;
+    loss->softmax = (float *)results[2].data;
+    loss->grad = (const float *)results[3].data;
+    return operands_fit(loss, &scores, &labels, &weights, results, gradient);
+}
+
+static void *prepare(Params *params, Needs *needs, bool gradient) {
+    Loss *loss = calloc(1, sizeof(Loss));
+    if (!loss || !read_loss(loss, params, gradient)) {
         free(loss);
         return NULL;
     }
+    const int64_t size = loss->classes * loss->inner;
     loss->unit = (LOSS_WORK + size - 1) / size;
     needs->shared = 2 * loss->batch * loss->inner * (int64_t)sizeof(float);
     needs->own = 2 * (loss->classes + LANES) * (int64_t)sizeof(float);
     return loss;
 }
+
+static void *prepare_loss(Params *params, Needs *needs) { return prepare(params, needs, false); }
+
+static void *prepare_gradient(Params *params, Needs *needs) { return prepare(params, needs, true); }
 
 static int64_t label_of(const Loss *loss, int64_t place) {
     return loss->wide ? ((const int64_t *)loss->labels)[place]
@@ -221,8 +250,8 @@ static Failure run_gradient(const void *state, const Run *run) {
 }
 
 const Kernel ISA(LOSSES)[] = {
-    {"CrossEntropy_f32", prepare, run_loss, NULL},
-    {"PickedLoss_f32", prepare, run_picked, NULL},
-    {"CrossEntropyGrad_f32", prepare, run_gradient, NULL},
+    {"CrossEntropy_f32", prepare_loss, run_loss, NULL},
+    {"PickedLoss_f32", prepare_loss, run_picked, NULL},
+    {"CrossEntropyGrad_f32", prepare_gradient, run_gradient, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -81,7 +81,7 @@ static void collapse(State *state, Tensor *out) {
 
 // Integers of one size are the same to those who ask for them, but booleans need to be 0 or 1.
 static bool is_same(int dtype, int wanted) {
-    if (dtype == wanted || wanted == ANY_TYPE) return true;
+    if (dtype == wanted) return true;
     const bool integers = dtype > BF16 && wanted > BF16;
     return integers && item_size((DType)dtype) == item_size((DType)wanted);
 }
@@ -89,6 +89,7 @@ static bool is_same(int dtype, int wanted) {
 // Finds the conversion of operand `i`, or of the result if that is 0; false if there is none.
 static bool convert(State *state, int i, DType dtype) {
     const int wanted = i ? state->map.from : state->map.to;
+    if (wanted < 0) return item_size(dtype) == (i == 1 ? 1 : -wanted);
     if (is_same(dtype, wanted)) return true;
     state->convert[i] = i ? ISA(conversion_loop)(dtype, (DType)wanted)
                           : ISA(conversion_loop)((DType)wanted, dtype);
@@ -190,6 +191,7 @@ static void map_chunk(void *context, int64_t chunk, int thread) {
 
 Failure ISA(map_run)(const void *argument, const Run *run) {
     State *state = (State *)argument;
+    if (state->count == 0) return OK;
     if (state->count <= 2 * state->chunk || run->threads == 1) {
         map_range(state, 0, state->count);
         return OK;

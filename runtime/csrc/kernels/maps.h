@@ -12,8 +12,8 @@ enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };
 typedef void (*MapLoop)(
     char *out, char *const *in, const int64_t *steps, int64_t n, const double *parameters);
 
-// Stands for the types of maps that only move elements.
-enum { ANY_TYPE = -1 };
+// Stands for the types of maps that only move elements of so many bytes, by what operand 0 says.
+#define ANY_TYPE(BYTES) (-(BYTES))
 
 // `from` and `to` are the types that the loop is for.  Operands and results of other types are
 // converted block by block.

@@ -287,11 +287,12 @@ static void *prepare_fill(Params *params, Needs *needs) {
     (void)needs;
     const Tensor to = next_tensor(params);
     Fill *fill = calloc(1, sizeof(Fill));
+    const uint64_t bits = (uint64_t)next_int(params);
     if (!fill || params->bad || !is_contiguous(&to)) {
         free(fill);
         return NULL;
     }
-    *fill = (Fill){to.data, element_count(&to), item_size(to.dtype), (uint64_t)next_int(params)};
+    *fill = (Fill){to.data, element_count(&to), item_size(to.dtype), bits};
     return fill;
 }
 
@@ -327,7 +328,11 @@ static void *prepare_gather(Params *params, Needs *needs) {
     const Tensor to = next_tensor(params);
     const int axis = (int)next_int(params);
     Gather *gather = calloc(1, sizeof(Gather));
-    if (!gather || params->bad || axis < 0 || axis >= data.rank) {
+    const int64_t rows = axis >= 0 && axis < data.rank ? data.dims[axis] : 0;
+    // Elements of the result are those of the data, with indices in the place of rows.
+    if (!gather || params->bad || axis < 0 || axis >= data.rank || !are_indices(&indices) ||
+        !is_contiguous(&data) || !is_contiguous(&to) || item_size(data.dtype) != item_size(to.dtype) ||
+        element_count(&to) != (rows ? element_count(&data) / rows * element_count(&indices) : 0)) {
         free(gather);
         return NULL;
     }

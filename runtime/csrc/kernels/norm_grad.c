@@ -35,9 +35,16 @@ static void *prepare(Params *params, Needs *needs) {
     norm->epsilon = next_float(params);
     const float **given[] = {&norm->dy, &norm->x, &norm->scale, &norm->mean, &norm->inverse};
     float **wanted[] = {&norm->dx, &norm->dscale, &norm->dbias};
-    for (int i = 0; i < 5; i++) *given[i] = (const float *)next_tensor(params).data;
-    for (int i = 0; i < 3; i++) *wanted[i] = (float *)next_tensor(params).data;
-    if (params->bad || norm->rows <= 0 || norm->length <= 0) {
+    Tensor tensors[8];
+    for (int i = 0; i < 8; i++) tensors[i] = maybe_tensor(params);
+    for (int i = 0; i < 5; i++) *given[i] = (const float *)tensors[i].data;
+    for (int i = 0; i < 3; i++) *wanted[i] = (float *)tensors[5 + i].data;
+    const int64_t size = size_of(norm->rows, norm->length, 1);
+    const int64_t sizes[] = {size, size, norm->length, norm->rows, norm->rows, size,
+                             norm->length, norm->length};
+    bool fits = !params->bad && size > 0 && norm->dy && norm->x;
+    for (int i = 0; i < 8; i++) fits = fits && may_hold(&tensors[i], F32, sizes[i]);
+    if (!fits) {
         free(norm);
         return NULL;
     }

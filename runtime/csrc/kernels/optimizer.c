@@ -106,7 +106,6 @@ static inline float larger(float a, float b) { return (a > b) | (a != a) ? a : b
 
 PASS(sum_of_two, a[i] * f0 + b[i] * f1)
 PASS(sum_of_three, a[i] * f0 + b[i] * f1 + c[i] * f2)
-PASS(only_first, a[i] * f0)
 PASS(squares, a[i] * f0 + b[i] * f1 * b[i])
 PASS(largest, larger(a[i] * f0, __builtin_fabsf(b[i]) * f1))
 PASS(adam, a[i] * f0 - b[i] / (root(c[i]) * f1 + f2))
@@ -140,23 +139,30 @@ static void restore_subnormals(unsigned before) { (void)before; }
 
 // -- kernels --------------------------------------------------------------------------------------
 
-static void *prepare(Params *params, PassFn pass) {
+// `operands`: tensors that the pass reads.
+static void *prepare(Params *params, PassFn pass, int operands) {
     Step *step = calloc(1, sizeof(Step));
     if (!step) return NULL;
     step->pass = pass;
     const Tensor out = next_tensor(params);
     step->out = (float *)out.data;
     step->count = element_count(&out);
-    for (int i = 0; i < MOST_TENSORS; i++) step->tensors[i] = (const float *)next_tensor(params).data;
+    bool fits = out.dtype == F32 && is_contiguous(&out);
+    for (int i = 0; i < MOST_TENSORS; i++) {
+        const Tensor tensor = maybe_tensor(params);
+        step->tensors[i] = (const float *)tensor.data;
+        fits = fits && (tensor.data || i >= operands) && may_hold(&tensor, F32, step->count);
+    }
     step->derivation = (Derivation)next_int(params);
     step->corrects = next_int(params) != 0;
     step->takes_root = next_int(params) != 0;
     for (int i = 0; i < MOST_SCALARS; i++) {
-        const Tensor scalar = next_tensor(params);
+        const Tensor scalar = maybe_tensor(params);
         step->scalars[i] = scalar.data;
         step->wide[i] = scalar.dtype == F64;
+        fits = fits && may_hold(&scalar, scalar.dtype == F64 ? F64 : F32, 1);
     }
-    if (!params->bad) return step;
+    if (fits && !params->bad) return step;
     free(step);
     return NULL;
 }
@@ -184,29 +190,28 @@ static Failure run_step(const void *state, const Run *run) {
 }
 
 #define PASSES(_)                                                                            \
-    _(SumOfTwo, sum_of_two)                                                                  \
-    _(SumOfThree, sum_of_three)                                                              \
-    _(OnlyFirst, only_first)                                                                 \
-    _(Squares, squares)                                                                      \
-    _(Largest, largest)                                                                      \
-    _(Adam, adam)                                                                            \
-    _(Adamax, adamax)                                                                        \
-    _(AdamDirection, adam_direction)                                                         \
-    _(AdamDirectionAlone, adam_direction_alone)                                              \
-    _(AdamaxDirection, adamax_direction)                                                     \
-    _(AdamaxDirectionAlone, adamax_direction_alone)                                          \
-    _(OverRoot, over_root)                                                                   \
-    _(OverRootOfSum, over_root_of_sum)                                                       \
-    _(OverDeviation, over_deviation)                                                         \
-    _(OverDeviationOfSum, over_deviation_of_sum)                                             \
-    _(RatioOfRoots, ratio_of_roots)
+    _(SumOfTwo, sum_of_two, 2)                                                               \
+    _(SumOfThree, sum_of_three, 3)                                                           \
+    _(Squares, squares, 2)                                                                   \
+    _(Largest, largest, 2)                                                                   \
+    _(Adam, adam, 3)                                                                         \
+    _(Adamax, adamax, 3)                                                                     \
+    _(AdamDirection, adam_direction, 3)                                                      \
+    _(AdamDirectionAlone, adam_direction_alone, 2)                                           \
+    _(AdamaxDirection, adamax_direction, 3)                                                  \
+    _(AdamaxDirectionAlone, adamax_direction_alone, 2)                                       \
+    _(OverRoot, over_root, 2)                                                                \
+    _(OverRootOfSum, over_root_of_sum, 2)                                                    \
+    _(OverDeviation, over_deviation, 3)                                                      \
+    _(OverDeviationOfSum, over_deviation_of_sum, 3)                                          \
+    _(RatioOfRoots, ratio_of_roots, 3)
 
-#define PREPARE(NAME, PASS_FN)                                                               \
+#define PREPARE(NAME, PASS_FN, OPERANDS)                                                     \
     static void *prepare_##NAME(Params *params, Needs *needs) {                              \
         (void)needs;                                                                         \
-        return prepare(params, PASS_FN);                                                     \
+        return prepare(params, PASS_FN, OPERANDS);                                           \
     }
-#define ENTRY(NAME, PASS_FN) {"Step" #NAME "_f32", prepare_##NAME, run_step, NULL},
+#define ENTRY(NAME, PASS_FN, OPERANDS) {"Step" #NAME "_f32", prepare_##NAME, run_step, NULL},
 
 PASSES(PREPARE)
 

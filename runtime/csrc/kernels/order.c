@@ -268,7 +268,7 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     order->exclusive = next_int(params) != 0;
     order->product = next_int(params) != 0;
     order->shape = x;
-    order->axis = next_tensor(params);
+    order->axis = maybe_tensor(params);
     const bool known = !order->axis.data || holds(&order->axis, I32, 1) || holds(&order->axis, I64, 1);
     const bool fits = !params->bad && known && order->along && has_lines(&x, order, order->length) &&
                       has_lines(&out, order, order->length) && x.dtype == out.dtype;

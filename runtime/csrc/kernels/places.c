@@ -81,6 +81,40 @@ static void describe_tuples(Places *places, const Tensor *indices, int batch_dim
     places->batch_step = batch_dims < 1 ? 0 : places->steps[batch_dims - 1];
 }
 
+// Whether each index has a value, and a place in the table but for `axis`.
+static bool elements_fit(
+    const Tensor *table, const Tensor *indices, const Tensor *values, int64_t axis) {
+    if (indices->rank != table->rank || axis >= table->rank) return false;
+    for (int i = 0; i < table->rank; i++)
+        if (i != axis && indices->dims[i] > table->dims[i]) return false;
+    return element_count(values) == element_count(indices);
+}
+
+// Whether tuples are no longer than the table has axes behind `batch_dims`, and have their values.
+static bool tuples_fit(
+    const Tensor *table, const Tensor *indices, const Tensor *values, int64_t batch_dims) {
+    const int last = indices->rank - 1;
+    const int64_t length = indices->dims[last];
+    if (batch_dims < 0 || batch_dims > last || length > table->rank - batch_dims) return false;
+    int64_t count = 1;
+    for (int i = 0; i < batch_dims; i++)
+        if (indices->dims[i] != table->dims[i]) return false;
+    for (int i = 0; i < last; i++) count *= indices->dims[i];
+    for (int i = (int)(batch_dims + length); i < table->rank; i++)
+        if (__builtin_mul_overflow(count, table->dims[i], &count)) return false;
+    return element_count(values) == count;
+}
+
+static bool places_fit(
+    const Tensor *table, const Tensor *indices, const Tensor *values, int64_t axis,
+    int64_t batch_dims) {
+    return is_contiguous(table) && are_indices(indices) && is_contiguous(values) &&
+           item_size(values->dtype) == item_size(table->dtype) && table->rank > 0 &&
+           indices->rank > 0 && element_count(table) > 0 &&
+           (axis >= 0 ? elements_fit(table, indices, values, axis)
+                      : tuples_fit(table, indices, values, batch_dims));
+}
+
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
     const Tensor table = next_tensor(params), indices = next_tensor(params);
@@ -88,8 +122,7 @@ static void *prepare(Params *params, Needs *needs) {
     const int axis = (int)next_int(params), batch_dims = (int)next_int(params);
     const int64_t which = next_int(params);
     Places *places = calloc(1, sizeof(Places));
-    if (!places || params->bad || !is_contiguous(&table) || !is_contiguous(&indices) ||
-        !is_contiguous(&values) || table.rank == 0 || indices.rank == 0) {
+    if (!places || params->bad || !places_fit(&table, &indices, &values, axis, batch_dims)) {
         free(places);
         return NULL;
     }
@@ -199,8 +232,13 @@ static void *prepare_one_hot(Params *params, Needs *needs) {
     state->inner = next_int(params);
     state->size = item_size(out.dtype);
     state->wide = indices.dtype == I64;
-    if (!params->bad && is_contiguous(&indices) && is_contiguous(&out) && is_contiguous(&values))
+    const int64_t given = size_of(state->outer, state->inner, 1);
+    const int64_t wanted = size_of(state->outer, state->depth, state->inner);
+    if (!params->bad && given >= 0 && wanted >= 0 && are_indices(&indices) &&
+        element_count(&indices) == given && holds(&out, out.dtype, wanted) &&
+        holds(&values, values.dtype, 2) && item_size(values.dtype) == state->size) {
         return state;
+    }
     free(state);
     return NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../kernel.h"
+#include "fits.h"
 #include "simd.h"
 
 enum { AXES = 3, POOL_WORK = 1 << 15 };
@@ -19,18 +20,30 @@ typedef struct {
     int64_t unit;  // channels of a chunk
 } PoolGrad;
 
-static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
-    PoolGrad *pool = calloc(1, sizeof(PoolGrad));
-    if (!pool) return NULL;
-    pool->dy = (const float *)next_tensor(params).data;
-    pool->x = (const float *)next_tensor(params).data;
-    pool->y = (const float *)next_tensor(params).data;
-    pool->dx = (float *)next_tensor(params).data;
-    pool->factors = (const float *)next_tensor(params).data;
+// Operands, in the order of their words, that a kernel needs.
+typedef enum { DY = 1, X = 2, Y = 4, DX = 8 } Needed;
+
+static bool operands_fit(const PoolGrad *pool, const Tensor *tensors, int needed) {
+    const int64_t elements = size_of(pool->channels, pool->elements, 1);
+    const int64_t windows = size_of(pool->channels, pool->windows, 1);
+    bool fits = elements > 0 && windows > 0 && may_hold(&tensors[4], F32, pool->windows);
+    for (int i = 0; i < 4; i++)
+        if (needed & 1 << i)
+            fits = fits && holds(&tensors[i], F32, 1 << i & (X | DX) ? elements : windows);
+    return fits;
+}
+
+static bool read_pool(PoolGrad *pool, Params *params, int needed) {
+    Tensor tensors[5];
+    for (int i = 0; i < 5; i++) tensors[i] = maybe_tensor(params);
+    pool->dy = (const float *)tensors[0].data;
+    pool->x = (const float *)tensors[1].data;
+    pool->y = (const float *)tensors[2].data;
+    pool->dx = (float *)tensors[3].data;
+    pool->factors = (const float *)tensors[4].data;
     pool->channels = next_int(params);
     pool->elements = pool->windows = 1;
-    int64_t window = 1;
+    int64_t window = 1, plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
         pool->size[axis] = next_int(params);
         pool->taps[axis] = next_int(params);
@@ -38,15 +51,64 @@ static void *prepare(Params *params, Needs *needs) {
         pool->stride[axis] = next_int(params);
         pool->dilation[axis] = next_int(params);
         pool->before[axis] = next_int(params);
-        pool->elements *= pool->size[axis];
-        pool->windows *= pool->result[axis];
-        window *= pool->taps[axis];
+        pool->elements = size_of(pool->elements, pool->size[axis], 1);
+        pool->windows = size_of(pool->windows, pool->result[axis], 1);
+        window = size_of(window, pool->taps[axis], 1);
+        if (window <= 0 || pool->windows <= 0 || pool->elements <= 0) return false;
+        if (!window_fits(
+                pool->stride[axis], pool->dilation[axis], pool->before[axis], pool->taps[axis],
+                pool->result[axis], &plane)) {
+            return false;
+        }
     }
-    const int64_t work = pool->elements + pool->windows * window;
-    pool->unit = work < POOL_WORK ? POOL_WORK / (work + 1) + 1 : 1;
-    if (!params->bad && pool->channels > 0 && pool->windows > 0) return pool;
+    const int64_t work = size_of(pool->windows, window, 1);
+    pool->unit = work >= 0 && pool->elements + work < POOL_WORK
+                     ? POOL_WORK / (pool->elements + work + 1) + 1
+                     : 1;
+    return !params->bad && operands_fit(pool, tensors, needed);
+}
+
+static void *prepare(Params *params, int needed) {
+    PoolGrad *pool = calloc(1, sizeof(PoolGrad));
+    if (pool && read_pool(pool, params, needed)) return pool;
     free(pool);
     return NULL;
+}
+
+static void *prepare_mean(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare(params, DY | DX);
+}
+
+static void *prepare_maximum(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare(params, DY | X | Y | DX);
+}
+
+// Whether windows are squares of 2 x 2 side by side.
+static bool are_squares(const PoolGrad *pool) {
+    bool fits = pool->size[0] == pool->result[0] && pool->taps[0] == 1;
+    for (int axis = 1; axis < AXES; axis++)
+        fits = fits && pool->taps[axis] == 2 && pool->stride[axis] == 2 &&
+               pool->before[axis] == 0 && pool->result[axis] == pool->size[axis] / 2;
+    return fits;
+}
+
+static void *prepare_squares(Params *params, int needed) {
+    PoolGrad *pool = prepare(params, needed);
+    if (!pool || are_squares(pool)) return pool;
+    free(pool);
+    return NULL;
+}
+
+static void *prepare_maxima_of_squares(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare_squares(params, X | Y);
+}
+
+static void *prepare_squares_grad(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare_squares(params, DY | X | Y | DX);
 }
 
 // Where the taps of window `place` that lie inside begin and end, and the element of tap 0.
@@ -261,9 +323,9 @@ static Failure run_squares_grad(const void *state, const Run *run) {
 }
 
 const Kernel ISA(POOL_GRADIENTS)[] = {
-    {"AveragePoolGrad_f32", prepare, run_mean, NULL},
-    {"MaxPoolGrad_f32", prepare, run_maximum, NULL},
-    {"MaxOfSquares_f32", prepare, run_squares, NULL},
-    {"MaxOfSquaresGrad_f32", prepare, run_squares_grad, NULL},
+    {"AveragePoolGrad_f32", prepare_mean, run_mean, NULL},
+    {"MaxPoolGrad_f32", prepare_maximum, run_maximum, NULL},
+    {"MaxOfSquares_f32", prepare_maxima_of_squares, run_squares, NULL},
+    {"MaxOfSquaresGrad_f32", prepare_squares_grad, run_squares_grad, NULL},
     {NULL, NULL, NULL, NULL},
 };

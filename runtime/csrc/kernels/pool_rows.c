@@ -34,7 +34,7 @@ static void *prepare(Params *params, Needs *needs) {
     (void)needs;
     Pool *pool = calloc(1, sizeof(Pool));
     if (!pool) return NULL;
-    const Tensor x = next_tensor(params), y = next_tensor(params), places = next_tensor(params);
+    const Tensor x = next_tensor(params), y = next_tensor(params), places = maybe_tensor(params);
     pool->power = next_int(params);
     int64_t size = 1, results = 1, work = 1;
     bool fits = true;

@@ -33,7 +33,12 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     pool->maximum = next_int(params) != 0;
-    pool->factors = (const float *)next_tensor(params).data;
+    const Tensor factors = maybe_tensor(params);
+    pool->factors = (const float *)factors.data;
+    if (params->bad || !may_hold(&factors, F32, conv->pixels)) {
+        release(pool);
+        return NULL;
+    }
     conv->outside = pool->maximum ? -INFINITY : 0;
     for (int64_t tap = 0; tap < conv->window; tap++) pool->offsets[tap] = ISA(tap_offset)(conv, tap);
     pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);

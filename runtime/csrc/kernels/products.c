@@ -68,12 +68,12 @@ static bool is_right_type(const Tensor *right) {
 // All operands have the rank of `out`; batch dimensions of 1 are repeated.
 static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
-    Tensor bias = next_tensor(params), residual = next_tensor(params);
+    Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
     ISA(next_activation)(params, &state->epilogue);
     const int rank = out.rank, row = rank - 2, column = rank - 1;
     if (params->bad || !factors_fit(&left, &right, &out)) return false;
     if (left.dtype != F32 || out.dtype != F32 || !is_right_type(&right)) return false;
-    if (!bias_fits(&bias, out.dims[column])) return false;
+    if (!may_hold(&bias, F32, out.dims[column])) return false;
     if (!residual_fits(&residual, &out)) return false;
     *state = (State){
         .m = out.dims[row],

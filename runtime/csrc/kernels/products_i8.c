@@ -74,7 +74,7 @@ static bool has_rows(const Tensor *tensor) {
 
 static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
-    Tensor residual = next_tensor(params);
+    Tensor residual = maybe_tensor(params);
     const int rank = out.rank, row = rank - 2, column = rank - 1;
     if (params->bad || !factors_fit(&left, &right, &out)) return false;
     if (!residual_fits(&residual, &out)) return false;

@@ -82,10 +82,11 @@ static void *prepare_normal(Params *params, Needs *needs) {
     if (!normal) return NULL;
     normal->source = next_source(params);
     normal->fill = (void (*)(void *, intptr_t, void *))(intptr_t)next_int(params);
+    const DType dtype = next_int(params) ? F64 : F32;
     const Tensor out = next_tensor(params);
     normal->out = out.data;
     normal->count = element_count(&out);
-    if (!params->bad && normal->fill && is_contiguous(&out)) return normal;
+    if (!params->bad && normal->fill && holds(&out, dtype, normal->count)) return normal;
     free(normal);
     return NULL;
 }
@@ -205,7 +206,7 @@ static void *prepare_any(Params *params, bool draws) {
     }
     const Tensor in = next_tensor(params), ratio = next_tensor(params);
     const Tensor training = next_tensor(params), out = next_tensor(params);
-    const Tensor mask = next_tensor(params);
+    const Tensor mask = maybe_tensor(params);
     dropout->in = (const float *)in.data;
     dropout->out = (float *)out.data;
     dropout->mask = mask.data;

@@ -66,7 +66,7 @@ static bool are_weights(const State *state, const Tensor *x, const Tensor *w, co
 
 static bool read_operands(State *state, Params *params) {
     const Tensor x = next_tensor(params), w = next_tensor(params), r = next_tensor(params);
-    const Tensor bias = next_tensor(params);
+    const Tensor bias = maybe_tensor(params);
     if (params->bad || x.rank != 3 || w.rank != 3 || r.rank != 3) return false;
     *state = (State){
         .steps = x.dims[0],
@@ -84,7 +84,7 @@ static bool read_operands(State *state, Params *params) {
     float **wanted[] = {&state->y, &state->last_h, &state->last_c, &state->kept_states,
                         &state->kept_gates};
     Tensor more[10];
-    for (int i = 0; i < 10; i++) more[i] = next_tensor(params);
+    for (int i = 0; i < 10; i++) more[i] = maybe_tensor(params);
     for (int i = 0; i < 4; i++) *given[i] = (const float *)more[i].data;
     state->lengths = (const int32_t *)more[4].data;
     for (int i = 0; i < 5; i++) *wanted[i] = (float *)more[5 + i].data;

@@ -178,14 +178,21 @@ static void split_dims(Reduce *reduce, const Tensor *x, const Tensor *out) {
     reduce->blocks_of_line = (reduce->kept_dims[reduce->kept - 1] + BLOCK - 1) / BLOCK;
 }
 
+// Whether `out` keeps each axis of `x`, or has one element along it.
+static bool is_reduced(const Tensor *x, const Tensor *out) {
+    if (x->rank != out->rank || x->dtype != out->dtype || !is_contiguous(out)) return false;
+    for (int axis = 0; axis < x->rank; axis++)
+        if (out->dims[axis] != 1 && out->dims[axis] != x->dims[axis]) return false;
+    return element_count(x) > 0;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
     const int64_t operation = next_int(params);
     Reduce *reduce = calloc(1, sizeof(Reduce));
-    if (!reduce || params->bad || x.rank != out.rank || !is_contiguous(&out) ||
-        element_count(&x) == 0 || operation < L1 || operation > SUM_SQUARE ||
-        x.dtype != out.dtype || !step_of(x.dtype) || !is_known(x.dtype, (Operation)operation)) {
+    if (!reduce || params->bad || !is_reduced(&x, &out) || operation < L1 ||
+        operation > SUM_SQUARE || !step_of(x.dtype) || !is_known(x.dtype, (Operation)operation)) {
         free(reduce);
         return NULL;
     }

@@ -52,7 +52,7 @@ static void *prepare(Params *params, bool numbered) {
     Regions *state = calloc(1, sizeof(Regions));
     if (!state) return NULL;
     const Tensor x = next_tensor(params), regions = next_tensor(params);
-    const Tensor numbers = next_tensor(params), out = next_tensor(params);
+    const Tensor numbers = maybe_tensor(params), out = next_tensor(params);
     if (params->bad || !are_regions(&x, &regions, &numbers, &out, numbered)) {
         free(state);
         return NULL;

@@ -19,6 +19,27 @@ typedef struct {
     bool runs;  // what lies side by side stays so: the last axis is not resized
 } Pick;
 
+// Whether offsets are those of elements of `x`.
+static bool are_inside(const Pick *pick, const Tensor *x) {
+    int64_t first = 0, last = 0, low = 0, high = 0;
+    for (int axis = 0; axis < x->rank; axis++) {
+        const int64_t span = x->dims[axis] > 0 ? (x->dims[axis] - 1) * x->strides[axis] : 0;
+        *(span < 0 ? &low : &high) += span;
+    }
+    for (int axis = 0; axis < pick->rank; axis++) {
+        int64_t least = 0, most = 0;
+        for (int64_t i = 0; i < pick->dims[axis]; i++) {
+            const int64_t offset = pick->offsets[axis][i];
+            if (offset < -MOST_BYTES || offset > MOST_BYTES) return false;
+            if (i == 0 || offset < least) least = offset;
+            if (i == 0 || offset > most) most = offset;
+        }
+        first += least;
+        last += most;
+    }
+    return item_size(x->dtype) == pick->size && element_count(x) > 0 && first >= low && last <= high;
+}
+
 // x, out, whose last axis lies side by side, offsets of each axis
 static void *prepare_pick(Params *params, Needs *needs) {
     (void)needs;
@@ -36,8 +57,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
         pick->dims[axis] = out.dims[axis];
         pick->strides[axis] = out.strides[axis];
         if (axis < out.rank - 1) pick->lines *= out.dims[axis];
-        if (offsets.rank != 1 || offsets.dims[0] != out.dims[axis] || offsets.dtype != I64)
-            params->bad = true;
+        if (!holds(&offsets, I64, out.dims[axis])) params->bad = true;
     }
     const int64_t length = out.rank ? out.dims[out.rank - 1] : 0;
     pick->runs = true;
@@ -45,7 +65,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
         pick->runs &= pick->offsets[out.rank - 1][i] == i * pick->size;
     pick->unit = length > 0 ? (RESAMPLE_WORK + length - 1) / length : 1;
     const bool dense = length == 1 || (length > 0 && out.strides[out.rank - 1] == pick->size);
-    if (!params->bad && dense) return pick;
+    if (!params->bad && dense && are_inside(pick, &x)) return pick;
     free(pick);
     return NULL;
 }
@@ -122,12 +142,17 @@ static void *prepare_resample(Params *params, Needs *needs) {
     state->inner = next_int(params);
     state->resized = indices.dims[0];
     state->taps = indices.dims[1];
-    const int64_t work = state->inner * state->taps;
+    const int64_t work = size_of(state->inner, state->taps, 1);
     state->unit = work > 0 ? (RESAMPLE_WORK + work - 1) / work : 1;
-    if (!params->bad && x.dtype == F32 && out.dtype == F32 && weights.dtype == F32 &&
-        indices.dtype == I64 && indices.rank == 2 && work > 0 && is_contiguous(&x) &&
-        is_contiguous(&out) && is_contiguous(&indices) && is_contiguous(&weights))
-        return state;
+    const int64_t given = size_of(state->outer, state->length, state->inner);
+    const int64_t wanted = size_of(state->outer, state->resized, state->inner);
+    const int64_t terms = element_count(&indices);
+    bool fits = !params->bad && indices.rank == 2 && work > 0 && given > 0 && wanted > 0 &&
+                holds(&x, F32, given) && holds(&out, F32, wanted) &&
+                holds(&indices, I64, terms) && holds(&weights, F32, terms);
+    for (int64_t i = 0; fits && i < terms; i++)
+        fits = state->indices[i] >= 0 && state->indices[i] < state->length;
+    if (fits) return state;
     free(state);
     return NULL;
 }

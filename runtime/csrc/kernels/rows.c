@@ -21,35 +21,53 @@ typedef struct {
 enum { ROW_WORK = 16384 };  // elements that are worth another thread
 enum { COLUMN_BLOCK = 128 };
 
-static bool read_rows(Rows *rows, Params *params) {
+// `reduces`: the result has one element for each row and column.
+static bool read_rows(Rows *rows, Params *params, bool reduces) {
     Tensor x = next_tensor(params), y = next_tensor(params);
     rows->rows = next_int(params);
     rows->length = next_int(params);
     rows->inner = next_int(params);
     rows->x = (const float *)x.data;
     rows->y = (float *)y.data;
-    const int64_t size = rows->length * rows->inner;
-    rows->unit = size ? (ROW_WORK + size - 1) / size : 1;
-    return !params->bad && rows->rows > 0 && rows->length > 0 && rows->inner > 0;
+    const int64_t size = size_of(rows->length, rows->inner, 1);
+    const int64_t all = size_of(rows->rows, rows->length, rows->inner);
+    const int64_t results = reduces ? size_of(rows->rows, rows->inner, 1) : all;
+    if (params->bad || all <= 0 || !holds(&x, F32, all) || !holds(&y, F32, results)) return false;
+    rows->unit = (ROW_WORK + size - 1) / size;
+    return true;
+}
+
+static void *prepare_any(Params *params, bool reduces) {
+    Rows *rows = calloc(1, sizeof(Rows));
+    if (rows && read_rows(rows, params, reduces)) return rows;
+    free(rows);
+    return NULL;
 }
 
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
-    Rows *rows = calloc(1, sizeof(Rows));
-    if (rows && read_rows(rows, params)) return rows;
-    free(rows);
-    return NULL;
+    return prepare_any(params, false);
+}
+
+static void *prepare_reduction(Params *params, Needs *needs) {
+    (void)needs;
+    return prepare_any(params, true);
 }
 
 static void *prepare_norm(Params *params, Needs *needs) {
     Rows *rows = prepare(params, needs);
     if (!rows) return NULL;
-    rows->scale = (const float *)next_tensor(params).data;
-    rows->bias = (const float *)next_tensor(params).data;
-    rows->mean = (float *)next_tensor(params).data;
-    rows->inverse = (float *)next_tensor(params).data;
+    Tensor tensors[4];
+    for (int i = 0; i < 4; i++) tensors[i] = maybe_tensor(params);
+    rows->scale = (const float *)tensors[0].data;
+    rows->bias = (const float *)tensors[1].data;
+    rows->mean = (float *)tensors[2].data;
+    rows->inverse = (float *)tensors[3].data;
     rows->epsilon = next_float(params);
-    if (!params->bad) return rows;
+    bool fits = !params->bad && rows->inner == 1;
+    for (int i = 0; i < 4; i++)
+        fits = fits && may_hold(&tensors[i], F32, i < 2 ? rows->length : rows->rows);
+    if (fits) return rows;
     free(rows);
     return NULL;
 }
@@ -311,10 +329,10 @@ const Kernel ISA(ROWS)[] = {
     {"LogSoftmax_f32", prepare_softmax, run_log_softmax, NULL},
     {"LayerNorm_f32", prepare_norm, run_layer_norm, NULL},
     {"RmsNorm_f32", prepare_norm, run_rms_norm, NULL},
-    {"ReduceSum_f32", prepare, run_sum, NULL},
-    {"ReduceMean_f32", prepare, run_mean, NULL},
-    {"ReduceMax_f32", prepare, run_max, NULL},
-    {"ReduceMin_f32", prepare, run_min, NULL},
-    {"ReduceSumSquare_f32", prepare, run_square, NULL},
+    {"ReduceSum_f32", prepare_reduction, run_sum, NULL},
+    {"ReduceMean_f32", prepare_reduction, run_mean, NULL},
+    {"ReduceMax_f32", prepare_reduction, run_max, NULL},
+    {"ReduceMin_f32", prepare_reduction, run_min, NULL},
+    {"ReduceSumSquare_f32", prepare_reduction, run_square, NULL},
     {NULL, NULL, NULL, NULL},
 };

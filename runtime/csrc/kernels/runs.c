@@ -98,7 +98,7 @@ static void *prepare_steps(Params *params, Needs *needs) {
     Steps *state = calloc(1, sizeof(Steps));
     if (!state) return NULL;
     const Tensor cache = next_tensor(params), update = next_tensor(params);
-    state->starts = next_tensor(params);
+    state->starts = maybe_tensor(params);
     state->cache = cache.data;
     state->update = update.data;
     state->batch = next_int(params);

@@ -19,16 +19,22 @@ static void *prepare_scatter(Params *params, Needs *needs) {
     (void)needs;
     Scatter *scatter = calloc(1, sizeof(Scatter));
     if (!scatter) return NULL;
-    scatter->grad = (const float *)next_tensor(params).data;
-    const Tensor indices = next_tensor(params);
+    const Tensor grad = next_tensor(params), indices = next_tensor(params);
+    const Tensor out = next_tensor(params);
+    scatter->grad = (const float *)grad.data;
     scatter->indices = indices.data;
     scatter->wide = indices.dtype == I64;
     scatter->count = element_count(&indices);
-    scatter->out = (float *)next_tensor(params).data;
+    scatter->out = (float *)out.data;
     scatter->outer = next_int(params);
     scatter->rows = next_int(params);
     scatter->width = next_int(params);
-    if (!params->bad) return scatter;
+    const int64_t given = size_of(scatter->outer, scatter->count, scatter->width);
+    const int64_t all = size_of(scatter->outer, scatter->rows, scatter->width);
+    if (!params->bad && given >= 0 && all >= 0 && are_indices(&indices) &&
+        holds(&grad, F32, given) && holds(&out, F32, all)) {
+        return scatter;
+    }
     free(scatter);
     return NULL;
 }
@@ -68,14 +74,18 @@ static void *prepare_channels(Params *params, Needs *needs) {
     (void)needs;
     Channels *channels = calloc(1, sizeof(Channels));
     if (!channels) return NULL;
-    channels->x = (const float *)next_tensor(params).data;
-    channels->y = (float *)next_tensor(params).data;
+    const Tensor x = next_tensor(params), y = next_tensor(params);
+    channels->x = (const float *)x.data;
+    channels->y = (float *)y.data;
     channels->outer = next_int(params);
     channels->channels = next_int(params);
     channels->inner = next_int(params);
-    const int64_t size = channels->outer * channels->inner;
-    channels->unit = size > 0 ? (SUM_WORK + size - 1) / size : 1;
-    if (!params->bad && size > 0) return channels;
+    const int64_t all = size_of(channels->outer, channels->channels, channels->inner);
+    if (!params->bad && all > 0 && holds(&x, F32, all) && holds(&y, F32, channels->channels)) {
+        const int64_t size = all / channels->channels;
+        channels->unit = (SUM_WORK + size - 1) / size;
+        return channels;
+    }
     free(channels);
     return NULL;
 }

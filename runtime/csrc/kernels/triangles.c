@@ -16,7 +16,7 @@ enum { CLEARED_ELEMENTS = 1 << 16 };
 
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;
-    const Tensor data = next_tensor(params), diagonal = next_tensor(params);
+    const Tensor data = next_tensor(params), diagonal = maybe_tensor(params);
     Triangle *triangle = calloc(1, sizeof(Triangle));
     if (!triangle) return NULL;
     triangle->upper = next_int(params) != 0;

@@ -38,7 +38,7 @@ static void *prepare(Params *params, Needs *needs) {
     weave->columns = fits ? out.dims[out.rank - 1] : 0;
     weave->planes = fits ? element_count(&out) / (weave->rows * weave->columns) : 0;
     for (int64_t i = 0; fits && i < count; i++) {
-        const Tensor phase = next_tensor(params);
+        const Tensor phase = maybe_tensor(params);
         const int64_t rows = ceil_part(weave->rows, i / weave->across, weave->down);
         const int64_t columns = ceil_part(weave->columns, i % weave->across, weave->across);
         fits = !phase.data || holds(&phase, F32, size_of(weave->planes, rows, columns));

@@ -184,7 +184,7 @@ def _words(
         )
         found.append(numbers[one.kernel])
         for reference, words in zip(references, one.tensors, strict=True):
-            found += [reference, words[1], 0, 0]
+            found += [1 + reference, words[1], 0, 0]  # 0 stands for an absent tensor
         found += one.parameters
     return tuple(found)
 

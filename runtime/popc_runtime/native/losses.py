@@ -35,11 +35,9 @@ def _words(
     weights: View | None,
     wanted: tuple[View | None, ...],
 ) -> tuple[int, ...]:
-    words = [scores.shape[0], scores.shape[1], prod(scores.shape[2:])]
-    words += tensor_words(scores)
-    apart = merged_view(scores, (*scores.shape[:2], words[2]))
-    words += (0, 0, 0) if apart is None else (step // apart.itemsize for step in apart.strides)
-    words += (*tensor_words(labels), *tensor_words(weights))
+    apart = merged_view(scores, (*scores.shape[:2], prod(scores.shape[2:])))
+    assert apart is not None, "callers look at that"
+    words = [*tensor_words(apart), *tensor_words(labels), *tensor_words(weights)]
     words.append(_REDUCTIONS.index(binding.text("reduction")))
     words += (int("ignore_index" in binding.attributes), binding.integer("ignore_index", -1))
     for array in wanted:

@@ -86,7 +86,7 @@ def _normal(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     scale, mean = binding.number("scale"), binding.number("mean")
     wide = binding.output_dtypes[0] is DType.FLOAT64
     fill = _numpy_function(f"random_standard_normal_fill{'' if wide else '_f'}")
-    return _filled("RandomNormal", binding, numbers, scale, mean, fill) if fill else None
+    return _filled("RandomNormal", binding, numbers, scale, mean, fill, int(wide)) if fill else None
 
 
 def _filled(

@@ -1,0 +1,200 @@
+"""Records of every kernel, and the tensors in their words."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from popc.ir import TensorType
+from popc_runtime.errors import PopcError
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels import RandomState
+from popc_runtime.kernels.fused_steps import Step, written
+from popc_runtime.native import Library, Record
+from popc_runtime.native.record import MAX_RANK, tensor_words
+from popc_runtime.native.views import as_view
+from tests.native.bindings import bound, encode
+from tests.native.harvest import problems
+from tests.native.problems import Problem, known, narrowed
+
+__all__ = ["ADDRESSES", "HEAD", "SIZES", "Sample", "Tensor", "samples"]
+
+SIZES: Final = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)  # of elements, by the numbers of types
+HEAD: Final = 4  # words before shape and strides: address, type, whether it is constant, rank
+# Other words are small or the bits of a float.
+ADDRESSES: Final = range(1 << 20, 1 << 48)
+# Of operands, besides those that problems have.
+_TYPES: Final = (DType.INT32, DType.INT64, DType.UINT64, DType.UINT8, DType.INT8, DType.FLOAT64)
+_LARGEST: Final = 1 << 18  # bytes of operands
+_QUANTIZED: Final = {"axis": 0, "block_size": 0, "output_dtype": "int8", "saturate": 1}
+_Given: TypeAlias = "tuple[str, list[Array | None], list[Array], Mapping[str, Any], Sequence[int]]"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor among the words of a record, which begin at ``place``; ``rank`` as it was."""
+
+    place: int
+    dtype: int
+    constant: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    rank: int
+    contents: bytes = b""  # from the lowest address that it has an element at
+    below: int = 0  # bytes from there to the first element
+
+    def words(self, address: int) -> tuple[int, ...]:
+        """As `tensor_words`."""
+        head = (address, self.dtype, self.constant, len(self.shape))
+        return (*head, *self.shape, *self.strides)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Bytes in front of the first element, and from there to the end."""
+        if 0 in self.shape:
+            return 0, 0
+        spans = [(dim - 1) * step for dim, step in zip(self.shape, self.strides, strict=True)]
+        low, high = (sum(one for one in spans if one * sign > 0) for sign in (-1, 1))
+        return -low, high + SIZES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A record that a kernel takes, and the tensors in it."""
+
+    kernel: str
+    words: tuple[int, ...]
+    tensors: tuple[Tensor, ...]
+    kept: object
+
+
+def samples(library: Library, most: int = 3) -> dict[str, list[Sample]]:
+    """Up to ``most`` records of each kernel, of those that instructions of all kinds need."""
+    found: dict[str, dict[object, Sample]] = {}
+    for record, memory in _found(library):
+        sample = _sample(record, memory)
+        found.setdefault(record.kernel, {}).setdefault(_kind(sample), sample)
+    return {kernel: _chosen(list(kinds.values()), most) for kernel, kinds in found.items()}
+
+
+def _found(library: Library) -> Iterator[tuple[Record, object]]:
+    for listed in problems().values():
+        for number, problem in enumerate(listed):
+            for form in _forms(problem, all_types=number < 3):
+                yield from _records(library, form)
+    for opcode, inputs, outputs, attributes, constant in _further():
+        binding = bound(inputs, outputs, attributes, constant)
+        yield from _parts(encode(opcode, binding, library.numbers), binding)
+    numbers = as_view(_floats(5, 9))
+    state = RandomState(0)
+    source = as_view(state.rounding_source).address
+    yield Record("Round_narrow", (source, *tensor_words(numbers), 1, 0)), (numbers, state)
+
+
+def _further() -> Iterator[_Given]:
+    """What no other test has, or not as these kernels take it."""
+    steps = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1)}
+    conv = {**steps, "group": 1, "kernel_shape": (3, 3)}
+    image, last = _floats(1, 32, 28, 28), np.moveaxis(_floats(1, 7, 7, 32), -1, 1)
+    weights, taps = _floats(32, 32, 3, 3), _floats(32, 1, 3, 3)
+    plain, turned = np.empty_like(image), np.moveaxis(np.empty((1, 7, 7, 32), np.float32), -1, 1)
+    for constant in ((), (1,)):
+        yield "Conv", [image, weights, _floats(32), image], [plain], conv, constant
+        yield "Conv", [last, weights, _floats(32), last], [turned], conv, constant
+        yield "Conv", [last, taps, None, None], [turned], {**conv, "group": 32}, constant
+    pool = {**steps, "kernel_shape": (3, 3), "count_include_pad": 0}
+    for opcode in ("MaxPool", "AveragePool"):
+        yield opcode, [last], [turned], pool, ()
+    rates: list[Array | None] = [np.array(0.5, np.float32) for _ in range(5)]
+    three = [_floats(9) for _ in range(3)]
+    for mode in ("adam", "adamax"):
+        for decay in (0.0, 0.5):
+            scalars = [np.array(decay, np.float32), *rates[1:]]
+            yield "AdamUpdater", [*three, *scalars], [_floats(9)], {"mode": mode}, (3,)
+    quantized = np.empty((5, 9), np.int8)
+    scale, zero = np.array(0.5, np.float32), np.array(3, np.int8)
+    yield "QuantizeLinear", [_floats(5, 9), scale, zero], [quantized], _QUANTIZED, (1, 2)
+    for narrow, wide in ((np.int32, np.int64), (np.int64, np.int32)):
+        yield "Cast", [np.zeros(9, narrow)], [np.zeros(9, wide)], {"to": np.dtype(wide).name}, ()
+    chain = written((Step("Add", (0, 1), DType.FLOAT32, {}), Step("Relu", (2,), DType.FLOAT32, {})))
+    yield "FusedElementwise", [_floats(5, 9), _floats(9)], [_floats(5, 9)], chain, ()
+
+
+def _floats(*shape: int) -> Array:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def _chosen(found: list[Sample], most: int) -> list[Sample]:
+    """The smallest, and others from all sizes."""
+    found.sort(key=lambda one: sum(prod(tensor.shape) for tensor in one.tensors))
+    return found[:: max(1, -(-len(found) // most))]
+
+
+def _kind(sample: Sample) -> object:
+    return tuple((one.dtype, one.constant, len(one.shape)) for one in sample.tensors)
+
+
+def _forms(problem: Problem, *, all_types: bool) -> Iterator[Problem]:
+    yield problem
+    yield known(problem)
+    half = narrowed(problem, DType.FLOAT16)
+    if half is not None:
+        yield half
+    for dtype in _TYPES if all_types else ():
+        with np.errstate(all="ignore"):
+            inputs = tuple(
+                one if one is None else one.astype(dtype.storage) for one in problem.inputs
+            )
+        types = [None if one is None else TensorType(dtype, one.shape) for one in inputs]
+        yield replace(problem, inputs=inputs, types=tuple(types))
+
+
+def _records(library: Library, problem: Problem) -> Iterator[tuple[Record, object]]:
+    inputs = tuple(None if one is None else one.copy() for one in problem.inputs)
+    with suppress(PopcError, ValueError, IndexError, KeyError), np.errstate(all="ignore"):
+        types = problem.output_types
+        outputs = tuple(np.empty(type_.shape, type_.dtype.storage) for type_ in types)
+        operands = [one for one in (*inputs, *outputs) if one is not None]
+        sizes = [one.size for one in operands]
+        if min(sizes, default=0) and sum(one.nbytes for one in operands) <= _LARGEST:
+            binding = problem.binding(inputs, outputs)
+            yield from _parts(encode(problem.opcode, binding, library.numbers), binding)
+
+
+def _parts(record: Record | None, memory: object) -> Iterator[tuple[Record, object]]:
+    if record is not None:
+        for one in (*record.before, record, *record.after):
+            yield one, (memory, record)
+
+
+def _sample(record: Record, memory: object) -> Sample:
+    words, tensors, place = record.words, [], 0
+    while place < len(words):
+        tensor = _tensor_at(words, place)
+        if tensor is None:
+            place += 1
+        else:
+            tensors.append(tensor)
+            place += HEAD + 2 * tensor.rank
+    return Sample(record.kernel, words, tuple(tensors), (memory, record))
+
+
+def _tensor_at(words: Sequence[int], place: int) -> Tensor | None:
+    """The tensor that begins at ``place``, if one does."""
+    address, dtype, constant, rank = (*words[place : place + HEAD], -1, -1, -1)[:HEAD]
+    if address not in ADDRESSES or dtype not in range(13) or constant not in {0, 1}:
+        return None
+    if rank not in range(MAX_RANK + 1) or place + HEAD + 2 * rank > len(words):
+        return None
+    first = place + HEAD
+    shape = tuple(words[first : first + rank])
+    strides = tuple(words[first + rank : first + 2 * rank])
+    tensor = Tensor(place, dtype, constant, shape, strides, rank)
+    below, above = tensor.extent
+    return replace(tensor, contents=ctypes.string_at(address - below, below + above), below=below)
