@@ -66,7 +66,6 @@ def build_archive(
         memory=_memory(plan),
         provenance=loaded.provenance,
     )
-    pieces = tuple(Piece(block.offset, block.data) for block in constants)
     codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
@@ -75,7 +74,7 @@ def build_archive(
             encode_program(image),
             oldest_reader=oldest_reader(image),
         ),
-        Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, pieces),
+        Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),
     )
     names = {variable.name for variable in manifest.variables}
     if names:
@@ -89,11 +88,11 @@ def build_archive(
 
 def _stored(
     image: ProgramImage, constants: tuple[ConstantBlock, ...], options: Options
-) -> tuple[ProgramImage, tuple[ConstantBlock, ...]]:
+) -> tuple[ProgramImage, tuple[Piece, ...]]:
     """Constants as the file holds them, and the program that finds them there."""
-    if not options.pack_weights or options.enable_floating_point_checks:  # numpy makes the checks
-        return image, constants
-    return store_in_panels(image, constants)
+    if options.pack_weights and not options.enable_floating_point_checks:  # which numpy makes
+        image, constants = store_in_panels(image, constants)
+    return image, tuple(Piece(block.offset, block.data) for block in constants)
 
 
 def _version() -> str:

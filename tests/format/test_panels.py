@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from popc_runtime.device.memory import Memory
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format import (
+    Block,
     CallBlock,
     DType,
     Instruction,
@@ -114,7 +115,8 @@ def test_panels_that_cannot_be(changes: dict[str, Any], message: str) -> None:
 def test_panels_are_not_handed_over() -> None:
     image = _image()
     inner = replace(image.slots[0], region=Region.PARAMETER, parameter=0, packing=Packing.NONE)
-    called = {"main": (CallBlock("inner", (0,)),), "inner": (Instruction("Relu", (4,), ()),)}
+    relu: Block = (Instruction("Relu", (4,), ()),)
+    called: dict[str, Block] = {"main": (CallBlock("inner", (0,)),), "inner": relu}
     with pytest.raises(ValueError, match="memory that does not fit"):
         validate_image(replace(image, slots=(*image.slots, inner), programs=called))
 
@@ -146,7 +148,7 @@ def test_whoever_has_no_use_for_panels_sees_a_matrix(shape: tuple[int, int]) -> 
     packed = pack_panels(matrix, Packing.COLUMNS)
     slot = Slot(Region.CONSTANT, 0, DType.FLOAT32, shape, packing=Packing.COLUMNS)
     image = ProgramImage((slot,), {}, 0, packed.nbytes, 0)
-    memory = Memory(image, memoryview(packed).cast("B") if packed.size else memoryview(b""))
+    memory = Memory(image, memoryview(packed.tobytes()))
     assert np.array_equal(memory.array(0), matrix)
     view = memory.view(0)
     assert isinstance(view, PackedView)
