@@ -38,7 +38,7 @@ def _numbers(*shape: int, seed: int = 0) -> Array:
 
 @given(
     batch=st.lists(st.integers(1, 3), max_size=1),
-    m=st.sampled_from([1, 2, 5, 12, 13, 70]),
+    m=st.sampled_from([1, 2, 3, 4, 5, 6, 7, 12, 13, 70]),
     k=_SIZES,
     n=_SIZES,
     threads=st.integers(1, 2),
@@ -51,21 +51,23 @@ def test_kernels(batch: list[int], m: int, k: int, n: int, threads: int, packing
         np.ascontiguousarray(right.T) if packing is Packing.ROWS else right, packing
     )
     panels = as_view(packed).of_memory((k, n))
+    ways = ((as_view(right), False), (as_view(right), True), (panels, True))
     for variant in variants():
-        results = [np.empty((*batch, m, n), np.float32) for _ in range(2)]
-        for out, one in zip(results, (as_view(right), panels), strict=True):
+        results = [np.empty((*batch, m, n), np.float32) for _ in ways]
+        for out, (one, constant) in zip(results, ways, strict=True):
             record = product_record(
                 as_view(left),
                 one,
                 as_view(out),
                 bias=as_view(bias),
-                constant=True,
+                constant=constant,
                 packed=one is panels,
             )
             library = find_library(variant)
             assert library is not None
             NativeProgram(library, [record], (packed, out), threads).run()
         assert np.array_equal(results[0], results[1])
+        assert np.array_equal(results[0], results[2])
 
 
 def _model(nodes: list[onnx.NodeProto], weights: dict[str, Array], *shape: int) -> bytes:

@@ -2,9 +2,7 @@
 
 #include <string.h>
 
-// Weights beyond FAR floats are not in a near cache, and are asked for ahead of their use: so many
-// lines by a single row, and by a single panel of rows.
-enum { FAR = 1 << 17, AHEAD = 16, AHEAD_OF_FEW = 128 };
+enum { AHEAD_OF_FEW = 128 };  // lines that a single panel of rows asks for before it uses them
 
 // Two vectors of columns of the right matrix.
 typedef struct {
@@ -111,57 +109,6 @@ void ISA(multiply_tile)(
     const Columns lines = {right, TILE_COLUMNS, LANES};
     const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS, TILE_ROWS / 2};
     multiply_one(left, lines, depth, out, rows, columns, add, ahead);
-}
-
-enum { VECTORS = 8, ROW_PANELS = VECTORS * LANES / PANEL_COLUMNS };  // of a row, at once
-
-// `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
-INLINE void multiply_some(
-    const float *left, const float *right, int64_t k, float *out, const int panels, const bool far) {
-    const int vectors = panels * PANEL_COLUMNS / LANES;
-    const int64_t panel = k * PANEL_COLUMNS;
-    Floats sums[VECTORS] = {{0}};
-    for (int64_t p = 0; p < k; p++, right += PANEL_COLUMNS) {
-        const float factor = left[p];
-#pragma GCC unroll 8
-        for (int i = 0; far && i < panels; i++)
-            __builtin_prefetch(right + i * panel + AHEAD * PANEL_COLUMNS);
-#pragma GCC unroll 8
-        for (int i = 0; i < vectors; i++) {
-            const int column = i * LANES;
-            const float *from = right + column / PANEL_COLUMNS * panel + column % PANEL_COLUMNS;
-            sums[i] += factor * load(from);
-        }
-    }
-    for (int i = 0; i < vectors; i++) store(out + i * LANES, sums[i]);
-}
-
-#define ROW_CASE(N) \
-    case N: multiply_some(left, right + j * k, k, part, N, false); break;
-
-void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns) {
-    enum { WIDTH = ROW_PANELS * PANEL_COLUMNS };
-    const bool far = k * columns > FAR;
-    int64_t j = 0;
-    for (; j + WIDTH <= columns; j += WIDTH) {
-        if (far)
-            multiply_some(left, right + j * k, k, out + j, ROW_PANELS, true);
-        else
-            multiply_some(left, right + j * k, k, out + j, ROW_PANELS, false);
-    }
-    if (j == columns) return;
-    float part[WIDTH];
-    switch (ceil_div(columns - j, PANEL_COLUMNS)) {
-        ROW_CASE(1)
-#if VECTOR_BYTES > 16
-        ROW_CASE(2) ROW_CASE(3)
-#endif
-#if VECTOR_BYTES > 32
-        ROW_CASE(4) ROW_CASE(5) ROW_CASE(6) ROW_CASE(7)
-#endif
-        default: multiply_some(left, right + j * k, k, part, ROW_PANELS, false);
-    }
-    memcpy(out + j, part, (size_t)(columns - j) * sizeof(float));
 }
 
 // What is added to one line of a result, and Relu.

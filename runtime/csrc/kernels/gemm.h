@@ -21,6 +21,9 @@ enum {
     PANEL_COLUMNS = 16,
     // What is divided between tiles and threads: whole panels and whole tiles.
     WHOLE_COLUMNS = TILE_COLUMNS > PANEL_COLUMNS ? TILE_COLUMNS : PANEL_COLUMNS,
+    // Rows that are multiplied without being packed, by so many columns at once.
+    FEW_ROWS = VECTOR_BYTES == 64 ? 6 : 3,
+    FEW_COLUMNS = VECTOR_BYTES == 64 ? 4 * PANEL_COLUMNS : 2 * PANEL_COLUMNS,
     DEPTH = 256,  // about: of products that are made at once, so that a panel stays in the first cache
     // Of both matrices what is used in turn: with their results they stay in the second cache.
     BLOCK_TILES = 16,
@@ -74,6 +77,12 @@ void ISA(multiply_lines)(
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
 void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns);
+
+// The same for up to FEW_ROWS rows, two at least, whose numbers lie side by side: floats from row to row
+// are `left_row`.
+void ISA(multiply_few)(
+    const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
+    int64_t columns);
 
 // Applies `epilogue` to rows x columns of a result.
 void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns);

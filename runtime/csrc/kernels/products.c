@@ -5,7 +5,10 @@
 #include "fits.h"
 #include "half_panels.h"
 
-enum { FEW_ROWS = 256, BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
+enum {
+    MEDIUM_ROWS = 256,  // up to which every chunk has all rows
+    BLOCK_ROWS = BLOCK_TILES * TILE_ROWS,
+};
 
 typedef struct {
     int64_t m, n, k;
@@ -105,7 +108,12 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     state->epilogue.residual_row = residual.data ? stride_of(&residual, row) : 0;
     *constant = right.constant && !is_batched(state->right_batch, row);
     if (right.packed) state->packed = (const float *)right.data;
-    return *constant || (right.dtype == F32 && !right.packed);
+    return right.dtype == F32 ? *constant || !right.packed : *constant && !right.packed;
+}
+
+// Whether rows are few enough to be read where they lie.
+static bool is_few(const State *state) {
+    return state->batch == 1 && state->m <= FEW_ROWS && (state->left_column == 1 || state->k == 1);
 }
 
 // About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
@@ -113,19 +121,20 @@ static bool read_operands(State *state, Params *params, bool *constant) {
 // columns come first; rows are divided too, but not so far that packed columns are used for few.
 static void choose_groups(State *state) {
     const int64_t work = state->m * state->n * state->k;
-    const int64_t most = state->m == 1 ? 64 : state->m <= FEW_ROWS ? 16 : 32;
+    const int64_t most = state->m == 1 ? 64 : state->m <= MEDIUM_ROWS ? 16 : 32;
     int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
-    const int64_t column_panels = ceil_div(state->n, WHOLE_COLUMNS);
+    const int64_t unit = is_few(state) ? FEW_COLUMNS : WHOLE_COLUMNS;
+    const int64_t column_panels = ceil_div(state->n, unit);
     const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
-    const int64_t blocks = ceil_div(column_panels * WHOLE_COLUMNS, BLOCK_COLUMNS);
-    int64_t across = state->m <= FEW_ROWS && blocks < chunks ? chunks : blocks;
+    const int64_t blocks = ceil_div(state->n, BLOCK_COLUMNS);
+    int64_t across = state->m <= MEDIUM_ROWS && blocks < chunks ? chunks : blocks;
     if (across > column_panels) across = column_panels;
     int64_t down = ceil_div(chunks, across);
     if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
     if (across * down < chunks) across = ceil_div(chunks, down);
     if (across > column_panels) across = column_panels;
-    state->column_group = ceil_div(column_panels, across) * WHOLE_COLUMNS;
+    state->column_group = ceil_div(column_panels, across) * unit;
     state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
 }
 
@@ -286,8 +295,8 @@ static void multiply_halves(
         out, (int)state->m, columns, &state->epilogue);
 }
 
-// A single row needs no packing, and its chunks share nothing.
-static void row_chunk(void *context, int64_t chunk, int thread) {
+// A few rows need no packing, and their chunks share nothing.
+static void few_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const State *state = job->state;
@@ -298,8 +307,12 @@ static void row_chunk(void *context, int64_t chunk, int thread) {
         multiply_halves(state, state->left, 1, out, width);
         return;
     }
-    ISA(multiply_row)(state->left, state->packed + j * state->k, state->k, state->out + j, width);
-    ISA(finish)(&state->epilogue, out, 1, width);
+    const float *right = state->packed + j * state->k;
+    if (state->m == 1)
+        ISA(multiply_row)(state->left, right, state->k, out.data, width);
+    else
+        ISA(multiply_few)(state->left, state->left_row, right, state->k, out, state->m, width);
+    ISA(finish)(&state->epilogue, out, state->m, width);
 }
 
 static void single_chunk(void *context, int64_t chunk, int thread) {
@@ -351,9 +364,8 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
         return OK;
     }
-    const bool packed = state->packed || state->halves;
-    if (state->m == 1 && packed && (state->left_column == 1 || state->k == 1)) {
-        share_chunks(run, ceil_div(state->n, state->column_group), row_chunk, &job);
+    if (is_few(state) && (state->packed || (state->halves && state->m == 1))) {
+        share_chunks(run, ceil_div(state->n, state->column_group), few_chunk, &job);
         return OK;
     }
     const int64_t columns = ceil_div(state->n, BLOCK_COLUMNS);
