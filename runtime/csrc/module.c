@@ -161,14 +161,20 @@ static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keyw
     const char *variant;
     Py_buffer words;
     PyObject *calls, *kept;
-    if (!PyArg_ParseTuple(args, "sy*O!O", &variant, &words, &PyTuple_Type, &calls, &kept))
+    int threads = 1;
+    if (!PyArg_ParseTuple(
+            args, "sy*O!O|i", &variant, &words, &PyTuple_Type, &calls, &kept, &threads))
         return NULL;
     ProgramError error = PROGRAM_MALFORMED;
     int64_t which = -1;
     Program *program = NULL;
     const Kernel *const *families = families_of(variant);
     const int64_t count = words.len / (Py_ssize_t)sizeof(int64_t);
-    if (families) program = program_new(words.buf, count, families, &error, &which);
+    if (families) {
+        PyThreadState *thread = PyEval_SaveThread();
+        program = program_new(words.buf, count, families, threads, &error, &which);
+        PyEval_RestoreThread(thread);
+    }
     PyBuffer_Release(&words);
     if (!program) {
         if (families && error == PROGRAM_NO_MEMORY) return PyErr_NoMemory();
@@ -262,7 +268,7 @@ static PyType_Slot program_slots[] = {
     {Py_tp_traverse, program_traverse},
     {Py_tp_clear, program_clear},
     {Py_tp_methods, program_methods},
-    {Py_tp_doc, "Program(variant, records, calls, kept)"},
+    {Py_tp_doc, "Program(variant, records, calls, kept, threads=1)"},
     {0, NULL},
 };
 

@@ -30,9 +30,17 @@ typedef struct {
 
 enum { TRIAL_RUNS = 12, SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
 
+// What is known of a kernel's node while the program is made.
+typedef struct {
+    Params params;
+    Needs needs;
+    ProgramError error;
+} Preparation;
+
 struct Program {
     const Kernel *const *families;
     Node *nodes;
+    Preparation *preparations;  // of each node
     int64_t count;
     int64_t capacity;
     Needs needs;
@@ -74,8 +82,13 @@ static Node *add_node(Program *program) {
         Node *nodes = realloc(program->nodes, (size_t)capacity * sizeof(Node));
         if (!nodes) return NULL;
         program->nodes = nodes;
+        Preparation *preparations =
+            realloc(program->preparations, (size_t)capacity * sizeof(Preparation));
+        if (!preparations) return NULL;
+        program->preparations = preparations;
         program->capacity = capacity;
     }
+    memset(&program->preparations[program->count], 0, sizeof(Preparation));
     Node *node = &program->nodes[program->count++];
     memset(node, 0, sizeof(*node));
     return node;
@@ -87,18 +100,6 @@ const Kernel *find_kernel(const Kernel *const *families, int64_t number) {
         for (const Kernel *kernel = *families; family == 0 && kernel->name; kernel++, index--)
             if (index == 0) return kernel;
     return NULL;
-}
-
-static ProgramError add_kernel(Program *program, Node *node, Params *params) {
-    node->kernel = find_kernel(program->families, node->kind);
-    if (!node->kernel) return PROGRAM_MALFORMED;
-    Needs needs = {0, 0};
-    node->state = node->kernel->prepare(params, &needs);
-    if (params->bad) return PROGRAM_MALFORMED;
-    if (!node->state || needs.shared < 0 || needs.own < 0) return PROGRAM_REFUSED;
-    if (needs.shared > program->needs.shared) program->needs.shared = needs.shared;
-    if (needs.own > program->needs.own) program->needs.own = needs.own;
-    return PROGRAM_OK;
 }
 
 static ProgramError add_records(Program *program, Params *params);
@@ -121,7 +122,9 @@ static ProgramError add_record(Program *program, Params *params) {
     params->at += words;
     ProgramError error = PROGRAM_OK;
     if (node->kind >= 0) {
-        error = add_kernel(program, node, &own);
+        node->kernel = find_kernel(program->families, node->kind);
+        program->preparations[index].params = own;
+        if (!node->kernel) return PROGRAM_MALFORMED;
     } else if (node->kind == CALLBACK) {
         node->step = next_int(&own);
     } else if (node->kind == REPEAT) {
@@ -151,9 +154,37 @@ static ProgramError add_records(Program *program, Params *params) {
     return PROGRAM_OK;
 }
 
+static void prepare_kernel(void *context, int64_t index, int thread) {
+    (void)thread;
+    Program *program = context;
+    Node *node = &program->nodes[index];
+    Preparation *own = &program->preparations[index];
+    if (node->kind < 0) return;
+    node->state = node->kernel->prepare(&own->params, &own->needs);
+    if (own->params.bad)
+        own->error = PROGRAM_MALFORMED;
+    else if (!node->state || own->needs.shared < 0 || own->needs.own < 0)
+        own->error = PROGRAM_REFUSED;
+}
+
+// Kernels are prepared on several threads: some pack what is constant.
+static ProgramError prepare_kernels(Program *program, int threads, int64_t *which) {
+    threads = pool_acquire(threads);
+    pool_run(threads, program->count, prepare_kernel, program);
+    pool_release(threads);
+    for (int64_t index = 0; index < program->count; index++) {
+        const Preparation *own = &program->preparations[index];
+        *which = index;
+        if (own->error != PROGRAM_OK) return own->error;
+        if (own->needs.shared > program->needs.shared) program->needs.shared = own->needs.shared;
+        if (own->needs.own > program->needs.own) program->needs.own = own->needs.own;
+    }
+    return PROGRAM_OK;
+}
+
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, ProgramError *error,
-    int64_t *which) {
+    const int64_t *words, int64_t count, const Kernel *const *families, int threads,
+    ProgramError *error, int64_t *which) {
     Program *program = calloc(1, sizeof(Program));
     if (!program) {
         *error = PROGRAM_NO_MEMORY;
@@ -163,6 +194,9 @@ Program *program_new(
     Params params = {words, words + count, false};
     *error = add_records(program, &params);
     *which = program->count - 1;
+    if (*error == PROGRAM_OK) *error = prepare_kernels(program, threads, which);
+    free(program->preparations);
+    program->preparations = NULL;
     if (*error != PROGRAM_OK) {
         program_free(program);
         return NULL;

@@ -22,8 +22,8 @@ typedef enum {
 // From records (see popc_runtime/native/record.py).  `which` is the number of the record that could
 // not be taken.
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, ProgramError *error,
-    int64_t *which);
+    const int64_t *words, int64_t count, const Kernel *const *families, int threads,
+    ProgramError *error, int64_t *which);
 void program_free(Program *program);
 
 // 0, or the number of the record that stopped it plus one; `program_failure` says why, if it was a

@@ -31,7 +31,7 @@ class Memory:
 
     def __init__(self, image: ProgramImage, constants: memoryview) -> None:
         self._regions = {
-            Region.ARENA: aligned_bytes(image.arena_bytes, at_once=True),
+            Region.ARENA: aligned_bytes(image.arena_bytes),
             Region.CONSTANT: constants,
             Region.STATE: aligned_bytes(image.state_bytes),
             Region.REMOTE: aligned_bytes(image.remote_bytes),

@@ -29,8 +29,8 @@ from popc_runtime.frozen import frozen
 
 __all__ = ["ArchiveFile", "PendingBlob", "probe"]
 
-# Up to here, threads would have nothing to share.
-_ALONE_BYTES: Final = CHUNK_BYTES
+# Up to here, threads would wait for each other's turns at the interpreter for too long.
+_ALONE_BYTES: Final = 16 * CHUNK_BYTES
 
 
 class ArchiveFile:

@@ -13,7 +13,13 @@ def window(address: int, size: int, /) -> memoryview: ...
 
 class Program:
     def __new__(
-        cls, variant: str, records: bytes, calls: tuple[Callable[[], object], ...], kept: object, /
+        cls,
+        variant: str,
+        records: bytes,
+        calls: tuple[Callable[[], object], ...],
+        kept: object,
+        threads: int = 1,
+        /,
     ) -> Self: ...
     def run(self, threads: int, /) -> tuple[int, int] | None: ...
     def measure(self, wanted: int, /) -> None: ...

@@ -98,7 +98,11 @@ class NativeProgram:
         self._written = writer.written
         try:
             self._program = library.module.Program(
-                library.variant, words.tobytes(), tuple(writer.calls), (kept, tuple(writer.kept))
+                library.variant,
+                words.tobytes(),
+                tuple(writer.calls),
+                (kept, tuple(writer.kept)),
+                threads,
             )
         except ValueError as error:
             raise self._refused(str(error)) from error
