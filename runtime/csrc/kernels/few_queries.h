@@ -6,7 +6,10 @@
 
 #include "gemm.h"
 
-enum { FEW_QUERIES = 4 };
+enum {
+    FEW_QUERIES = 4,
+    WHOLE_LINE = 64 / LANES,  // vectors: heads are mostly this wide, and lines are read once
+};
 
 static inline float dot_of_lines(const float *a, const float *b, int64_t n) {
     Floats sums[2] = {{0}};
@@ -35,9 +38,9 @@ static inline void score_lines(
 INLINE void add_vectors(
     const float *weights, const float *values, int64_t row, int64_t n, float *sums,
     const int vectors) {
-    Floats totals[4] = {{0}};
+    Floats totals[WHOLE_LINE] = {{0}};
     for (int64_t i = 0; i < n; i++)
-        for (int j = 0; j < vectors; j++)
+        UNROLLED for (int j = 0; j < vectors; j++)
             totals[j] += weights[i * TILE_COLUMNS] * load(values + i * row + j * LANES);
     for (int j = 0; j < vectors; j++)
         for (int lane = 0; lane < LANES; lane++)
@@ -50,7 +53,9 @@ static inline void add_lines(
     float *sums) {
     for (int c = 0; c < count; c++) {
         int64_t j = 0;
-        for (; j + 4 * LANES <= width; j += 4 * LANES)
+        for (; VECTOR_BYTES >= 32 && j + WHOLE_LINE * LANES <= width; j += WHOLE_LINE * LANES)
+            add_vectors(weights + c, values + j, row, n, sums + j * TILE_COLUMNS + c, WHOLE_LINE);
+        for (; VECTOR_BYTES < 64 && j + 4 * LANES <= width; j += 4 * LANES)
             add_vectors(weights + c, values + j, row, n, sums + j * TILE_COLUMNS + c, 4);
         for (; j + LANES <= width; j += LANES)
             add_vectors(weights + c, values + j, row, n, sums + j * TILE_COLUMNS + c, 1);
