@@ -76,10 +76,6 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
 
-// Numbers of a window that go by before memory is asked for again: where tiles are small, counting and
-// asking would take the place of products.
-enum { AT_ONCE = VECTOR_BYTES == 32 ? 2 : 1 };
-
 // What is multiplied: the weights that come next, and what they ask for.
 typedef struct {
     const float *weights;

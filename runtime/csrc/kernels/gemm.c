@@ -26,6 +26,17 @@ static inline Columns columns_of(const float *right, int64_t k, int64_t column, 
         TILE_COLUMNS > PANEL_COLUMNS ? k * PANEL_COLUMNS : LANES};
 }
 
+// Adds the products of a line of either panel.
+INLINE void multiply_line(
+    const float *left, const float *right, int64_t second, const int rows, const int vectors,
+    Floats (*sums)[2]) {
+    const Floats low = load(right), high = vectors > 1 ? load(right + second) : low;
+    UNROLLED for (int i = 0; i < rows; i++) {
+        sums[i][0] += left[i] * low;
+        if (vectors > 1) sums[i][1] += left[i] * high;
+    }
+}
+
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
     const float *left, Columns right, int64_t depth, float *out, int64_t out_row, const int rows,
@@ -34,19 +45,20 @@ INLINE void multiply_rows(
     UNROLLED for (int i = 0; i < rows; i++)
         UNROLLED for (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
-    for (int64_t p = 0; p < depth; p++) {
+    int64_t p = 0;
+    for (; p + AT_ONCE <= depth; p += AT_ONCE) {
         __builtin_prefetch(ahead.at, 0, 2);
         if (TILE_COLUMNS > 16) __builtin_prefetch(ahead.at + ahead.second, 0, 2);
-        ahead.at += ahead.step;
-        const Floats low = load(right.data);
-        const Floats high = vectors > 1 ? load(right.data + right.second) : low;
-        UNROLLED for (int i = 0; i < rows; i++) {
-            sums[i][0] += left[i] * low;
-            if (vectors > 1) sums[i][1] += left[i] * high;
-        }
-        left += TILE_ROWS;
-        right.data += right.line;
+        if (AT_ONCE > 1) __builtin_prefetch(ahead.at + ahead.step, 0, 2);
+        ahead.at += AT_ONCE * ahead.step;
+        UNROLLED for (int line = 0; line < AT_ONCE; line++)
+            multiply_line(
+                left + line * TILE_ROWS, right.data + line * right.line, right.second, rows, vectors,
+                sums);
+        left += AT_ONCE * TILE_ROWS;
+        right.data += AT_ONCE * right.line;
     }
+    if (AT_ONCE > 1 && p < depth) multiply_line(left, right.data, right.second, rows, vectors, sums);
     UNROLLED for (int i = 0; i < rows; i++)
         UNROLLED for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }

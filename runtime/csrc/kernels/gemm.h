@@ -24,6 +24,9 @@ enum {
     // Rows that are multiplied without being packed, by so many columns at once.
     FEW_ROWS = VECTOR_BYTES == 64 ? 6 : 3,
     FEW_COLUMNS = VECTOR_BYTES == 64 ? 4 * PANEL_COLUMNS : 2 * PANEL_COLUMNS,
+    // Lines of panels that are multiplied in one turn of a loop: where tiles are small, counting would
+    // take the place of products.
+    AT_ONCE = VECTOR_BYTES == 32 ? 2 : 1,
     DEPTH = 256,  // about: of products that are made at once, so that a panel stays in the first cache
     // Of both matrices what is used in turn: with their results they stay in the second cache.
     BLOCK_TILES = 16,
