@@ -16,6 +16,8 @@ enum {
     PIXELS = 4,  // of a tile
     BATCH = 8,  // tiles that some channels are computed of, one after the other
     CHUNK_WORK = 1 << 16,  // multiplications
+    FIRST_CACHE = 8192,  // floats
+    LEAST_BLOCK = 2,  // vectors of channels: the last one reaches back, to its own block
 };
 
 typedef enum { WEIGHTED, LARGEST, SUM } Mode;
@@ -31,6 +33,7 @@ typedef struct {
     const float *factors;  // of a mean: one over the number of elements of each window
     int64_t channels;
     int64_t unit;  // batches, or rows, of a chunk
+    int64_t blocks;  // of the channels, if it is rows
     int64_t packed;  // bytes of scratch before weights that are not constant
 } State;
 
@@ -82,6 +85,17 @@ static bool plan(State *state, Params *params, Needs *needs) {
     return true;
 }
 
+// The lines under a window and that of the result stay in the first cache while rows go by.
+static void plan_rows(State *state) {
+    const Conv *conv = &state->conv;
+    const int64_t lines = conv->taps[1] * conv->size[2] + conv->result[2];
+    int64_t most = FIRST_CACHE / lines / LANES;
+    if (most < LEAST_BLOCK) most = LEAST_BLOCK;
+    state->blocks = ceil_div(ceil_div(state->channels, LANES), most);
+    state->unit = ceil_div(
+        CHUNK_WORK * state->blocks, conv->window * state->channels * conv->result[2]);
+}
+
 static void *prepare_depthwise(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -92,9 +106,7 @@ static void *prepare_depthwise(Params *params, Needs *needs) {
     const int64_t bytes = state->channels * state->conv.window * (int64_t)sizeof(float);
     memset(state->outside, 0, (size_t)state->channels * sizeof(float));
     state->rows = ISA(has_rows)(&state->conv);
-    if (state->rows)
-        state->unit = ceil_div(
-            CHUNK_WORK, state->conv.window * state->channels * state->conv.result[2]);
+    if (state->rows) plan_rows(state);
     if (!state->conv.constant) {
         state->packed = needs->shared;
         needs->shared += bytes;
@@ -298,9 +310,14 @@ static void some_rows(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const int64_t rows = job->conv.batch * job->conv.result[1];
-    const int64_t end = (chunk + 1) * state->unit;
-    for (int64_t row = chunk * state->unit; row < end && row < rows; row++)
-        ISA(convolve_row)(&job->conv, job->weights, state->outside, row);
+    const int64_t block = chunk % state->blocks, part = chunk / state->blocks;
+    const int64_t vectors = ceil_div(state->channels, LANES);
+    const int64_t first = vectors * block / state->blocks * LANES;
+    const int64_t next = vectors * (block + 1) / state->blocks * LANES;
+    const int64_t last = next < state->channels ? next : state->channels;
+    const int64_t end = (part + 1) * state->unit;
+    for (int64_t row = part * state->unit; row < end && row < rows; row++)
+        ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);
 }
 
 // -- other memory formats -------------------------------------------------------------------------
@@ -335,7 +352,7 @@ static Failure run_windows(const void *argument, const Run *run) {
     const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
     const int64_t rows = state->conv.batch * state->conv.result[1];
     if (state->rows)
-        share_chunks(run, ceil_div(rows, state->unit), some_rows, &job);
+        share_chunks(run, ceil_div(rows, state->unit) * state->blocks, some_rows, &job);
     else
         share_chunks(run, ceil_div(tiles, state->unit * BATCH), some_tiles, &job);
     turn_all(&job, &state->y);

@@ -7,8 +7,10 @@
 // Whether a depthwise convolution, all of whose tensors are channels-last, can be computed in rows.
 bool ISA(has_rows)(const Conv *conv);
 
-// Row number `row` of all results.  weights: [tap][channel]; outside: a zero for each channel.
+// Channels first .. end - 1 of row number `row` of all results, where `first` is a multiple of LANES,
+// and `end` too if it is not the number of all.  weights: [tap][channel]; outside: a zero for each.
 void ISA(convolve_row)(
-    const Conv *conv, const float *weights, const float *outside, int64_t row);
+    const Conv *conv, const float *weights, const float *outside, int64_t row, int64_t first,
+    int64_t end);
 
 #endif

@@ -15,6 +15,7 @@ enum {
 
 typedef struct {
     const Conv *conv;
+    int64_t first, end;  // channels
     int rows;  // of the windows, as far as they lie inside of the input
     const float *weights[MOST_ROWS];
     bool inside;  // all cells of these rows
@@ -56,18 +57,20 @@ INLINE void make_channels(
         }
     }
     const Floats low = all_of(span->limits.low), high = all_of(span->limits.high);
+    const bool swishes = span->limits.swishes;
+    const int64_t y_step = conv->y_axis[2], residual_step = conv->residual_axis[2];
+    const float *residual = span->residual ? span->residual + c : NULL;
+    float *y = span->y + c;
     UNROLLED for (int p = 0; p < P; p++) {
         Floats total = totals[p];
-        float *y = span->y + p * conv->y_axis[2] + c;
-        if (span->residual) total += load(span->residual + p * conv->residual_axis[2] + c);
-        if (span->limits.swishes) total = hard_swish_of(total);
-        total = all_at_most(high, all_at_least(low, total));
+        if (residual) total += load(residual + p * residual_step);
+        total = swishes ? hard_swish_of(total) : within(total, low, high);
         if (from == c) {
-            store(y, total);
+            store(y + p * y_step, total);
         } else {
             float line[LANES];
             store(line, total);
-            copy_floats(y + (from - c), line + (from - c), LANES - (from - c));
+            copy_floats(y + p * y_step + (from - c), line + (from - c), LANES - (from - c));
         }
     }
 }
@@ -75,10 +78,9 @@ INLINE void make_channels(
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
 INLINE void make_span(
     const Span *span, const int K, const int S, const int P, const bool inside) {
-    const int64_t channels = span->conv->groups;
-    int64_t c = 0;
-    for (; c + LANES <= channels; c += LANES) make_channels(span, K, S, P, inside, c, c);
-    if (c < channels) make_channels(span, K, S, P, inside, channels - LANES, c);
+    int64_t c = span->first;
+    for (; c + LANES <= span->end; c += LANES) make_channels(span, K, S, P, inside, c, c);
+    if (c < span->end) make_channels(span, K, S, P, inside, span->end - LANES, c);
 }
 
 #define SPAN(K, S, P)                                                                   \
@@ -131,10 +133,10 @@ static void find_lines(
     }
 }
 
-static void activate(const Conv *conv, float *y) {
+static void activate(const Conv *conv, float *y, int64_t count) {
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    const bool whole = conv->y_axis[2] == conv->groups;
-    const int64_t length = whole ? conv->result[2] * conv->groups : conv->groups;
+    const bool whole = conv->y_axis[2] == count;
+    const int64_t length = whole ? conv->result[2] * count : count;
     for (int64_t at = 0; at < (whole ? 1 : conv->result[2]); at++, y += conv->y_axis[2]) {
         char *in[] = {(char *)y};
         conv->epilogue.activation((char *)y, in, steps, length, conv->epilogue.parameters);
@@ -142,7 +144,8 @@ static void activate(const Conv *conv, float *y) {
 }
 
 void ISA(convolve_row)(
-    const Conv *conv, const float *weights, const float *outside, int64_t row) {
+    const Conv *conv, const float *weights, const float *outside, int64_t row, int64_t first,
+    int64_t end) {
     const int64_t image = row / conv->result[1], h = row % conv->result[1];
     const int64_t width = conv->result[2], spans = ceil_div(width, MOST);
     const MakeSpan *make = MAKE[conv->taps[2] == 5][conv->stride[2] == 2];
@@ -151,15 +154,17 @@ void ISA(convolve_row)(
     if (residual) residual += image * conv->residual_batch + h * conv->residual_axis[1];
     Span span;
     span.conv = conv;
+    span.first = first;
+    span.end = end;
     span.limits = limits_of(&conv->epilogue);
     find_lines(conv, weights, conv->x + image * conv->x_batch, h, begins, &span);
     for (int64_t i = 0; i < spans; i++) {
-        const int64_t first = width * i / spans;
-        const int count = (int)(width * (i + 1) / spans - first);
-        find_cells(conv, outside, first, count, begins, &span);
-        span.y = y + first * conv->y_axis[2];
-        span.residual = residual ? residual + first * conv->residual_axis[2] : NULL;
+        const int64_t at = width * i / spans;
+        const int count = (int)(width * (i + 1) / spans - at);
+        find_cells(conv, outside, at, count, begins, &span);
+        span.y = y + at * conv->y_axis[2];
+        span.residual = residual ? residual + at * conv->residual_axis[2] : NULL;
         make[count - FEWEST](&span);
     }
-    if (span.limits.activation) activate(conv, y);
+    if (span.limits.activation) activate(conv, y + first, end - first);
 }

@@ -55,6 +55,7 @@ INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
 INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
     const Panel *panel = tile->panel;
     const Floats low = all_of(tile->limits.low), high = all_of(tile->limits.high);
+    const bool swishes = tile->limits.swishes;
     const bool full = panel->channels == V * LANES;
     float kept[MOST_PIXELS * MOST_WIDTH];
     if (panel->residual) {
@@ -65,13 +66,13 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
             UNROLLED for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
     }
-    if (tile->limits.swishes)
-        UNROLLED for (int p = 0; p < P; p++)
-            UNROLLED for (int v = 0; v < V; v++) sums[p][v] = hard_swish_of(sums[p][v]);
     const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
     UNROLLED for (int p = 0; p < P; p++) {
         float *y = plain ? panel->y + tile->y[p] : kept + p * V * LANES;
-        UNROLLED for (int v = 0; v < V; v++) store(y + v * LANES, all_at_most(high, all_at_least(low, sums[p][v])));
+        UNROLLED for (int v = 0; v < V; v++)
+            store(
+                y + v * LANES,
+                swishes ? hard_swish_of(sums[p][v]) : within(sums[p][v], low, high));
     }
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }

@@ -107,6 +107,10 @@ static void weave(
     }
 }
 
+static int64_t between(int64_t place, int64_t low, int64_t high) {
+    return place < low ? low : place > high ? high : place;
+}
+
 int64_t ISA(input_lines)(const Conv *conv, const Input *input) {
     return conv->batch * input->source.size[0] * input->source.size[1];
 }
@@ -118,11 +122,15 @@ void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float 
     const int64_t row = h - conv->before[1], slice = rest % source->size[0] - conv->before[0];
     const int64_t image = rest / source->size[0];
     float *to = copy + number * width * channels;
-    memset(to, 0, (size_t)(width * channels) * sizeof(float));
-    if (row < 0 || row >= conv->size[1] || slice < 0 || slice >= conv->size[0]) return;
+    if (row < 0 || row >= conv->size[1] || slice < 0 || slice >= conv->size[0]) {
+        memset(to, 0, (size_t)(width * channels) * sizeof(float));
+        return;
+    }
     const float *from = conv->x + image * conv->x_batch + slice * conv->x_axis[0] + row * conv->x_axis[1];
-    const int64_t shift = conv->before[2], first = shift > 0 ? shift : 0;
-    const int64_t end = conv->size[2] + shift < width ? conv->size[2] + shift : width;
+    const int64_t shift = conv->before[2];
+    const int64_t first = between(shift, 0, width), end = between(conv->size[2] + shift, first, width);
+    memset(to, 0, (size_t)(first * channels) * sizeof(float));
+    memset(to + end * channels, 0, (size_t)((width - end) * channels) * sizeof(float));
     to += first * channels;
     from += (first - shift) * conv->x_axis[2];
     if (channels == 3 && conv->x_axis[2] == 1) {

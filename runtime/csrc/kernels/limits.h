@@ -6,9 +6,8 @@
 
 #include "gemm.h"
 
-// In this order.
 typedef struct {
-    bool swishes;  // HardSwish
+    bool swishes;  // HardSwish, and no limits
     float low, high;  // values below `low` become `low`, those above `high` become `high`
     MapLoop activation;  // any other one, or NULL: for whoever has stored them
 } Limits;
@@ -25,6 +24,10 @@ static inline Limits limits_of(const Epilogue *epilogue) {
         limits.activation = NULL;
     }
     return limits;
+}
+
+static inline Floats within(Floats value, Floats low, Floats high) {
+    return all_at_most(high, all_at_least(low, value));
 }
 
 static inline Floats hard_swish_of(Floats value) {
