@@ -4,8 +4,10 @@
 // side, and pixels into tiles (direct.h).  An input with other strides is copied first, with its
 // padding, so that the taps of a line are one run.
 #include <stdlib.h>
+#include <string.h>
 
 #include "direct.h"
+#include "squares.h"
 
 enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
@@ -15,6 +17,7 @@ enum {
     SHORT_RUN = 32,
     MOST_BESIDE = 16,
     CHUNKS = 16,  // as many as are worth having
+    SQUARE = 16,  // numbers of windows that are packed at once: a line of the cache
 };
 
 typedef struct {
@@ -52,6 +55,44 @@ static int64_t first_vector(const State *state, int64_t panel) {
     return state->vectors * panel / state->panels;
 }
 
+// Where numbers `from` .. of a window, by channels and then taps, go in a panel: by taps first.
+typedef struct {
+    const Conv *conv;
+    int64_t channel, tap;
+} Line;
+
+static int64_t next_line(Line *line) {
+    const int64_t at = line->tap * line->conv->in + line->channel;
+    if (++line->tap == line->conv->window) {
+        line->tap = 0;
+        line->channel++;
+    }
+    return at;
+}
+
+// SQUARE numbers of the windows of all channels of a panel, or fewer.
+static void pack_lines(
+    const float *from, int64_t k, int64_t numbers, Line line, float *to, int64_t width, int64_t count) {
+    float *lines[SQUARE];
+    for (int64_t q = 0; q < numbers; q++) lines[q] = to + next_line(&line) * width;
+    int64_t o = 0;
+    for (; o + 4 <= count; o += 4, from += 4 * k) {
+        int64_t q = 0;
+        for (; q + 4 <= numbers; q += 4) {
+            Four four[4];
+            for (int i = 0; i < 4; i++) four[i] = load_four(from + i * k + q);
+            turn_square(four);
+            for (int i = 0; i < 4; i++) store_four(lines[q + i] + o, four[i]);
+        }
+        for (; q < numbers; q++)
+            for (int i = 0; i < 4; i++) lines[q][o + i] = from[i * k + q];
+    }
+    for (; o < count; o++, from += k)
+        for (int64_t q = 0; q < numbers; q++) lines[q][o] = from[q];
+    for (int64_t q = 0; count < width && q < numbers; q++)
+        memset(lines[q] + count, 0, (size_t)(width - count) * sizeof(float));
+}
+
 // Weights [out][in][taps] of a panel become [tap][in][channels], with zeros beyond `out`.
 static void pack_panel(const State *state, int64_t number, float *packed) {
     const Conv *conv = &state->conv;
@@ -61,10 +102,11 @@ static void pack_panel(const State *state, int64_t number, float *packed) {
     const int64_t rest = conv->out - first, count = rest < width ? rest : width;
     const float *from = conv->w + (group * conv->out + first) * conv->in * conv->window;
     float *to = packed + (group * state->vectors * LANES + first) * state->k;
-    for (int64_t tap = 0; tap < conv->window; tap++)
-        for (int64_t c = 0; c < conv->in; c++, to += width)
-            for (int64_t o = 0; o < width; o++)
-                to[o] = o < count ? from[(o * conv->in + c) * conv->window + tap] : 0;
+    for (int64_t q = 0; q < state->k; q += SQUARE) {
+        const int64_t numbers = state->k - q < SQUARE ? state->k - q : SQUARE;
+        const Line line = {conv, q / conv->window, q % conv->window};
+        pack_lines(from + q, state->k, numbers, line, to, width, count);
+    }
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
