@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from math import prod
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from popc_runtime.format import (
 __all__ = ["store_in_panels"]
 
 _RIGHT: Final = 1  # the operand
+_MOST_AXES: Final = 3  # of convolutions that have native kernels
 
 
 def store_in_panels(
@@ -124,23 +126,53 @@ def _reads(image: ProgramImage, block: Block) -> Iterator[tuple[int, Packing]]:
 
 def _wish(image: ProgramImage, item: Instruction) -> Packing:
     """The panels in which an instruction wants its second operand."""
-    rule = {"Gemm": _wish_of_gemm, "MatMul": _wish_of_matmul}.get(item.opcode)
+    rule = _RULES.get(item.opcode)
     operands = [image.slots[slot] for slot in (*item.inputs, *item.outputs) if slot >= 0]
     if rule is None or any(slot.dtype is not DType.FLOAT32 for slot in operands):
         return Packing.NONE
     if item.attributes.get("partials", "float") != "float" or 0 in operands[0].shape:
         return Packing.NONE
-    return rule(item, *(len(slot.shape) for slot in operands[:2]))
+    return rule(item, operands)
 
 
-def _wish_of_matmul(item: Instruction, left: int, right: int) -> Packing:
+def _wish_of_matmul(item: Instruction, operands: Sequence[Slot]) -> Packing:
     del item
+    left, right = (len(slot.shape) for slot in operands[:2])
     return Packing.COLUMNS if left >= 2 and right == 2 else Packing.NONE
 
 
-def _wish_of_gemm(item: Instruction, left: int, right: int) -> Packing:
-    del left, right  # they are matrices
+def _wish_of_gemm(item: Instruction, operands: Sequence[Slot]) -> Packing:
+    del operands  # they are matrices
     scaled = len(item.inputs) > 2 and item.inputs[2] >= 0 and item.attributes.get("beta", 1) != 1
     if scaled or item.attributes.get("alpha", 1) != 1:
         return Packing.NONE
     return Packing.ROWS if item.attributes.get("transB", 0) else Packing.COLUMNS
+
+
+def _wish_of_conv(item: Instruction, operands: Sequence[Slot]) -> Packing:
+    """Those of a product, which a convolution of single pixels is."""
+    pads = item.attributes.get("pads", ())
+    plain = operands[1].strides is None and all(map(_is_contiguous, operands))
+    single = all(prod(slot.shape[2:]) == 1 for slot in operands[:2])
+    padded = isinstance(pads, tuple) and any(pads)
+    if not plain or not single or padded or item.attributes.get("group", 1) != 1:
+        return Packing.NONE
+    return Packing.ROWS if 3 <= len(operands[0].shape) <= _MOST_AXES + 2 else Packing.NONE
+
+
+def _is_contiguous(slot: Slot) -> bool:
+    """Whether elements lie one after another; strides of dimensions of 1 say nothing."""
+    expected = slot.dtype.itemsize
+    for dim, step in reversed(list(zip(slot.shape, slot.strides or (), strict=False))):
+        if dim != 1 and step != expected:
+            return False
+        expected *= dim
+    return True
+
+
+_Rule: TypeAlias = Callable[[Instruction, Sequence[Slot]], Packing]
+_RULES: Final[Mapping[str, _Rule]] = {
+    "Conv": _wish_of_conv,
+    "Gemm": _wish_of_gemm,
+    "MatMul": _wish_of_matmul,
+}

@@ -176,3 +176,42 @@ def test_readers_that_agree_share_panels(tmp_path: Path) -> None:
     image = _image(path)
     assert len(_packed(path)) == 1
     assert image.constant_bytes == 20 * 32 * 4  # with what is missing in the second panel
+
+
+@pytest.mark.parametrize("images", [1, 2, 7])
+def test_convolutions_of_single_pixels(
+    images: int, tmp_path: Path, unpacked: list[tuple[int, ...]]
+) -> None:
+    """A squeeze-and-excitation: products on whole images, and a convolution that stays plain."""
+    make = helper.make_node
+    nodes = [
+        make("GlobalAveragePool", ["x"], ["a"]),
+        make("Conv", ["a", "w", "b"], ["c"]),
+        make("Relu", ["c"], ["d"]),
+        make("Conv", ["d", "v"], ["e"]),
+        make("Mul", ["x", "e"], ["f"]),
+        make("Conv", ["f", "u"], ["y"]),
+    ]
+    arrays = [
+        _numbers(24, 40, 1, 1),
+        _numbers(40, 24, 1, 1, seed=1),
+        _numbers(9, 40, 1, 1, seed=2),
+        _numbers(24),
+    ]
+    model = _model(nodes, dict(zip("wvub", arrays, strict=True)), images, 40, 5, 5)
+    x = _numbers(images, 40, 5, 5, seed=9)
+    results: dict[tuple[bool, str], Array] = {}
+    for pack in (False, True):
+        path = _saved(model, tmp_path, pack_weights=pack)
+        shapes = [slot.shape for slot in _packed(path)]
+        assert sorted(shapes) == ([(24, 40, 1, 1), (40, 24, 1, 1)] if pack else [])
+        for engine in ("native", "numpy"):
+            if engine == "native" and find_library() is None:
+                continue
+            unpacked.clear()
+            with popc_runtime.load(path, engine=engine) as program:
+                results[pack, engine] = program.run({"x": x})["y"]
+            assert len(unpacked) == (len(shapes) if engine == "numpy" else 0)
+    for engine in ("native", "numpy"):
+        if (True, engine) in results:
+            assert np.array_equal(results[True, engine], results[False, engine])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
+from popc_runtime.format.program import Packing
 from popc_runtime.frozen import replace
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.algorithms import direct_wins, lines_win
@@ -89,13 +90,16 @@ def _product(binding: Binding, activation: tuple[int, ...]) -> Record:
     """[N, C] by [C, M]: fewer numbers to move than by windows."""
     x, w, out = binding.input(0), binding.input(1), binding.output()
     residual = binding.optional(3)
+    panels = binding.panels(1, Packing.ROWS) if prod(w.shape[2:]) == 1 else None
+    right = w if panels is None else panels
     return product_record(
         x.reshape(len(x), -1),
-        w.reshape(len(w), -1).T,
+        right.reshape(len(w), -1).T,
         out.reshape(len(x), -1),
         bias=binding.optional(2),
         residual=None if residual is None else residual.reshape(len(x), -1),
         constant=binding.is_constant(1),
+        packed=panels is not None,
         activation=activation,
     )
 
