@@ -140,11 +140,12 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         UNROLLED for (int v = 0; v < V; v++)
             sums[p][v] = load(
                 tile->first ? tile->partial + (p * V + v) * LANES : tile->panel->bias + v * LANES);
-    int64_t t = tile->first ? tile->first / input->run : 0, c = tile->first - t * input->run;
+    const int64_t joined = tile->even ? input->joined : 1, length = input->run * joined;
+    int64_t t = tile->first ? tile->first / length : 0, c = tile->first - t * length;
     for (int64_t done = tile->first, run; done < tile->end; done += run, t++, c = 0) {
-        run = tile->end - done < input->run - c ? tile->end - done : input->run - c;
+        run = tile->end - done < length - c ? tile->end - done : length - c;
         if (tile->even) {
-            rows[0] = tile->image + (tile->from + input->distances[t] + c);
+            rows[0] = tile->image + (tile->from + input->distances[t * joined] + c);
             add_run(&stream, rows, tile->distance, run, true, P, V, sums);
             continue;
         }

@@ -15,6 +15,7 @@ enum { MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4, MOST_PIXELS = 12, MOST_WIDTH =
 typedef struct {
     Source source;
     int64_t window, run;  // taps of the source, and floats that each reads
+    int64_t joined;  // taps of a line whose runs follow each other, where they lie inside
     int64_t (*taps)[AXES];  // where each is
     int64_t *distances;  // from the first one, in floats
     float *outside;

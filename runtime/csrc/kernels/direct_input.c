@@ -81,6 +81,8 @@ bool ISA(plan_input)(Conv *conv, Input *input) {
         input->window /= conv->taps[2];
         input->source.taps[2] = 1;
     }
+    const bool follow = conv->dilation[2] == 1 && input->source.axis[2] == input->run;
+    input->joined = follow ? input->source.taps[2] : 1;
     input->outside = calloc((size_t)input->run, sizeof(float));
     input->distances = malloc((size_t)input->window * sizeof(int64_t));
     input->taps = malloc((size_t)input->window * sizeof(*input->taps));
