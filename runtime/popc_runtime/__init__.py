@@ -6,10 +6,9 @@ results = model.run({"x": array})
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from popc_runtime.device import Engine, Ports, engine_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
+from popc_runtime.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popc_runtime.counters import CycleCounters

@@ -26,7 +26,8 @@ the model and option branches.  ``exit_code`` is what the command line returns f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+
+from popc_runtime.hints import Any, ClassVar
 
 __all__ = [
     "ArchiveError",

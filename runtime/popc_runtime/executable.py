@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
 
 from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, synthetic_inputs
 from popc_runtime.device import InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import TYPE_CHECKING, Any, Final, Self
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
+
+from popc_runtime.hints import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     from dataclasses import Field, field, replace

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+
+from popc_runtime.hints import Any
 
 __all__ = ["lazy_names"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from popc_runtime.device import LOAD_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
 from popc_runtime.threads import thread_count
 

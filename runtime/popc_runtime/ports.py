@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from popc_runtime.errors import StreamUnderrunError
+from popc_runtime.hints import Any
 
 __all__ = ["SwitchedInput", "SwitchedOutput", "discard"]
 

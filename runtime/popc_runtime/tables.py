@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Generic, TypeVar
+
+from popc_runtime.hints import Generic, TypeVar
 
 __all__ = ["LazyTable", "merge_families"]
 

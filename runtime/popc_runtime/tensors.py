@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from math import prod
 from struct import iter_unpack
-from typing import Any, Final
 
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.feeds import wrong_names
 from popc_runtime.format import DType, StreamSpec, TensorSpec
+from popc_runtime.hints import Any, Final
 from popc_runtime.streams import describe, joined_mismatches
 
 __all__ = ["Tensor", "check_buffers"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Final
 
 from popc_runtime.errors import UsageError
+from popc_runtime.hints import Final
 
 __all__ = ["thread_count"]
 

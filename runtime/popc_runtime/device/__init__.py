@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from popc_runtime.device.choose import ENGINES, engine_type
 from popc_runtime.device.engine import LOAD_PROGRAM, Engine, missing_opcodes
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 from popc_runtime.device.steps import InstructionTime
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
 
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
@@ -37,6 +36,7 @@ from popc_runtime.format import (
     VariableSpec,
     instructions_of,
 )
+from popc_runtime.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.random_state import RandomState
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Protocol
 
 __all__ = ["InputPort", "OutputPort", "Ports"]
 

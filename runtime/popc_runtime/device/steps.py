@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import length_hint
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Instruction, RepeatBlock
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popc_runtime.kernels import Call

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
@@ -49,6 +47,7 @@ from popc_runtime.format.variables import (
     VariableRole,
     VariableSpec,
 )
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import mmap
-from typing import Final
 
 from popc_runtime.errors import ResourceError
+from popc_runtime.hints import Final
 
 __all__ = ["aligned_bytes"]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
 
 from popc_runtime.format.packing import corrupt
 from popc_runtime.format.zstd import ZstdDecompressor, ZstdError, get_frame_parameters
+from popc_runtime.hints import Final
 
 __all__ = [
     "CHUNK_BYTES",

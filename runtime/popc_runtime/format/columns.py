@@ -8,9 +8,9 @@ to a fraction.  Strings and attributes are stored once, in tables, and referred 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 
 __all__ = ["DTYPES", "LATER_COLUMNS", "PROGRAM_COLUMNS", "AttributeKind", "ItemKind"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, TypeVar
 
 from popc_runtime.format.columns import (
     DTYPES,
@@ -31,6 +30,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.validate import validate_image
+from popc_runtime.hints import Final, TypeVar
 
 __all__ = ["decode_program"]
 

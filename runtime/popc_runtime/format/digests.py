@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+
+from popc_runtime.hints import Any, Final
 
 __all__ = ["FEW_BYTES", "sha256"]
 

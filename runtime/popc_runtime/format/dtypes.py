@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cache
 from struct import calcsize
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,10 +22,10 @@ line ends, and SUB ends the output of `type` on Windows.
 from __future__ import annotations
 
 import struct
-from typing import Final
 
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Final
 
 __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header"]
 

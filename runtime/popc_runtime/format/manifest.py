@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from math import prod
-from typing import Final, TypeAlias
 
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.codec import Codec
@@ -40,6 +39,7 @@ from popc_runtime.format.variables import (
     read_variable,
 )
 from popc_runtime.frozen import field, field_types, frozen
+from popc_runtime.hints import Final, TypeAlias
 
 __all__ = [
     "SCHEMA_HASH",

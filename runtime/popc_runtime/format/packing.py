@@ -6,12 +6,12 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK, Limits
+from popc_runtime.hints import Any, Final, TypeAlias, TypeVar
 
 __all__ = [
     "Columns",

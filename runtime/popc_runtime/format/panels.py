@@ -11,10 +11,10 @@ runs on, it reads its weights where they lie, in memory that processes share.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing, Region, Slot
+from popc_runtime.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from popc_runtime.format.dtypes import Array

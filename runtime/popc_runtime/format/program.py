@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import field, frozen
+from popc_runtime.hints import TypeAlias
 
 __all__ = [
     "Attribute",

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Self
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
@@ -26,6 +25,7 @@ from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Final, Self
 
 __all__ = ["ArchiveFile", "PendingBlob", "probe"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mmap
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
-from typing import Protocol
 
 from popc_runtime.errors import ResourceError
 from popc_runtime.format.packing import corrupt
+from popc_runtime.hints import Protocol
 
 __all__ = ["FileSource", "MemorySource", "Source"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import lcm, prod
-from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
@@ -27,6 +26,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.frozen import frozen, replace
+from popc_runtime.hints import Final, TypeAlias
 
 __all__ = ["validate_image"]
 

@@ -9,7 +9,8 @@ from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+
+from popc_runtime.hints import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from _queue import SimpleQueue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
 
+from popc_runtime.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels.families import FAMILIES
 from popc_runtime.lazy import lazy_names
 from popc_runtime.tables import LazyTable

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+
+from popc_runtime.hints import Final
 
 __all__ = ["border_runs"]
 

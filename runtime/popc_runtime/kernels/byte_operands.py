@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
+from popc_runtime.hints import Final
 
 __all__ = ["BIAS", "INTEGER_BIAS", "RESIDUAL", "SCALE", "quotient_limits"]
 

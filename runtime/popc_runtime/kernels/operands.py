@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Generic, TypeVar
 
 __all__ = ["Operands"]
 

@@ -5,9 +5,8 @@ numpy is imported where the first number is drawn: most programs draw none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
 from popc_runtime.format.dtypes import Array
+from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.kernels.operands import Operands
 
 if TYPE_CHECKING:

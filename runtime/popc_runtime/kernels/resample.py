@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, floor, fsum
-from typing import Final, TypeAlias
 
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Final, TypeAlias
 
 __all__ = ["Axis", "Taps", "nearest_indices", "outside", "taps"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from popc_runtime.hints import Final
 
 __all__ = [
     "ATTENTION",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any, TypeAlias
 
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Any, TypeAlias
 from popc_runtime.kernels.operands import Operands
 
 __all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]

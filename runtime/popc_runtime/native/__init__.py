@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode, native_opcodes

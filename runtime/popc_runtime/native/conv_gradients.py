@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any, Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Any, Final
 from popc_runtime.kernels.windows import Axis, window_axes
 from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final
 
 from popc_runtime.format.program import Packing
 from popc_runtime.frozen import replace
+from popc_runtime.hints import Final
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.algorithms import direct_wins, lines_win
 from popc_runtime.native.binding import Binding

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import View, broadcast_to

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
 
 from popc_runtime.errors import UsageError
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Any, Final
 
 __all__ = ["Library", "fast_sha256", "find_library", "variants", "wanted_variant", "why_missing"]
 

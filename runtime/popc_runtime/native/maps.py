@@ -6,11 +6,11 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Final, TypeAlias
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
 from popc_runtime.frozen import replace
+from popc_runtime.hints import Final, TypeAlias
 from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.kernels.borders import border_runs
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import move_record

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import copied, is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import is_channels_last

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.kernels.rnn_operands import (
     ATTENTION,
     BIAS,

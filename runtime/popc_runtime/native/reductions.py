@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from popc_runtime.format.dtypes import DType
+from popc_runtime.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, tensors
 from popc_runtime.native.record import Record

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import copysign, inf, prod
 from types import EllipsisType
-from typing import Any, TypeAlias, overload
 
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
+from popc_runtime.hints import Any, TypeAlias, overload
 
 __all__ = [
     "PackedView",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
 from popc_runtime.streams.samples import StreamType, check_sample, describe, joined_mismatches
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from popc_runtime.errors import InputMismatchError, StreamTimeoutError
 from popc_runtime.format import Array, DType
+from popc_runtime.hints import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy.typing as npt
