@@ -101,6 +101,13 @@ UNARY_LOOP(i16_i64, int16_t, int64_t, x)
 UNARY_LOOP(u16_i64, uint16_t, int64_t, x)
 UNARY_LOOP(i32_i64, int32_t, int64_t, x)
 UNARY_LOOP(i32_f32, int32_t, float, (float)x)
+UNARY_LOOP(i32_f64, int32_t, double, x)
+UNARY_LOOP(i8_f32, int8_t, float, x)
+UNARY_LOOP(i8_f64, int8_t, double, x)
+UNARY_LOOP(u8_f32, uint8_t, float, x)
+UNARY_LOOP(u8_f64, uint8_t, double, x)
+UNARY_LOOP(b8_f32, uint8_t, float, x != 0)
+UNARY_LOOP(b8_f64, uint8_t, double, x != 0)
 UNARY_LOOP(u32_i64, uint32_t, int64_t, x)
 UNARY_LOOP(b8_i64, uint8_t, int64_t, x != 0)
 UNARY_LOOP(f16_f32_rest, Half, float, from_half(x))
@@ -148,10 +155,10 @@ MapLoop ISA(conversion_loop)(DType from, DType to) {
                  [U64] = f64_u64},
         [I64] = {TO_ALL(i64), [U8] = i64_i8, [U16] = i64_i16, [U32] = i64_i32},
         [U64] = {TO_ALL(u64), [U8] = u64_i8, [U16] = u64_i16, [U32] = u64_i32},
-        [F16] = {[F32] = f16_f32}, [BF16] = {[F32] = bf16_f32}, [I8] = {[I64] = i8_i64},
-        [U8] = {[I64] = u8_i64}, [I16] = {[I64] = i16_i64}, [U16] = {[I64] = u16_i64},
-        [I32] = {[I64] = i32_i64, [F32] = i32_f32}, [U32] = {[I64] = u32_i64},
-        [BOOL] = {[I64] = b8_i64},
+        [F16] = {[F32] = f16_f32}, [BF16] = {[F32] = bf16_f32}, [I8] = {[I64] = i8_i64, [F32] = i8_f32, [F64] = i8_f64},
+        [U8] = {[I64] = u8_i64, [F32] = u8_f32, [F64] = u8_f64}, [I16] = {[I64] = i16_i64}, [U16] = {[I64] = u16_i64},
+        [I32] = {[I64] = i32_i64, [F32] = i32_f32, [F64] = i32_f64}, [U32] = {[I64] = u32_i64},
+        [BOOL] = {[I64] = b8_i64, [F32] = b8_f32, [F64] = b8_f64},
     };
     return loops[from][to];
 }

@@ -20,6 +20,7 @@
     _(DEPTHWISE_WEIGHTS) \
     _(DIRECT_CONVOLUTIONS) \
     _(DOUBLES) \
+    _(DOUBLE_PRODUCTS) \
     _(DYNAMIC_BYTES) \
     _(EXTREMES) \
     _(FUNCTIONS) \

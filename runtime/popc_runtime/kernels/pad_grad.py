@@ -34,7 +34,7 @@ def _pad_grad(binding: Binding) -> Calls:
     for number, runs in enumerate(product(*axes)):
         target = subarray(out, [to for to, _ in runs])
         source = subarray(grad, [from_ for _, from_ in runs])
-        calls.extend(_add(target, source) if number else copy_calls(target, source))
+        calls.extend(_add(binding, target, source) if number else copy_calls(target, source))
     return tuple(calls)
 
 
@@ -54,19 +54,19 @@ def _shifted(window: slice, offset: int) -> slice:
     return slice(window.start + offset, stop if stop >= 0 else None, window.step)
 
 
-def _add(target: Array, source: Array) -> tuple[Call, ...]:
+def _add(binding: Binding, target: Array, source: Array) -> tuple[Call, ...]:
     if target.size == 0 or source.size == 0:
         return ()
     repeated = tuple(
         axis for axis in range(target.ndim) if source.shape[axis] != target.shape[axis]
     )
-    if repeated:
-        return (partial(_add_sum, target, source, repeated),)
-    return (partial(np.add, target, source, out=target),)
-
-
-def _add_sum(target: Array, source: Array, axes: tuple[int, ...]) -> None:
-    np.add(target, source.sum(axes, keepdims=True), out=target)
+    if not repeated:
+        return (partial(np.add, target, source, out=target),)
+    total = binding.scratch.take(target.shape, target.dtype)
+    return (
+        partial(np.add.reduce, source, axis=repeated, out=total, keepdims=True),
+        partial(np.add, target, total, out=target),
+    )
 
 
 KERNELS: Final[dict[str, Kernel]] = {"PadGrad": in_float32(_pad_grad)}

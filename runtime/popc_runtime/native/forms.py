@@ -77,3 +77,11 @@ def stays_half(binding: Binding, index: int) -> bool:
     matrix = binding.input(index)
     half = binding.input_dtypes[index] in (DType.FLOAT16, DType.BFLOAT16)
     return half and binding.is_constant(index) and matrix.ndim == 2
+
+
+def double_product_record(left: View, right: View, out: View) -> Record:
+    """Products of float64 matrices [..., m, k] and [..., k, n], whose batches broadcast."""
+    batch = out.shape[:-2]
+    first, second = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (left, right))
+    words = (*tensor_words(first), *tensor_words(second), *tensor_words(out))
+    return Record("Product_f64", words, (left, right, out))

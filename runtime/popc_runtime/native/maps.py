@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from math import inf
 
@@ -21,7 +21,7 @@ from popc_runtime.native.record import (
 )
 from popc_runtime.native.views import View, filled
 
-__all__ = ["ENCODERS", "activation", "map_for"]
+__all__ = ["ENCODERS", "activation", "copy_of", "map_for"]
 
 _Parameters: TypeAlias = tuple[float, ...]
 
@@ -128,7 +128,7 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
     return name, parameters
 
 
-def map_for(name: str, dtype: DType | None, numbers: Mapping[str, int]) -> str | None:
+def map_for(name: str, dtype: DType | None, numbers: Container[str]) -> str | None:
     """The map for operands of ``dtype``, which are converted if it is for a wider type."""
     if dtype is None:
         return None
@@ -226,7 +226,7 @@ def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     fixed = exponent.size == 1 and binding.is_constant(1) and dtype.is_float
     name = _FIXED_POWERS.get(_number(exponent, other)) if fixed else None
     if name is not None:
-        kernel = _copy_of(dtype) if name == "Copy" else map_for(name, dtype, numbers)
+        kernel = copy_of(dtype) if name == "Copy" else map_for(name, dtype, numbers)
         return None if kernel is None else map_record(kernel, out, [base], (), types[:2])
     if not dtype.is_float and not other.is_float:
         # Of uint64 there are exponents and bases that int64 does not hold.
@@ -248,7 +248,7 @@ def _as_float(
     if dtype is work or (dtype in _FLOATS_OF_32 and work is DType.FLOAT32):
         return view, dtype, ()
     wide = binding.scratch.take(view.shape, work)
-    return wide, work, (map_record(_copy_of(dtype), wide, [view], (), (work, dtype)),)
+    return wide, work, (map_record(copy_of(dtype), wide, [view], (), (work, dtype)),)
 
 
 def _number(view: View, dtype: DType) -> float:
@@ -268,7 +268,8 @@ def _is_inf(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _map("IsInf", binding, numbers, 1) if both else None
 
 
-def _copy_of(dtype: DType | None) -> str:
+def copy_of(dtype: DType | None) -> str:
+    """The map that copies elements of ``dtype``, to any type."""
     if dtype in _FLOATS_OF_32:
         return "Copy_f32"
     if dtype is DType.FLOAT64:
@@ -280,7 +281,7 @@ def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """By way of the type that maps compute with; a few pairs have loops of their own."""
     source, target = binding.input_dtypes[0], binding.output_dtypes[0]
     direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
-    name = direct if direct in numbers else _copy_of(source)
+    name = direct if direct in numbers else copy_of(source)
     out = binding.output()
     if Rounding.of(binding.attributes) or out.ndim > MAX_RANK or out.size == 0:
         return None
