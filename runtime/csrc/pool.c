@@ -28,6 +28,7 @@ static struct {
     int started;  // helpers that exist
     atomic_int sleeping;
     atomic_int busy;  // whether a run is going on, during which helpers wait by spinning first
+    atomic_uint runs;  // that have begun: helpers wake up with each, before there is a job
     _Atomic uint64_t state;
     atomic_int wanted;  // helpers with a number up to this take part
     // The job: written while it is closed and nobody has joined, so `state` orders all accesses.
@@ -88,9 +89,16 @@ static bool has_new_job(uint64_t seen) {
     return (state & OPEN) && state / JOB != seen;
 }
 
+// Whether there may be work for a helper that has been up for `runs` runs.
+static bool is_called(uint64_t seen, unsigned runs, int thread) {
+    return thread <= atomic_load(&pool.wanted) &&
+           (has_new_job(seen) || atomic_load(&pool.runs) != runs);
+}
+
 static void *help(void *argument) {
     int thread = (int)(intptr_t)argument;
     uint64_t seen = 0;
+    unsigned runs = 0;
     for (;;) {
         for (int spin = 0; spin < SPINS && !has_new_job(seen); spin++) {
             if (!atomic_load_explicit(&pool.busy, memory_order_relaxed)) break;
@@ -99,11 +107,11 @@ static void *help(void *argument) {
         if (!has_new_job(seen) || thread > atomic_load(&pool.wanted)) {
             pthread_mutex_lock(&pool.sleep);
             atomic_fetch_add(&pool.sleeping, 1);
-            while (!has_new_job(seen) || thread > atomic_load(&pool.wanted))
-                pthread_cond_wait(&pool.wake, &pool.sleep);
+            while (!is_called(seen, runs, thread)) pthread_cond_wait(&pool.wake, &pool.sleep);
             atomic_fetch_sub(&pool.sleeping, 1);
             pthread_mutex_unlock(&pool.sleep);
         }
+        runs = atomic_load(&pool.runs);
         seen = try_join(seen, thread);
     }
     return NULL;
@@ -135,6 +143,13 @@ static void start_helpers(int helpers) {
     }
 }
 
+static void wake_helpers(void) {
+    if (!atomic_load(&pool.sleeping)) return;
+    pthread_mutex_lock(&pool.sleep);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.sleep);
+}
+
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_threads); }
 
 int pool_acquire(int threads) {
@@ -151,6 +166,8 @@ int pool_acquire(int threads) {
     owns_pool = true;
     atomic_store(&pool.wanted, threads - 1);
     atomic_store(&pool.busy, 1);
+    atomic_fetch_add(&pool.runs, 1);
+    wake_helpers();
     return threads;
 }
 
@@ -171,11 +188,7 @@ void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     share_out(threads, count);
     uint64_t job = (atomic_load(&pool.state) / JOB + 1) * JOB;
     atomic_store(&pool.state, job | OPEN);
-    if (atomic_load(&pool.sleeping)) {
-        pthread_mutex_lock(&pool.sleep);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.sleep);
-    }
+    wake_helpers();
     take_chunks(0);
     atomic_fetch_and(&pool.state, ~OPEN);
     while (atomic_load_explicit(&pool.state, memory_order_acquire) & JOINED) RELAX();
