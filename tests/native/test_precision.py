@@ -89,13 +89,13 @@ def test_units_in_the_last_place(
     random = np.random.default_rng(0)
     around = ends[0] + (ends[1] - ends[0]) * random.random(4000)
     small = random.standard_normal(4000) * 10.0 ** random.uniform(-9, 0, 4000)
-    x = np.concatenate([around, small, 1 + abs(small), _SPECIAL]).astype(dtype)
+    x: Array = np.concatenate([around, small, 1 + abs(small), _SPECIAL]).astype(dtype)
     results = native_results(library, opcode, [x], [np.empty_like(x)], {})
     assert results is not None
     (result,) = results
     exact = function(x.astype(np.longdouble))
     np.testing.assert_array_equal(np.isnan(result), np.isnan(exact))
-    rounded = exact.astype(dtype)
+    rounded: Array = exact.astype(dtype)
     error = abs(result.astype(np.longdouble) - exact)
     usual = np.isfinite(rounded) & (abs(rounded) >= np.finfo(dtype).tiny)
     assert (error[usual] <= 4.5 * np.spacing(abs(rounded[usual]))).all()

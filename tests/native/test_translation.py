@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeProgram, find_library, translate
 from popc_runtime.native.library import variants
 
@@ -58,7 +59,8 @@ def test_types_of_numpys_functions(
     dtype: type,
 ) -> None:
     arrays = [np.full((3, 9), one) for one in operands]
-    out, wanted = np.empty((3, 9), dtype), np.empty((3, 9), dtype)
+    out: Array = np.empty((3, 9), dtype)
+    wanted = np.empty_like(out)
     function(*arrays, out=wanted, **keywords)
     _run(library, partial(function, *arrays, out=out, **keywords))
     np.testing.assert_array_equal(out, wanted)

@@ -2,7 +2,6 @@
 //
 // Lengths are taken apart into their prime factors; a factor takes as many operations for each
 // number as it is large.
-#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "../kernel.h"
 #include "simd.h"
 
-typedef double complex Number;
+typedef struct { double re, im; } Root;
 
 typedef struct {
     Tensor x, y;  // the last dimension: 1 for real numbers, 2 for complex ones
@@ -18,15 +17,18 @@ typedef struct {
     int axis;
     int64_t length, lines, unit, read;  // `read`: how many numbers of a line there are
     bool inverse, onesided;
-    Number roots[];  // exp(-2 pi i k / length)
+    bool together;  // many lines are transformed at once
+    Root roots[];  // exp(-2 pi i k / length)
 } Fourier;
 
-enum { TRANSFORMED = 1 << 12 };
+typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
+
+enum { TRANSFORMED = 1 << 12, TOGETHER = sizeof(Doubles) / sizeof(double), MOST_TOGETHER = 1 << 15 };
 
 static void fill_roots(Fourier *state) {
     const double step = -2 * acos(-1.0) / (double)state->length;
     for (int64_t k = 0; k < state->length; k++)
-        state->roots[k] = cos(step * (double)k) + I * sin(step * (double)k);
+        state->roots[k] = (Root){cos(step * (double)k), sin(step * (double)k)};
 }
 
 // What is read lies in x, what is written in y, and all else about them is the same.
@@ -51,7 +53,7 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t length = next_int(params), inverse = next_int(params);
     const int64_t onesided = next_int(params);
     const bool fits = !params->bad && are_lines(&x, &y, &window, axis, length);
-    const size_t size = sizeof(Fourier) + (size_t)(fits ? length : 0) * sizeof(Number);
+    const size_t size = sizeof(Fourier) + (size_t)(fits ? length : 0) * sizeof(Root);
     Fourier *state = fits ? calloc(1, size) : NULL;
     if (!state) return NULL;
     state->x = x;
@@ -65,8 +67,11 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t most = state->inverse && state->onesided ? half : length;
     state->read = given < most ? given : most;
     state->lines = element_count(&y) / (y.dims[axis] * y.dims[y.rank - 1]);
+    state->together = state->lines > 1 && length <= MOST_TOGETHER;
     state->unit = (TRANSFORMED + length - 1) / length;
-    needs->own = 4 * length * (int64_t)sizeof(Number);
+    if (state->together) state->unit = (state->unit + TOGETHER - 1) / TOGETHER * TOGETHER;
+    const int64_t at_once = state->together ? TOGETHER : 1;
+    needs->own = 4 * length * at_once * (int64_t)sizeof(Root);
     fill_roots(state);
     return state;
 }
@@ -78,89 +83,23 @@ static int64_t some_factor(int64_t n) {
     return n;
 }
 
-// By hand: products in C look for infinities.
-static inline Number product(Number a, Number b) {
-    return CMPLX(
-        creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
+// Where a line begins in one of the tensors.
+static int64_t place_of(const Fourier *state, const Tensor *tensor, int64_t number) {
+    int64_t place = 0;
+    for (int axis = state->y.rank - 2; axis >= 0; axis--) {
+        if (axis == state->axis) continue;
+        place += number % state->y.dims[axis] * tensor->strides[axis];
+        number /= state->y.dims[axis];
+    }
+    return place;
 }
 
-// to[r * m] = the sum of parts[q] times the root of order p to the power of q * r.
-static inline void few(const Fourier *state, const Number *parts, Number *to, int64_t p, int64_t m) {
-    if (p == 2) {
-        to[0] = parts[0] + parts[1];
-        to[m] = parts[0] - parts[1];
-        return;
-    }
-    if (p == 4) {
-        const Number even = parts[0] + parts[2], odd = parts[1] + parts[3];
-        const Number difference = parts[0] - parts[2], other = parts[1] - parts[3];
-        const Number turned = CMPLX(cimag(other), -creal(other));
-        to[0] = even + odd;
-        to[m] = difference + turned;
-        to[2 * m] = even - odd;
-        to[3 * m] = difference - turned;
-        return;
-    }
-    const int64_t step = state->length / p;
-    for (int64_t r = 0; r < p; r++) {
-        Number total = parts[0];
-        for (int64_t q = 1, at = r; q < p; q++, at = at + r < p ? at + r : at + r - p)
-            total += product(state->roots[at * step], parts[q]);
-        to[r * m] = total;
-    }
-}
-
-// to[k] = the sum of from[j * step] * root ** (j * k) for j, k < n; `spare` has room for n numbers,
-// `parts` for the largest factor.
-static void transform(
-    const Fourier *state, const Number *from, int64_t step, Number *to, Number *spare,
-    Number *parts, int64_t n) {
-    const int64_t p = some_factor(n), m = n / p, stride = state->length / n;
-    if (m == 1) {
-        for (int64_t q = 0; q < p; q++) parts[q] = from[q * step];
-        few(state, parts, to, p, 1);
-        return;
-    }
-    for (int64_t q = 0; q < p; q++)
-        transform(state, from + q * step, step * p, spare + q * m, to + q * m, parts, m);
-    for (int64_t k = 0; k < m; k++) {
-        parts[0] = spare[k];
-        for (int64_t q = 1; q < p; q++)
-            parts[q] = product(state->roots[q * k * stride], spare[q * m + k]);
-        few(state, parts, to + k, p, m);
-    }
-}
-
-// The inverse is that of the conjugate, conjugated.
-static void read_line(const Fourier *state, const char *x, Number *line) {
-    const int64_t n = state->length, step = state->x.strides[state->axis];
-    const int last = state->x.rank - 1;
-    const bool complex_numbers = state->x.dims[last] == 2;
-    for (int64_t i = 0; i < n; i++) line[i] = 0;
-    for (int64_t i = 0; i < state->read; i++) {
-        const double real = *(const float *)(x + i * step);
-        const double imaginary =
-            complex_numbers ? *(const float *)(x + i * step + state->x.strides[last]) : 0;
-        const double factor = state->window ? state->window[i] : 1;
-        line[i] = factor * real + I * (factor * (state->inverse ? -imaginary : imaginary));
-    }
-    if (!state->inverse || !state->onesided) return;
-    line[0] = creal(line[0]);
-    if (n % 2 == 0) line[n / 2] = creal(line[n / 2]);
-    for (int64_t i = n / 2 + 1; i < n; i++) line[i] = conj(line[n - i]);
-}
-
-static void write_line(const Fourier *state, const Number *line, char *y) {
-    const int64_t step = state->y.strides[state->axis];
-    const int last = state->y.rank - 1;
-    const double scale = state->inverse ? 1.0 / (double)state->length : 1;
-    for (int64_t i = 0; i < state->y.dims[state->axis]; i++) {
-        *(float *)(y + i * step) = (float)(creal(line[i]) * scale);
-        if (state->y.dims[last] == 1) continue;
-        const double imaginary = state->inverse ? -cimag(line[i]) : cimag(line[i]);
-        *(float *)(y + i * step + state->y.strides[last]) = (float)(imaginary * scale);
-    }
-}
+#define REAL double
+#include "fourier_lines.h"
+#undef REAL
+#define REAL Doubles
+#include "fourier_lines.h"
+#undef REAL
 
 typedef struct {
     const Fourier *state;
@@ -170,24 +109,12 @@ typedef struct {
 static void some_lines(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Fourier *state = job->state;
-    Number *line = (Number *)job->run->own[thread];
-    Number *result = line + state->length, *spare = result + state->length;
-    Number *parts = spare + state->length;
-    int64_t end = (chunk + 1) * state->unit;
-    if (end > state->lines) end = state->lines;
-    for (int64_t number = chunk * state->unit; number < end; number++) {
-        int64_t rest = number, from = 0, to = 0;
-        for (int axis = state->y.rank - 2; axis >= 0; axis--) {
-            if (axis == state->axis) continue;
-            const int64_t index = rest % state->y.dims[axis];
-            rest /= state->y.dims[axis];
-            from += index * state->x.strides[axis];
-            to += index * state->y.strides[axis];
-        }
-        read_line(state, state->x.data + from, line);
-        transform(state, line, 1, result, spare, parts, state->length);
-        write_line(state, result, state->y.data + to);
-    }
+    const int64_t begin = chunk * state->unit, most = begin + state->unit;
+    const int64_t end = most < state->lines ? most : state->lines;
+    if (state->together)
+        do_lines_Doubles(state, begin, end, job->run->own[thread]);
+    else
+        do_lines_double(state, begin, end, job->run->own[thread]);
 }
 
 static Failure run_fourier(const void *argument, const Run *run) {
