@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
-from popc.transforms.match import scalar_value, sole_output
+from popc.transforms.match import may_be_one, scalar_value, sole_output
 from popc_runtime.format import DType
 from popc_runtime.kernels.activation import ACTIVATIONS
 from popc_runtime.kernels.byte_operands import BIAS, RESIDUAL, SCALE
@@ -200,7 +200,7 @@ def _fuse_quantize(graph: Graph, op: Op) -> bool:
     if producer is None:
         return False
     folded = [] if multiplication is None else [multiplication]
-    if not _may_be_one(graph, op, [producer, *moves, *folded]):
+    if not may_be_one(graph, op, [producer, *moves, *folded]):
         return False
     added = _quotients(op.output.type.dtype, zero, factor, scale)
     attributes: AttributeMap = {**producer.attributes, **added}
@@ -252,7 +252,7 @@ def _replace(
     inputs: Sequence[Tensor | None] | None = None,
 ) -> bool:
     """Put ``producer`` in place of ``op``, with attributes ``added`` and ``inputs``."""
-    if not _may_be_one(graph, op, [producer]):
+    if not may_be_one(graph, op, [producer]):
         return False
     attributes = {**producer.attributes, **added}
     operands = producer.inputs if inputs is None else inputs
@@ -264,24 +264,6 @@ def _replace(
 
 
 # -- what has been required of the order of ops ----------------------------------------------------
-
-
-def _may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
-    """Whether no op has to run after one of ``earlier`` ops, but before ``op``."""
-    if not any(one in graph.ordering for one in earlier):
-        return True
-    firsts: dict[Op, list[Op]] = {}
-    for first, second, _ in graph.ordering:
-        firsts.setdefault(second, []).append(first)
-    before, left = set[Op](), [op]
-    while left:
-        one = left.pop()
-        operands = [tensor.producer for tensor in one.present_inputs if tensor.producer is not None]
-        found = {*operands, *firsts.get(one, ())} - before
-        before |= found
-        left += found
-    between = before.difference(earlier)
-    return not any(first in earlier and second in between for first, second, _ in graph.ordering)
 
 
 def _hand_over_order(graph: Graph, successors: Mapping[Op, Op]) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import infer_types
 from popc.transforms.base import RewritePass
-from popc.transforms.match import sole_output
+from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.kernels.activation import ACTIVATIONS
 
@@ -51,11 +51,12 @@ def _fuse_activation(graph: Graph, op: Op) -> bool:
     producer = sole_output(graph, op.operand(0), *_PRODUCERS)
     if producer is None or producer.attributes.get("activation"):
         return False
+    if not may_be_one(graph, op, [producer]):
+        return False
     producer.attributes["activation"] = op.op_type
     for name, value in op.attributes.items():
         producer.attributes[f"activation_{name}"] = value
-    producer.settings = producer.settings.fused(op.settings)
-    graph.replace_op(op, producer.outputs)
+    _take_place(graph, producer, op)
     return True
 
 
@@ -66,16 +67,22 @@ def _fuse_addition(graph: Graph, op: Op, product: Tensor, addend: Tensor) -> boo
     if op.output.type != product.type:
         return False
     index = _free_operand(producer, addend)
-    if index is None:
+    if index is None or not may_be_one(graph, op, [producer]):
         return False
     while len(producer.inputs) <= index:
         producer.append_input(None)
     graph.set_input(producer, index, addend)
     if producer.op_type == "Gemm" and index == _BIAS:
         producer.attributes["beta"] = 1.0
-    producer.settings = producer.settings.fused(op.settings)
-    graph.replace_op(op, producer.outputs)
+    _take_place(graph, producer, op)
     return True
+
+
+def _take_place(graph: Graph, producer: Op, op: Op) -> None:
+    """Let ``producer`` give the results of ``op``, and wait for what had to come before it."""
+    producer.settings = producer.settings.fused(op.settings)
+    graph.ordering.replace(op, producer)
+    graph.replace_op(op, producer.outputs)
 
 
 def _free_operand(producer: Op, addend: Tensor) -> int | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isclose
 
 from popc.ir import Graph, Op, Tensor
 
-__all__ = ["is_scalar", "only_user", "other_operand", "produced_by", "scalar_value", "sole_output"]
+__all__ = [
+    "is_scalar",
+    "may_be_one",
+    "only_user",
+    "other_operand",
+    "produced_by",
+    "scalar_value",
+    "sole_output",
+]
 
 
 def only_user(graph: Graph, tensor: Tensor) -> Op | None:
@@ -51,3 +60,21 @@ def is_scalar(tensor: Tensor | None, value: float) -> bool:
 def other_operand(op: Op, tensor: Tensor) -> Tensor:
     """The operand of a binary op that is not ``tensor`` (``tensor`` itself if it is both)."""
     return op.operand(1) if op.operand(0) is tensor else op.operand(0)
+
+
+def may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
+    """Whether no op has to run after one of ``earlier`` ops, but before ``op``."""
+    if not any(one in graph.ordering for one in earlier):
+        return True
+    firsts: dict[Op, list[Op]] = {}
+    for first, second, _ in graph.ordering:
+        firsts.setdefault(second, []).append(first)
+    before, left = set[Op](), [op]
+    while left:
+        one = left.pop()
+        operands = [tensor.producer for tensor in one.present_inputs if tensor.producer is not None]
+        found = {*operands, *firsts.get(one, ())} - before
+        before |= found
+        left += found
+    between = before.difference(earlier)
+    return not any(first in earlier and second in between for first, second, _ in graph.ordering)
