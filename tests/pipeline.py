@@ -31,9 +31,9 @@ class Program:
             path = archive.save(Path(folder) / "graph.popx")
             self._content = path.read_bytes()
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, Array], engine: str = "auto") -> dict[str, Array]:
         """The outputs by name; random numbers start anew."""
-        return popc_runtime.load(self._content).run(feeds)
+        return popc_runtime.load(self._content, engine=engine).run(feeds)
 
 
 def _compiled(graph: Graph, options: Options) -> Archive:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from popc.ir import Graph, Op, Tensor
@@ -14,6 +14,12 @@ from popc.transforms.batch_serialization import (
     BatchSerialization,
     FillPhases,
     SumParts,
+)
+from popc.transforms.chosen import (
+    chains,
+    floating_point_passes,
+    merge_collectives,
+    outlining,
 )
 from popc.transforms.combine_convolutions import CombineConvolutions
 from popc.transforms.combine_lookups import CombineLookups
@@ -35,9 +41,6 @@ from popc.transforms.inplace_order import InplaceOrder
 from popc.transforms.integer_products import IntegerProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
-from popc.transforms.merge_collectives import MergeCollectives
-from popc.transforms.name_results import NameResults
-from popc.transforms.outlining import Outlining, Terms
 from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
 from popc.transforms.partials_type import PartialsType
 from popc.transforms.patterns import chosen_rules, is_on
@@ -52,8 +55,7 @@ from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
 from popc.transforms.recompute import Orders, Recomputation, insertion_orders
-from popc.transforms.round_alike import RoundAlike
-from popc.transforms.round_results import RoundResults, rounds
+from popc.transforms.round_results import rounds
 from popc.transforms.rules import RULES
 from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.simplify import Simplify
@@ -227,14 +229,14 @@ def build_pipeline(
                 IoTileCopies(options.num_io_tiles),
                 OverlapIo(),  # carries what the copies read or make
                 GroupHostSync(options.group_host_sync),
-                _merge_collectives(options, orders),  # when the order of all else is settled
+                merge_collectives(options, orders),  # when the order of all else is settled
                 MergeExchange(options.enable_merge_exchange, orders),  # likewise
                 SubgraphOutputs(),  # last: nothing may redirect a subgraph's outputs after it
             ),
             checkpoint=Checkpoint.MAIN_LOOPS,
         ),
         # When no op is computed, merged or replaced any more.
-        Phase("exceptions and rounding", tuple(_floating_point_passes(options))),
+        Phase("exceptions and rounding", tuple(floating_point_passes(options))),
         # When all ops are there.
         Phase("late placement", (LatePlacement(),)),
         # When it is known on which chips updates and their transfers are.
@@ -248,6 +250,9 @@ def build_pipeline(
                 ),
             ),
         ),
+        # When all ops are there, and all that keeps them apart: no pass has to know chains.  Before
+        # orders are settled, which are about ops that run.
+        Phase("chains", tuple(chains(options))),
         # When all ops are there, and all that keeps them apart.
         Phase(
             "order of parts",
@@ -264,7 +269,7 @@ def build_pipeline(
         # When all ops are there: gradients are convolutions too.
         Phase("algorithms", (Winograd(options.winograd),)),
         # At the very end: what is called from several places is not edited any more.
-        Phase("outlining", (_outlining(options, orders),)),
+        Phase("outlining", (outlining(options, orders),)),
     )
 
 
@@ -273,42 +278,13 @@ def _folded_weights(options: Options, *passes: Pass) -> tuple[Pass, ...]:
     return passes if options.combine_convolutions or options.combine_matmuls else ()
 
 
-def _merge_collectives(options: Options, orders: Orders) -> MergeCollectives:
-    wanted = {
-        "ReplicatedAllGather": options.merge_all_gather_collectives,
-        "ReplicatedAllReduce": options.merge_all_reduce_collectives,
-        "ReplicatedReduceScatter": options.merge_reduce_scatter_collectives,
-    }
-    chosen = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
-    return MergeCollectives(chosen, options.prepare_schedule_for_merging_collectives, orders)
-
-
 def _repeats_stages(options: Options) -> bool:
     again = options.auto_recomputation == "pipeline"
     return again and not options.stash_all_tensors_inference_pipeline
 
 
-def _outlining(options: Options, orders: Orders) -> Outlining:
-    terms = Terms(
-        options.outline_threshold,
-        options.outline_sequence_break_cost,
-        options.enable_outlining_copy_cost_pruning,
-    )
-    return Outlining(options.enable_outlining, terms, orders)
-
-
 def _rounds_at_random(options: Options) -> Callable[[Op], bool]:
     return rounds if options.enable_stochastic_rounding else (lambda _: False)
-
-
-def _floating_point_passes(options: Options) -> Iterator[Pass]:
-    checks = options.enable_floating_point_checks
-    nan = checks and "nan_on_overflow" in options.floating_point_exceptions
-    yield RoundResults(options.enable_stochastic_rounding, nan)
-    if options.enable_stochastic_rounding and options.replicated_graph_count > 1:
-        yield RoundAlike(options.replicated_graph_count)
-    if checks:
-        yield NameResults()
 
 
 def build_training_preparation(options: Options) -> tuple[Phase, ...]:

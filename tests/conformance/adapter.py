@@ -31,8 +31,8 @@ class CompiledCase:
     tries: int
 
 
-def compile_case(case: Case) -> Iterator[CompiledCase]:
-    """Programs of ``case``, one for each of its sets of inputs.
+def compile_case(case: Case, **options: Any) -> Iterator[CompiledCase]:
+    """Programs of ``case``, one for each of its sets of inputs, compiled with ``options``.
 
     Inputs of sequence or optional type are always bound, since their structure decides the
     program.  If a shape depends on the value of a tensor input, all integer and bool inputs are
@@ -45,7 +45,7 @@ def compile_case(case: Case) -> Iterator[CompiledCase]:
         named = dict(zip((info.name for info in case.inputs()), inputs, strict=False))
         for tries, bound in enumerate(_bindings(case, named), start=1):
             try:
-                archive = _compile(case, named, bound)
+                archive = _compile(case, named, bound, options)
             except DataDependentShapeError:
                 if len(bound) == len(named):
                     raise
@@ -84,11 +84,14 @@ def _bindings(case: Case, named: dict[str, Any]) -> list[set[str]]:
     return [structured, structured | discrete, set(named)]
 
 
-def _compile(case: Case, named: dict[str, Any], bound: set[str]) -> popc.Archive:
+def _compile(
+    case: Case, named: dict[str, Any], bound: set[str], options: dict[str, Any]
+) -> popc.Archive:
     return popc.compile(
         case.model,
         shapes={name: np.shape(value) for name, value in named.items() if name not in bound},
         bind={name: named[name] for name in named if name in bound},
+        options=options,
     )
 
 

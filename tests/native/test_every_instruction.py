@@ -34,8 +34,8 @@ pytestmark = [
 ]
 _LAYOUTS = tuple(LAYOUTS)
 _FEW = 10  # problems of an opcode, of those that it has; all of them in the slow test
-# Only passes and lowering make them: `test_kernels` and `test_dynamic` test these.
-_MOVES_OF_PASSES = frozenset(
+# Only passes and lowering make them: `test_kernels`, `test_dynamic` and `test_fused` test these.
+_MADE_BY_PASSES = frozenset(
     {
         *(
             "Boundary",
@@ -47,10 +47,11 @@ _MOVES_OF_PASSES = frozenset(
             "Restore",
             "Stash",
         ),
+        "FusedElementwise",
         "StackStore",
     }
 )
-_OPCODES = sorted(native_opcodes() - _MOVES_OF_PASSES)
+_OPCODES = sorted(native_opcodes() - _MADE_BY_PASSES)
 # Of the problems that `_is_usual` names, those that have kernels, where these are not nearly all.
 _NEARLY_ALL = 0.9
 _SHARES: Final[Mapping[str, float]] = {

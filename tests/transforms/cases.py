@@ -19,6 +19,7 @@ from popc.transforms.dead_code import DeadCode
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
+from popc.transforms.fuse_elementwise import FuseElementwise
 from popc.transforms.fuse_epilogues import FuseEpilogues
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc.transforms.hoist_invariants import HoistInvariants
@@ -214,6 +215,15 @@ FIRING: Final = (
         ),
     ),
     _case(
+        "elementwise",
+        FuseElementwise,
+        chain(
+            "a = Add (x, three) c = Clip (a, zero, six) n = Neg (c) g = Greater (n, x) "
+            "y = Where (g, c, n)",
+            constants="float three = {3.0}, float zero = {0.0}, float six = {6.0}",
+        ),
+    ),
+    _case(
         "quantisation",
         FuseQuantization,
         quantised("q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = Neg (d)"),
@@ -317,6 +327,12 @@ QUIET: Final = (
     _case("sum that broadcasts the product", FuseEpilogues, chain(
         "p = MatMul (x, w) y = Add (p, b)",
         constants=MATRIX + ", float[2,1,1] b = {1.0, 2.0}")),
+    _case("chain anchored", FuseElementwise, chain("a = Exp (x) y = Neg (a)", y="y a")),
+    _case("chain of another shape", FuseElementwise, chain(
+        "t = Neg (s) y = Add (x, t)", x="float[1,3] s, float[2,3]")),
+    _case("chain read by a product", FuseElementwise, chain(
+        "a = Exp (x) p = MatMul (a, w) y = Mul (p, a)",
+        x="float[3,3]", constants="float[3,3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0}")),
     _case("sums that are converted", FuseByteEpilogues, quantised(
         "q = QuantizeLinear (x, s, z) t = Transpose (q) p = MatMulInteger (q, t, z, z) "
         "c = Cast <to = 1> (p) y = Mul (c, s)")),

@@ -1,0 +1,239 @@
+"""Let chains of elementwise ops be one op, which goes through memory once.
+
+What pays?  An op of a chain on its own reads its operands from the cache, or from memory, and
+writes its result there.  As a step of one op it works on a block of a thousand elements that stays
+in the first-level cache.  On one thread, chains of two to four cheap steps take 0.4 to 0.8 of the
+time, chains of functions like tanh 0.9, and tensors of a few elements 0.9, for there are fewer
+instructions; measured on tensors from 64 elements to a million.  So every chain is fused.
+
+What may it cost?  Memory: operands of the first step have to wait for those of the last one.  So
+a step joins only where memory does not grow, in whatever order the other ops run.  Let the fused
+op run in the place of one of the steps, the *pivot*, when all its operands are there.  Up to then
+it must not keep more bytes of operands than the steps keep of results, and of operands that later
+ones read; from then on its result must not have more bytes than those.  Constants, variables and
+inputs of a graph are there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import ClassVar, Final
+
+from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ops.aliases import Place, find_aliases
+from popc.ops.build import build
+from popc.ops.load import find_load_ops
+from popc.transforms.base import Pass, disguised
+from popc_runtime.format import DType
+from popc_runtime.kernels.fused_steps import (
+    MOST_INPUTS,
+    MOST_STEPS,
+    STEP_OPCODES,
+    Step,
+    written,
+)
+
+__all__ = ["FuseElementwise"]
+
+# Those that the native kernel has all steps for, but for some of integers.
+_DTYPES: Final = frozenset(
+    {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT32, DType.INT64, DType.BOOL}
+)
+_OF_FLOATS: Final = ("Clip", "PRelu", "Square")
+_MOST_DIMENSIONS: Final = 8
+
+
+@dataclass(frozen=True)
+class FuseElementwise(Pass):
+    """Elementwise ops of which only the last one's result is needed become one op.
+
+    Results are the same to the bit, for each step is rounded as before.
+
+    Before::
+
+        %a = Add(%x, float32(3.0))
+        %b = Clip(%a) min=0.0 max=6.0
+        %y = Mul(%b, %x)
+
+    After::
+
+        %y = FusedElementwise(%x, float32(3.0)) steps=('Add', 'Clip', 'Mul') ...
+    """
+
+    name: ClassVar[str] = "fuse_elementwise"
+    excludable: ClassVar[bool] = True
+    level: ClassVar[str] = "all"
+
+    def run(self, graph: Graph) -> int:
+        """Fuse what pays; the number of ops made."""
+        changes = 0
+        with disguised(graph, self.name):
+            surroundings = _Surroundings(
+                frozenset(find_load_ops(graph)), find_aliases(graph).places
+            )
+            for nested in graph.walk():
+                for group in _groups(nested, surroundings):
+                    _fuse(nested, group)
+                    changes += 1
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What is known of the whole program.
+
+    Attributes:
+        load: Ops that run once, and must not be done again on every run.
+        places: Where results of views lie.
+    """
+
+    load: AbstractSet[Op]
+    places: Mapping[Tensor, Place]
+
+    def bytes_kept(self, tensor: Tensor) -> int:
+        """How much memory is not free while ``tensor`` is waited with."""
+        root = self.places[tensor].root if tensor in self.places else tensor
+        if root.kind is not TensorKind.ACTIVATION or root.producer in self.load:
+            return 0
+        return max(root.type.nbytes, tensor.type.nbytes)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Ops that become one: the last one first, users before producers."""
+
+    ops: list[Op]
+    members: set[Op] = field(default_factory=set[Op])
+
+    @property
+    def root(self) -> Op:
+        """The op whose result is that of the group."""
+        return self.ops[0]
+
+
+def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
+    """The groups of two ops and more, those that come last first."""
+    found: dict[Op, _Group] = {}
+    outputs = set(graph.outputs)
+    for op in reversed(graph.topological()):
+        if op in around.load or not _may_be_step(op):
+            continue
+        group = None if op.output in outputs else _group_of_users(op, found)
+        if group is not None and _may_join(graph, group, op, around):
+            group.ops.append(op)
+            group.members.add(op)
+            found[op] = group
+        else:
+            found[op] = _Group([op], {op})
+    distinct = {id(group): group for group in found.values()}
+    return [group for group in distinct.values() if len(group.ops) > 1]
+
+
+def _may_be_step(op: Op) -> bool:
+    if op.op_type not in STEP_OPCODES or not op.inputs or None in op.inputs or op.settings.inplace:
+        return False
+    result = op.output.type
+    dtypes = {result.dtype, *(tensor.type.dtype for tensor in op.present_inputs)}
+    if not dtypes <= _DTYPES or result.rank > _MOST_DIMENSIONS or not result.size:
+        return False
+    return result.dtype.is_float or op.op_type not in _OF_FLOATS
+
+
+def _group_of_users(op: Op, found: Mapping[Op, _Group]) -> _Group | None:
+    """The group that everything that reads the result is in."""
+    groups = [found.get(user) for user in op.output.uses]
+    first = groups[0] if groups else None
+    return first if all(group is first for group in groups) else None
+
+
+def _may_join(graph: Graph, group: _Group, op: Op, around: _Surroundings) -> bool:
+    """Whether ``op`` can be one of the steps, and memory does not grow."""
+    root = group.root
+    if op.output.type.shape != root.output.type.shape or not _belong_together(op, root):
+        return False
+    if op in graph.ordering or len(group.ops) == MOST_STEPS:
+        return False
+    ops = [op, *reversed(group.ops)]
+    inputs = _inputs(ops)
+    return len(inputs) <= MOST_INPUTS and _needs_no_more(ops, around)
+
+
+def _belong_together(op: Op, root: Op) -> bool:
+    one, other = op.settings, root.settings
+    return (one.place, one.bins, one.part, one.recompute, one.outline, one.schedule_priority) == (
+        *(other.place, other.bins, other.part, other.recompute, other.outline),
+        other.schedule_priority,
+    )
+
+
+def _inputs(ops: Sequence[Op]) -> list[Tensor]:
+    """What ``ops``, in order, read that none of them computes."""
+    inside = {op.output for op in ops}
+    return [
+        tensor
+        for tensor in dict.fromkeys(one for op in ops for one in op.present_inputs)
+        if tensor not in inside
+    ]
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
+    """Whether there is a pivot, for ``ops`` in order."""
+    arriving = [sum(one.values()) for one in _arrivals(ops, around)]
+    first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
+    kept, live = list(accumulate(arriving)), list(_live(ops, around))
+    result = ops[-1].output.type.nbytes
+    return any(
+        all(kept[index] <= live[index] for index in range(pivot))
+        and all(result <= one for one in live[pivot:])
+        for pivot in range(first, len(ops))
+    )
+
+
+def _arrivals(ops: Sequence[Op], around: _Surroundings) -> Iterator[dict[Tensor, int]]:
+    """For each op the operands that no op before it has read or computed, and their bytes."""
+    seen = {op.output for op in ops}
+    for op in ops:
+        new = [tensor for tensor in dict.fromkeys(op.present_inputs) if tensor not in seen]
+        seen.update(new)
+        yield {tensor: around.bytes_kept(tensor) for tensor in new}
+
+
+def _live(ops: Sequence[Op], around: _Surroundings) -> Iterator[int]:
+    """For each op the bytes, when it has run, of what later ones read; then those of the result."""
+    last = {tensor: index for index, op in enumerate(ops) for tensor in op.present_inputs}
+    last[ops[-1].output] = len(ops)
+    live: dict[Tensor, int] = {}
+    for index, (op, new) in enumerate(zip(ops, _arrivals(ops, around), strict=True)):
+        live |= {**new, op.output: op.output.type.nbytes}
+        live = {one: bytes_ for one, bytes_ in live.items() if last[one] > index}
+        yield sum(live.values())
+
+
+# -- the op ----------------------------------------------------------------------------------------
+
+
+def _fuse(graph: Graph, group: _Group) -> None:
+    """Put one op in the place of the group."""
+    ops = list(reversed(group.ops))
+    inputs = _inputs(ops)
+    numbers = {tensor: number for number, tensor in enumerate(inputs)}
+    steps: list[Step] = []
+    settings = ops[0].settings
+    for op in ops:
+        operands = tuple(numbers[tensor] for tensor in op.present_inputs)
+        steps.append(Step(op.op_type, operands, op.output.type.dtype, op.attributes))
+        numbers[op.output] = len(inputs) + len(steps) - 1
+        settings = settings.fused(op.settings)
+    root = group.root
+    name = root.output.name
+    new = build(graph, "FusedElementwise", inputs, written(steps), settings=settings)
+    graph.replace_op(root, new.outputs)
+    for op in group.ops[1:]:
+        graph.remove_op(op)
+    graph.rename(new.output, name)
