@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
-import resource
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from popc_runtime.native import Library, NativeFailure, NativeProgram, Record
 from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import row_major
+from tests.native.children import Tell, in_a_child
 from tests.native.recorded import ADDRESSES, HEAD, SIZES, Sample, Tensor
 
 __all__ = ["complaints"]
@@ -34,11 +32,7 @@ _IMPOSSIBLE: Final = (-1, -(1 << 63), 1 << 50, 1 << 62)  # dimensions
 # Their tensors are parts of larger ones, which records do not describe.
 _WINDOWS: Final = frozenset({"MoveAt"})
 _ROOM: Final = 1 << 20  # bytes of a tensor
-_SECONDS: Final = 60  # for all that is made of the records of a kernel
 _MOST: Final = 12  # complaints about a kernel
-
-# Is told the number of what is tried next, and what that is.
-_Tell: TypeAlias = Callable[[int, str], None]
 
 
 class _Memory:
@@ -187,14 +181,14 @@ def _problems(library: Library, listed: Sequence[Sample]) -> Iterator[str]:
     """Goes on after a record that ends the process."""
     begin = 0
     for _ in range(_MOST):
-        problem, last = _in_a_child(partial(_try_all, library, listed, begin))
+        problem, last = in_a_child(partial(_try_all, library, listed, begin))
         if not problem:
             return
         yield problem
         begin = last + 1
 
 
-def _try_all(library: Library, listed: Sequence[Sample], first: int, tell: _Tell) -> str:
+def _try_all(library: Library, listed: Sequence[Sample], first: int, tell: Tell) -> str:
     """All that is made of ``listed`` from number ``first`` on, up to the first problem."""
     number = 0
     for sample in listed:
@@ -220,32 +214,3 @@ def _try(library: Library, sample: Sample, spoilt: _Spoilt, memory: _Memory) -> 
     with suppress(NativeFailure):
         program.run()
     return ""
-
-
-def _in_a_child(work: Callable[[_Tell], str]) -> tuple[str, int]:
-    """What ``work`` gives in a process of its own, or how that has ended; what it told last."""
-    reading, writing = os.pipe()
-    progress = mmap.mmap(-1, mmap.PAGESIZE)
-
-    def tell(number: int, label: str) -> None:
-        progress.seek(0)
-        progress.write(f"{number}:{label}\n".encode())
-
-    child = os.fork()
-    if child == 0:
-        signal.alarm(_SECONDS)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        try:
-            os.write(writing, work(tell).encode())
-        except BaseException as error:  # noqa: BLE001 - the child ends here
-            os.write(writing, repr(error).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        problem = pipe.read().decode()
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        problem = f"signal {os.WTERMSIG(status)}"
-    progress.seek(0)
-    number, label = progress.readline().decode().rstrip().split(":", 1)
-    return (f"{problem}: {label}" if problem else ""), int(number)

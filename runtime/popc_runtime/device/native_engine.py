@@ -130,7 +130,7 @@ class NativeEngine(Engine):
             if item.opcode in IO_OPCODES:
                 return self._transfer(item)
             record = encode(item.opcode, self._operands(item), self._library.numbers)
-        return self._calls_of_numpy(item) if record is None else [self._native(item, record)]
+            return self._calls_of_numpy(item) if record is None else [self._native(item, record)]
 
     def _operands(self, item: Instruction) -> Binding:
         return Binding(
