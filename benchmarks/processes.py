@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from sysconfig import get_path
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,9 @@ session.run(None, feeds)""",
 def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
     """From nothing to the first result of small trained models, in turns.
 
-    Inputs are numpy arrays, so that a process which only imports numpy is the least there is;
-    or files, read into plain memory, which popc-runtime takes without numpy.
+    Packages are found as wheels install them, see `_installed_python`.  Inputs are numpy arrays, so
+    that a process which only imports numpy is the least there is; or files, read into plain memory,
+    which popc-runtime takes without numpy.
     """
     rows: list[dict[str, Any]] = []
     for subject in trained(_STARTED) if quick else trained():
@@ -117,7 +119,7 @@ def _started(subject: Subject, folder: Path, turns: int) -> Iterator[dict[str, A
     for _ in range(turns):
         for name, (code, arguments) in processes.items():
             start = time.perf_counter(), _spent()
-            _python(code, *arguments)
+            _installed_python(code, *arguments)
             times[name].append((time.perf_counter() - start[0], _spent() - start[1]))
     # The first of each finds the files not yet in memory.
     middle = {
@@ -232,17 +234,28 @@ def _compile(model: Path, keywords: dict[str, Any]) -> tuple[list[float], int, i
 
 
 def _python(code: str, *arguments: str) -> str:
+    return _run("-c", code, *arguments)
+
+
+def _installed_python(code: str, *arguments: str) -> None:
+    """The same without the links of editable installs, which cost every process milliseconds.
+
+    They are what `site` reads at the start of a process; packages are found on the path instead.
+    """
+    places = (str(_ROOT / "runtime"), get_path("platlib"))
+    _run("-S", "-c", f"import site\n{code}", *arguments, PYTHONPATH=os.pathsep.join(places))
+
+
+def _run(*arguments: str, **variables: str) -> str:
+    # Compiled modules are kept, as they are for an installed package.
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, *arguments],
         check=True,
         capture_output=True,
         text=True,
         cwd=_ROOT,
-        env=_environment(),
+        env=environment,
     )
     return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """That of this process, but compiled modules are kept, as they are for an installed package."""
-    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}

@@ -153,6 +153,13 @@ static int poll_signals(void *context) {
     return interrupted;
 }
 
+static PyObject *raise_program_error(ProgramError error, int64_t which) {
+    if (error == PROGRAM_NO_MEMORY) return PyErr_NoMemory();
+    return PyErr_Format(
+        PyExc_ValueError, "record %lld is %s", (long long)which,
+        error == PROGRAM_REFUSED ? "not supported" : "malformed");
+}
+
 static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     if (keywords && PyDict_Size(keywords)) {
         PyErr_SetString(PyExc_TypeError, "Program takes no keywords");
@@ -176,14 +183,7 @@ static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keyw
         PyEval_RestoreThread(thread);
     }
     PyBuffer_Release(&words);
-    if (!program) {
-        if (families && error == PROGRAM_NO_MEMORY) return PyErr_NoMemory();
-        if (families)
-            PyErr_Format(
-                PyExc_ValueError, "record %lld is %s", (long long)which,
-                error == PROGRAM_REFUSED ? "not supported" : "malformed");
-        return NULL;
-    }
+    if (!program) return families ? raise_program_error(error, which) : NULL;
     allocfunc allocate = PyType_GetSlot(type, Py_tp_alloc);
     ProgramObject *object = (ProgramObject *)allocate(type, 0);
     if (!object) {

@@ -17,6 +17,7 @@ from popc_runtime.format import Array, DType
 from popc_runtime.kernels import RandomState
 from popc_runtime.kernels.fused_steps import Step, written
 from popc_runtime.native import Library, Record
+from popc_runtime.native.forms import double_product_record
 from popc_runtime.native.record import MAX_RANK, tensor_words
 from popc_runtime.native.views import as_view
 from tests.native.bindings import bound, encode
@@ -91,6 +92,8 @@ def _found(library: Library) -> Iterator[tuple[Record, object]]:
     for opcode, inputs, outputs, attributes, constant in _further():
         binding = bound(inputs, outputs, attributes, constant)
         yield from _parts(encode(opcode, binding, library.numbers), binding)
+    doubles = [as_view(np.ones(shape)) for shape in ((2, 3, 4), (4, 5), (2, 3, 5))]
+    yield double_product_record(*doubles), doubles
     numbers = as_view(_floats(5, 9))
     state = RandomState(0)
     source = as_view(state.rounding_source).address

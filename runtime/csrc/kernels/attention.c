@@ -8,36 +8,16 @@
 // keys and values, shows them to all its queries, and takes the next; largest scores and sums of
 // queries are kept, and what was added up before is scaled when a larger score appears.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "attention_plan.h"
 #include "few_queries.h"
 #include "gemm.h"
-#include "heads.h"
 #include "math.h"
 #include "vector_exp.h"
 
-enum { KEYS = 256, MANY_PANELS = 8, FEW_PANELS = 2, MANY_HEADS = 8 };
-
-typedef enum { NOT_STORED = -1, PRODUCT, CAPPED, MASKED, WEIGHTS } Stage;
-
 typedef struct {
-    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
-    Heads q, k, v, out, mask, scores;
-    const int64_t *lengths;  // keys of each sample; NULL: all
-    float scale, softcap;
-    Stage stage;  // of the scores that are stored
-    int64_t offset, reach, left;  // what a query sees: from position - left to position + reach
-    bool reaches, hides;  // `reach` counts; not every key is visible everywhere, or there is a mask
-    bool few;  // queries: nothing is packed
-    int64_t block;  // keys that are shown at once
-    int64_t panels, chunk;  // of the queries of a key head; of them, in a chunk
-    // Where things are in a thread's memory, in floats.
-    int64_t values_at, queries_at, sums_at, states_at, scores_at, bias_at, turned_at;
-} State;
-
-typedef struct {
-    const State *state;
+    const Attention *state;
     const Run *run;
 } Job;
 
@@ -51,93 +31,10 @@ typedef struct {
     float *queries, *sums, *peaks, *totals;
 } Panel;
 
-// -- preparing ------------------------------------------------------------------------------------
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// Parts of a thread's memory behind each other; the number of floats.
-static int64_t lay_out(State *state) {
-    const int64_t panel = state->depth * TILE_COLUMNS, block = state->block * TILE_COLUMNS;
-    int64_t at = padded(padded(state->block, TILE_ROWS) * state->depth, 16);
-    state->values_at = at;
-    state->queries_at = at += padded(padded(state->width, TILE_ROWS) * state->block, 16);
-    state->sums_at = at += state->chunk * panel;
-    state->states_at = at += state->chunk * state->width * TILE_COLUMNS;
-    state->scores_at = at += state->chunk * 2 * TILE_COLUMNS;
-    state->bias_at = at += block;
-    state->turned_at = at += state->hides ? block : 0;
-    return at + padded(state->width, TILE_COLUMNS) * TILE_COLUMNS;
-}
-
-// Whether operands have the sizes of `state`, and those that are not wanted are absent.
-static bool operands_fit(const State *state, const Tensor *tensors, const Tensor *lengths) {
-    const Tensor *q = tensors, *k = q + 1, *v = q + 2, *out = q + 3, *mask = q + 4, *scores = q + 5;
-    const int64_t batch = state->batch, rows = state->rows, keys = state->keys;
-    const int64_t heads = state->heads * state->group;
-    for (int i = 0; i < 6; i++)
-        if (tensors[i].dtype != F32 && !(i == 4 && tensors[i].dtype == BOOL)) return false;
-    const bool stored = state->stage != NOT_STORED;
-    return are_heads(q, batch, heads, rows, state->depth) && state->stage <= WEIGHTS &&
-           state->stage >= NOT_STORED && stored == (scores->data != NULL) &&
-           are_heads(k, batch, state->heads, keys, state->depth) &&
-           are_heads(v, batch, state->heads, keys, state->width) &&
-           are_heads(out, batch, heads, rows, state->width) &&
-           (!mask->data || are_heads(mask, batch, heads, rows, keys)) &&
-           (!stored || are_heads(scores, batch, heads, rows, keys)) &&
-           may_hold(lengths, I64, batch) && element_count(q) > 0 && element_count(k) > 0 &&
-           element_count(v) > 0;
-}
-
-static bool is_position(int64_t number) { return number >= -MOST_BYTES && number <= MOST_BYTES; }
-
-static bool read_state(State *state, Params *params) {
-    Tensor tensors[6];
-    Heads *read[] = {&state->q, &state->k, &state->v, &state->out, &state->mask, &state->scores};
-    for (int i = 0; i < 6; i++) *read[i] = next_heads(params, &tensors[i]);
-    const Tensor lengths = maybe_tensor(params), *q = tensors, *k = q + 1;
-    state->lengths = (const int64_t *)lengths.data;
-    state->scale = (float)next_float(params);
-    state->softcap = (float)next_float(params);
-    state->stage = (Stage)next_int(params);
-    state->offset = next_int(params);
-    state->reaches = next_int(params) != 0;
-    state->reach = next_int(params);
-    state->left = next_int(params);
-    if (params->bad || k->dims[1] <= 0) return false;
-    state->batch = q->dims[0];
-    state->heads = k->dims[1];
-    state->group = q->dims[1] / k->dims[1];
-    state->rows = q->dims[2];
-    state->depth = q->dims[3];
-    state->keys = k->dims[2];
-    state->width = tensors[2].dims[3];
-    state->hides = state->mask.data || state->lengths || state->reaches || state->left >= 0;
-    return is_position(state->offset) && is_position(state->reach) && is_position(state->left) &&
-           operands_fit(state, tensors, &lengths);
-}
-
-static void *prepare(Params *params, Needs *needs) {
-    State *state = calloc(1, sizeof(State));
-    if (!state) return NULL;
-    if (!read_state(state, params)) {
-        free(state);
-        return NULL;
-    }
-    // Weights are known, and stored, once all keys have been seen.
-    state->block = state->stage == NOT_STORED ? smaller(state->keys, KEYS) : state->keys;
-    state->few = state->group * state->rows <= FEW_QUERIES && state->k.strides[3] == 1 &&
-                 state->v.strides[3] == 1;
-    state->panels = ceil_div(state->group * state->rows, TILE_COLUMNS);
-    const bool many = state->batch * state->heads >= MANY_HEADS;
-    state->chunk = smaller(many ? MANY_PANELS : FEW_PANELS, state->panels);
-    needs->own = lay_out(state) * (int64_t)sizeof(float);
-    return state;
-}
-
 // -- masks ----------------------------------------------------------------------------------------
 
 // Which keys the queries of a panel see by their positions.
-static void look(const State *state, Panel *panel) {
+static void look(const Attention *state, Panel *panel) {
     const int64_t ends = state->lengths ? state->lengths[panel->image] : state->keys;
     const int64_t offset = state->lengths ? ends - state->rows : state->offset;
     panel->last = 0;
@@ -152,20 +49,20 @@ static void look(const State *state, Panel *panel) {
 }
 
 // Where the numbers of query `c` of a panel begin.
-static int64_t place_of(const State *state, const Panel *panel, const Heads *heads, int c) {
+static int64_t place_of(const Attention *state, const Panel *panel, const Heads *heads, int c) {
     const int64_t query = panel->first + c, *s = heads->strides;
     const int64_t head = panel->kv_head * state->group + query / state->rows;
     return panel->image * s[0] + head * s[1] + query % state->rows * s[2];
 }
 
 // Whether all queries of a panel are of one head.
-static bool one_member(const State *state, const Panel *panel) {
+static bool one_member(const Attention *state, const Panel *panel) {
     return panel->first / state->rows == (panel->first + panel->count - 1) / state->rows;
 }
 
 // Numbers of queries, [query][n], as a panel.
 static void pack_queries(
-    const State *state, const Panel *panel, const Heads *heads, int64_t first, int64_t n, float *to) {
+    const Attention *state, const Panel *panel, const Heads *heads, int64_t first, int64_t n, float *to) {
     const float *from = (const float *)heads->data + first * heads->strides[3];
     if (one_member(state, panel)) {
         ISA(pack_panels)(
@@ -181,7 +78,7 @@ static void pack_queries(
 }
 
 // What is added to the scores of keys first .. first + n - 1.
-static void fill_bias(const State *state, const Panel *panel, int64_t first, int64_t n, float *bias) {
+static void fill_bias(const Attention *state, const Panel *panel, int64_t first, int64_t n, float *bias) {
     const Heads *mask = &state->mask;
     if (mask->data && mask->dtype == F32)
         pack_queries(state, panel, mask, first, n, bias);
@@ -216,7 +113,7 @@ static void multiply(
 }
 
 static void store_scores(
-    const State *state, const Panel *panel, const float *scores, int64_t n, float factor) {
+    const Attention *state, const Panel *panel, const float *scores, int64_t n, float factor) {
     const Heads *heads = &state->scores;
     for (int c = 0; c < panel->count; c++) {
         float *line = (float *)heads->data + place_of(state, panel, heads, c);
@@ -246,7 +143,7 @@ static Floats find_peaks(const float *scores, int64_t n, Floats before) {
 }
 
 // The exponentials of a vector of queries, in place; scales what they have added up before.
-static void weigh(const State *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
+static void weigh(const Attention *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
     const Floats before = load(panel->peaks + at), peak = find_peaks(scores + at, n, before);
     const Floats none = all_of(-INFINITY);  // nothing has been visible yet
     const Floats shift = select_of(peak == none, (Floats){0}, peak);
@@ -268,7 +165,7 @@ static void weigh(const State *state, Panel *panel, float *scores, int64_t n, in
 }
 
 // Shows keys first .. first + n - 1, packed, to a panel.
-static void show(const State *state, Panel *panel, float *own, int64_t first, int64_t n) {
+static void show(const Attention *state, Panel *panel, float *own, int64_t first, int64_t n) {
     float *scores = own + state->scores_at, *bias = own + state->bias_at;
     if (state->few)
         score_lines(
@@ -303,7 +200,7 @@ static void show(const State *state, Panel *panel, float *own, int64_t first, in
 // -- chunks ---------------------------------------------------------------------------------------
 
 // Queries behind each other.
-static void copy_queries(const State *state, Panel *panel) {
+static void copy_queries(const Attention *state, Panel *panel) {
     const int64_t step = state->q.strides[3];
     for (int c = 0; c < panel->count; c++) {
         const float *line = (const float *)state->q.data + place_of(state, panel, &state->q, c);
@@ -311,7 +208,7 @@ static void copy_queries(const State *state, Panel *panel) {
     }
 }
 
-static void open_panel(const State *state, Panel *panel, float *own, int64_t index) {
+static void open_panel(const Attention *state, Panel *panel, float *own, int64_t index) {
     const int64_t all = state->group * state->rows;
     panel->count = (int)smaller(all - panel->first, TILE_COLUMNS);
     panel->lanes = panel->count <= LANES ? LANES : TILE_COLUMNS;
@@ -338,7 +235,7 @@ static void open_panel(const State *state, Panel *panel, float *own, int64_t ind
 }
 
 // Exponentials that are not divided by their sums yet.
-static void store_weights(const State *state, const Panel *panel, float *scores) {
+static void store_weights(const Attention *state, const Panel *panel, float *scores) {
     for (int64_t i = 0; i < state->keys; i++)
         for (int c = 0; c < panel->count; c++) scores[i * TILE_COLUMNS + c] *= panel->totals[c];
     store_scores(state, panel, scores, state->keys, 1);
@@ -351,7 +248,7 @@ static void put_line(float *to, int64_t step, const float *from, int64_t n, floa
 }
 
 // Divides by the sums, and writes the results; zero where no key was visible.
-static void close_panel(const State *state, Panel *panel, float *own) {
+static void close_panel(const Attention *state, Panel *panel, float *own) {
     const Heads *out = &state->out;
     float *turned = own + state->turned_at;
     for (int c = 0; c < panel->count; c++)
@@ -372,7 +269,7 @@ static void close_panel(const State *state, Panel *panel, float *own) {
 }
 
 // Keys and values first .. first + n - 1 of the key head of `panel`.
-static void pack_keys(const State *state, const Panel *panel, float *own, int64_t first, int64_t n) {
+static void pack_keys(const Attention *state, const Panel *panel, float *own, int64_t first, int64_t n) {
     const int64_t *ks = state->k.strides, *vs = state->v.strides;
     ISA(pack_panels)(own, panel->k + first * ks[2], ks[2], ks[3], n, state->depth, TILE_ROWS);
     ISA(pack_panels)(
@@ -381,7 +278,7 @@ static void pack_keys(const State *state, const Panel *panel, float *own, int64_
 
 static void some_panels(void *context, int64_t chunk, int thread) {
     const Job *job = context;
-    const State *state = job->state;
+    const Attention *state = job->state;
     float *own = (float *)job->run->own[thread];
     const int64_t parts = ceil_div(state->panels, state->chunk), head = chunk / parts;
     const int64_t begin = chunk % parts * state->chunk;
@@ -409,7 +306,7 @@ static void some_panels(void *context, int64_t chunk, int thread) {
 }
 
 static Failure run_attention(const void *argument, const Run *run) {
-    const State *state = argument;
+    const Attention *state = argument;
     Job job = {state, run};
     const int64_t parts = ceil_div(state->panels, state->chunk);
     share_chunks(run, state->batch * state->heads * parts, some_panels, &job);
@@ -417,6 +314,6 @@ static Failure run_attention(const void *argument, const Run *run) {
 }
 
 const Kernel ISA(ATTENTIONS)[] = {
-    {"Attention_f32", prepare, run_attention, NULL},
+    {"Attention_f32", ISA(prepare_attention), run_attention, NULL},
     {NULL, NULL, NULL, NULL},
 };

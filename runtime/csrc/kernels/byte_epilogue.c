@@ -271,9 +271,9 @@ static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePl
 
 // The bytes of two vectors of quotients that are nearly exact.  False where one of them lies so close
 // between two integers that it may be rounded to the other one.  Packing does what clipping does.
+#if defined(__AVX512F__)
 static inline bool near_bytes(
     const Quantizer *by, DType type, const Floats *quotients, Bytes *bytes) {
-#if defined(__AVX512F__)
     const __m512 first = (__m512)quotients[0], second = (__m512)quotients[1];
     const __m512i steps[] = {_mm512_cvtps_epi32(first), _mm512_cvtps_epi32(second)};
     const __m512 missing = _mm512_range_ps(
@@ -288,7 +288,10 @@ static inline bool near_bytes(
     const __m256i ordered = _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, packed));
     memcpy(bytes, &ordered, sizeof(ordered));
     return true;
+}
 #elif defined(__AVX2__)
+static inline bool near_bytes(
+    const Quantizer *by, DType type, const Floats *quotients, Bytes *bytes) {
     const __m256 first = (__m256)quotients[0], second = (__m256)quotients[1];
     const __m256i steps[] = {_mm256_cvtps_epi32(first), _mm256_cvtps_epi32(second)};
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -305,7 +308,10 @@ static inline bool near_bytes(
     const __m128i ordered = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(packed, order));
     memcpy(bytes, &ordered, sizeof(ordered));
     return true;
+}
 #else
+static inline bool near_bytes(
+    const Quantizer *by, DType type, const Floats *quotients, Bytes *bytes) {
     (void)type;
     Mask known = (Mask){0} - 1;
     for (int h = 0; h < HALVES; h++) {
@@ -313,8 +319,8 @@ static inline bool near_bytes(
         bytes[h] = __builtin_convertvector(steps + (int32_t)by->zero, Bytes);
     }
     return all_true(known);
-#endif
 }
+#endif
 
 // Rows of bytes whose sums are only scaled and rounded; the first one of which that is not true,
 // because a quotient is in doubt.

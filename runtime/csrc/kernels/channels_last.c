@@ -185,14 +185,7 @@ INLINE void make_channels(
             if (epilogue->row_bias) total += load(epilogue->row_bias + at);
             if (tile->residual) total += load(tile->residual + tile->pixels[p].residual + at);
             if (epilogue->relu) total = relu_of(total);
-            float *y = tile->y + tile->pixels[p].y + at;
-            if (from <= at) {
-                store(y, total);
-            } else if (from < at + LANES) {
-                float line[LANES];
-                store(line, total);
-                copy_floats(y + (from - at), line + (from - at), LANES - (from - at));
-            }
+            store_from(tile->y + tile->pixels[p].y + at, total, from - at);
         }
 }
 

@@ -65,13 +65,7 @@ INLINE void make_channels(
         Floats total = totals[p];
         if (residual) total += load(residual + p * residual_step);
         total = swishes ? hard_swish_of(total) : within(total, low, high);
-        if (from == c) {
-            store(y + p * y_step, total);
-        } else {
-            float line[LANES];
-            store(line, total);
-            copy_floats(y + p * y_step + (from - c), line + (from - c), LANES - (from - c));
-        }
+        store_from(y + p * y_step, total, from - c);
     }
 }
 

@@ -25,6 +25,7 @@
     _(EXTREMES) \
     _(FUNCTIONS) \
     _(FUSED_MAPS) \
+    _(GATHERS) \
     _(GRIDS) \
     _(GROUP_GRADIENTS) \
     _(GROUP_NORMS) \

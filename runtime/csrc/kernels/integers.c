@@ -75,7 +75,8 @@ MAKE_BINARY(u64, FMod, 16, b ? a % b : 0)
 const Kernel ISA(INTEGERS)[] = {
     LIST_ALL(i64) LIST_ALL(u64) ENTRY(Div_wide_i64) ENTRY(DivNarrow_wide_i64) ENTRY(Mod_wide_i64)
     ENTRY(FMod_wide_i64) ENTRY(Div_wide_u64) ENTRY(Mod_wide_u64) ENTRY(FMod_wide_u64)
-    ENTRY(Pow_wide_i64) ENTRY(Abs_wide_i64) ENTRY(Sign_wide_i64) ENTRY(Relu_wide_i64) ENTRY(ShiftRight_wide_i64)
+    ENTRY(Pow_wide_i64) ENTRY(Abs_wide_i64) ENTRY(Sign_wide_i64) ENTRY(Relu_wide_i64)
+    ENTRY(ShiftRight_wide_i64)
     ENTRY(Abs_wide_u64) ENTRY(Sign_wide_u64) ENTRY(ShiftRight_wide_u64)
     {NULL, NULL, NULL, NULL},
 };

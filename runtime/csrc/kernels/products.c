@@ -68,6 +68,16 @@ static bool is_right_type(const Tensor *right) {
     return right->dtype == F32 || (half && right->constant && !right->packed);
 }
 
+static void read_batch(State *state, const Tensor *const operands[4]) {
+    int64_t *strides[] = {
+        state->left_batch, state->right_batch, state->out_batch, state->residual_batch};
+    for (int axis = 0; axis < state->batch_rank; axis++) {
+        state->batch *= state->batch_dims[axis] = operands[2]->dims[axis];
+        for (int i = 0; i < 4; i++)
+            strides[i][axis] = operands[i]->data ? stride_of(operands[i], axis) : 0;
+    }
+}
+
 // All operands have the rank of `out`; batch dimensions of 1 are repeated.
 static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
@@ -96,13 +106,8 @@ static bool read_operands(State *state, Params *params, bool *constant) {
         .epilogue = state->epilogue,
     };
     if (out.dims[column] != 1 && out.strides[column] != (int64_t)sizeof(float)) return false;
-    for (int axis = 0; axis < row; axis++) {
-        state->batch *= state->batch_dims[axis] = out.dims[axis];
-        state->left_batch[axis] = stride_of(&left, axis);
-        state->right_batch[axis] = stride_of(&right, axis);
-        state->out_batch[axis] = stride_of(&out, axis);
-        if (residual.data) state->residual_batch[axis] = stride_of(&residual, axis);
-    }
+    const Tensor *const operands[] = {&left, &right, &out, &residual};
+    read_batch(state, operands);
     state->epilogue.column_bias = (const float *)bias.data;
     state->epilogue.residual = (const float *)residual.data;
     state->epilogue.residual_row = residual.data ? stride_of(&residual, row) : 0;

@@ -165,7 +165,8 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
     const int64_t rows = least(state->m - first, CHUNK_ROWS);
     const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
-    const LeftRows left = left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
+    const LeftRows left =
+        left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
     BytePlace place = {
         .data = state->out + batch_offset(state, state->out_batch, number) + first * state->out_row,
         .row = state->out_row,

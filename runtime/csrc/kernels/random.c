@@ -1,8 +1,9 @@
 // Random numbers of numpy's generators, drawn in numpy's order, and the dropping of elements.
 //
 // A source is four words that popc_runtime/kernels/random_state.py keeps current: the address of a
-// generator's state, of the functions of numpy that draw from it, and of its interface.  Seeding changes them, so they
-// are read when a kernel runs.  Numbers are drawn by one thread: each follows from the one before.
+// generator's state, of the functions of numpy that draw from it, and of its interface.  Seeding changes
+// them, so they are read when a kernel runs.  Numbers are drawn by one thread: each follows from
+// the one before.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -173,8 +173,9 @@ static void *prepare_runs(Params *params, Needs *needs) {
     state->to = to.data;
     state->runs = element_count(&state->counts);
     state->bytes = row_bytes(&from);
-    const bool fits = !params->bad && from.rank > 0 && row_bytes(&to) == state->bytes && to.rank > 0 && is_contiguous(&from) &&
-                      is_contiguous(&to) && are_numbers(&state->counts, state->runs) &&
+    const bool fits = !params->bad && from.rank > 0 && row_bytes(&to) == state->bytes &&
+                      to.rank > 0 && is_contiguous(&from) && is_contiguous(&to) &&
+                      are_numbers(&state->counts, state->runs) &&
                       are_numbers(&state->read, state->runs) &&
                       are_numbers(&state->written, state->runs);
     if (!fits) {

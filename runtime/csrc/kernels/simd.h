@@ -110,6 +110,17 @@ static inline float sum_of(Floats values) {
     return parts[0];
 }
 
+// Lanes `first` and behind, of which there may be none; lane 0 belongs at `to`.
+static inline void store_from(float *to, Floats values, int64_t first) {
+    if (first <= 0) {
+        store(to, values);
+    } else if (first < LANES) {
+        float line[LANES];
+        store(line, values);
+        memcpy(to + first, line + first, (size_t)(LANES - first) * sizeof(float));
+    }
+}
+
 // A copy of few floats, mostly; the parts of the last copies overlap.
 static inline void copy_floats(float *to, const float *from, int64_t count) {
     int64_t i = 0;

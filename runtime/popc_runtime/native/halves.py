@@ -181,18 +181,9 @@ def _between_conversions(
     unchanged: int,
 ) -> Record | None:
     """All operands but the one of index ``unchanged`` are converted."""
-    inputs, outputs = list(binding.inputs), list(binding.outputs)
-    before: list[Record] = []
+    inputs, before = _widened_inputs(binding, unchanged)
+    outputs = list(binding.outputs)
     after: list[Record] = []
-    for index, (array, dtype) in enumerate(zip(inputs, binding.input_dtypes, strict=True)):
-        if array is None or dtype is None or not _is_half(dtype) or index == unchanged:
-            continue
-        if binding.is_constant(index):
-            inputs[index] = wide = empty(array.shape, DType.FLOAT32)
-            run_now(_converted(wide, DType.FLOAT32, array, dtype))
-            continue
-        inputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
-        before.append(_converted(wide, DType.FLOAT32, array, dtype))
     for index, (array, dtype) in enumerate(zip(outputs, binding.output_dtypes, strict=True)):
         if array is None or dtype is None or not _is_half(dtype):
             continue
@@ -224,6 +215,22 @@ def _between_conversions(
         after=(*record.after, *after),
         kept=(*record.kept, *arrays),
     )
+
+
+def _widened_inputs(binding: Binding, unchanged: int) -> tuple[list[View | None], list[Record]]:
+    """Operands in float32, and what makes them so; constants are converted now."""
+    inputs = list(binding.inputs)
+    before: list[Record] = []
+    for index, (array, dtype) in enumerate(zip(inputs, binding.input_dtypes, strict=True)):
+        if array is None or dtype is None or not _is_half(dtype) or index == unchanged:
+            continue
+        if binding.is_constant(index):
+            inputs[index] = wide = empty(array.shape, DType.FLOAT32)
+            run_now(_converted(wide, DType.FLOAT32, array, dtype))
+            continue
+        inputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
+        before.append(_converted(wide, DType.FLOAT32, array, dtype))
+    return inputs, before
 
 
 def _rounded(wide: View, dtype: DType, binding: Binding, rounding: Rounding) -> Record:
