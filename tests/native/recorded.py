@@ -33,6 +33,8 @@ ADDRESSES: Final = range(1 << 20, 1 << 48)
 # Of operands, besides those that problems have.
 _TYPES: Final = (DType.INT32, DType.INT64, DType.UINT64, DType.UINT8, DType.INT8, DType.FLOAT64)
 _LARGEST: Final = 1 << 18  # bytes of operands
+# Their second tensor is a window, of which only the shape is read: it has no memory of its own.
+_POOLS: Final = frozenset({"Pool_f32", "PoolLast_f32"})
 _QUANTIZED: Final = {"axis": 0, "block_size": 0, "output_dtype": "int8", "saturate": 1}
 _Given: TypeAlias = "tuple[str, list[Array | None], list[Array], Mapping[str, Any], Sequence[int]]"
 
@@ -177,13 +179,15 @@ def _parts(record: Record | None, memory: object) -> Iterator[tuple[Record, obje
 
 
 def _sample(record: Record, memory: object) -> Sample:
-    words, tensors, place = record.words, [], 0
+    words, place = record.words, 0
+    tensors: list[Tensor] = []
     while place < len(words):
         tensor = _tensor_at(words, place)
         if tensor is None:
             place += 1
         else:
-            tensors.append(tensor)
+            is_window = record.kernel in _POOLS and len(tensors) == 1
+            tensors.append(tensor if is_window else _with_contents(tensor, words[place]))
             place += HEAD + 2 * tensor.rank
     return Sample(record.kernel, words, tuple(tensors), (memory, record))
 
@@ -198,6 +202,9 @@ def _tensor_at(words: Sequence[int], place: int) -> Tensor | None:
     first = place + HEAD
     shape = tuple(words[first : first + rank])
     strides = tuple(words[first + rank : first + 2 * rank])
-    tensor = Tensor(place, dtype, constant, shape, strides, rank)
+    return Tensor(place, dtype, constant, shape, strides, rank)
+
+
+def _with_contents(tensor: Tensor, address: int) -> Tensor:
     below, above = tensor.extent
     return replace(tensor, contents=ctypes.string_at(address - below, below + above), below=below)

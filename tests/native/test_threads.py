@@ -129,10 +129,10 @@ def test_an_interrupt_ends_a_long_run_without_loops(library: Library) -> None:
     program, _, _ = product_program(library, 600, 1, count=3000)  # many seconds
     timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
     timer.start()
-    begin = time.monotonic()
+    begin = time.process_time()  # of this process, however busy the machine is
     with pytest.raises(KeyboardInterrupt):
         program.run()
-    assert time.monotonic() - begin < 3
+    assert time.process_time() - begin < 3
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
