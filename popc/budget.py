@@ -153,12 +153,16 @@ def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
 
 
 def _layer(op: OpCost) -> str:
-    """The part of the model that a node's name tells: ``/encoder/layer.3/query/MatMul``."""
+    """The part of the model that a node's name tells: ``/encoder/layer.3/query/MatMul``.
+
+    Of the nodes of a chain, the first one tells.
+    """
+    node = op.origin.partition(", ")[0]
     for joint in ("/", "."):
-        above = op.origin.rpartition(joint)[0].strip(joint)
+        above = node.rpartition(joint)[0].strip(joint)
         if above:
             return above
-    return op.origin or op.name
+    return node or op.name
 
 
 def _by_layer(report: CostReport) -> Counter[str]:

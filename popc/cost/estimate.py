@@ -149,7 +149,8 @@ class _Estimator:
         phases = tuple(replace(one, temporary=one.temporary + held) for one in work.phases)
         self._note(op, phases)
         self._lay_out(op, work)
-        return self._cost(op, times, phases, tuple(str(plan) for plan in work.plans))
+        plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
+        return self._cost(op, times, phases, plans)
 
     def _note(self, op: Op, phases: tuple[Phase, ...]) -> None:
         self.phases[op] = phases

@@ -18,10 +18,10 @@ class OpCost:
 
     Attributes:
         name: Of its first result, or of what it writes.
-        origin: The ONNX node that it comes from.
+        origin: The ONNX node that it comes from; those of the steps, for a chain.
         times: How often it runs; ``cycles`` are those of all runs together.
         phases: What it consists of, for a single run.
-        plans: How its products are split, in words.
+        plans: How its products are split, or the steps of a chain, in words.
         ipu: The chip that it runs on.
         step: In a pipeline, whether it is in the loop in which all stages run (1) or not (0), and
             its step there; chips do what is in one step at the same time.

@@ -59,6 +59,7 @@ class Work:
     layouts: Table[Tensor, Layout]
     phases: list[Phase] = field(default_factory=list[Phase])
     plans: list[Plan] = field(default_factory=list[Plan])
+    steps: str = ""  # of a chain of elementwise ops, in words
     layout: Layout | None = None  # of the results, if it is not that of operand 0
     held: int = 0  # temporary bytes on the busiest tile beside those of the phases
 

@@ -51,7 +51,8 @@ class OpSettings:
     Ops may share one instance: to change the settings of an op, give it new ones.
 
     Attributes:
-        origin: The ONNX node (or pass) that the op comes from.
+        origin: The ONNX node (or pass) that the op comes from; for a chain of elementwise ops
+            those of its steps, with ", " between.
         schedule_priority: Among ops that could run next, the highest goes first, whatever that
             means for memory.  Only the order of priorities matters, not their size.
         exclude_patterns: Names of passes that leave the op as it is.

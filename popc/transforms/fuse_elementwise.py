@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import ClassVar, Final
 
@@ -65,7 +65,7 @@ class FuseElementwise(Pass):
 
     name: ClassVar[str] = "fuse_elementwise"
     excludable: ClassVar[bool] = True
-    level: ClassVar[str] = "all"
+    level: ClassVar[str] = "default"
 
     def run(self, graph: Graph) -> int:
         """Fuse what pays; the number of ops made."""
@@ -230,6 +230,8 @@ def _fuse(graph: Graph, group: _Group) -> None:
         steps.append(Step(op.op_type, operands, op.output.type.dtype, op.attributes))
         numbers[op.output] = len(inputs) + len(steps) - 1
         settings = settings.fused(op.settings)
+    nodes = dict.fromkeys(op.settings.origin for op in ops if op.settings.origin)
+    settings = replace(settings, origin=", ".join(nodes))
     root = group.root
     name = root.output.name
     new = build(graph, "FusedElementwise", inputs, written(steps), settings=settings)

@@ -44,6 +44,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
+_APART: dict[str, object] = {"disabled_passes": ["fuse_elementwise"]}
+
+
 def _texts(page: Page, selector: str) -> list[str]:
     found = page(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.innerText)")
     assert isinstance(found, list)
@@ -212,7 +215,7 @@ def test_it_prints(page: Page) -> None:
 
 @in_browser
 def test_names_stay_names(tmp_path: Path) -> None:
-    path = _page_of(hostile_model(), tmp_path)
+    path = _page_of(hostile_model(), tmp_path, _APART)
     assert _BROWSER is not None
     with open_page(_BROWSER, path, tmp_path / "profile", 390) as page:
         assert page("window.hacked") is None
@@ -230,8 +233,27 @@ def test_names_stay_names(tmp_path: Path) -> None:
 
 
 @in_browser
+def test_a_chain_names_its_steps(tmp_path: Path) -> None:
+    path = _page_of(chain(30, HOSTILE), tmp_path)
+    assert _BROWSER is not None
+    with open_page(_BROWSER, path, tmp_path / "profile") as page:
+        page.write("#ops-table input", f"{HOSTILE}.4")
+        page.until("document.querySelectorAll('#ops-table tbody tr').length === 1")
+        assert _texts(page, "#ops-table td:nth-child(3)") == ["FusedElementwise"]
+        page.write("#ops-table input", "tanh FUSED")
+        page.until("document.querySelectorAll('#ops-table tbody tr').length === 2")
+        page("selectOp(DATA.ops.node.findIndex(node => node.includes('.4,')))")
+        facts = _texts(page, "#detail dd")
+        assert any(f"{HOSTILE}.4, {HOSTILE}.5" in fact for fact in facts)
+        assert any("Relu, Tanh, Sigmoid, Exp" in fact for fact in facts)
+        assert "steps" in _texts(page, "#detail dt")
+        assert page("window.hacked") is None
+        assert page("document.querySelectorAll('main img, main script').length") == 0
+
+
+@in_browser
 def test_five_thousand_ops_are_no_burden(tmp_path: Path) -> None:
-    path = _page_of(chain(5000), tmp_path)
+    path = _page_of(chain(5000), tmp_path, _APART)
     assert _BROWSER is not None
     with open_page(_BROWSER, path, tmp_path / "profile") as page:
         assert page("performance.now()") < 20_000
@@ -261,10 +283,11 @@ def test_the_file_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_text_cannot_end_the_data(tmp_path: Path) -> None:
-    text = _page_of(hostile_model(), tmp_path).read_text(encoding="utf-8")
-    data = text.partition('id="data">')[2].partition("</script>")[0]
-    assert HOSTILE in json.loads(data)["ops"]["name"][1]
-    assert "<img" not in text
+    for options, key in ((_APART, "name"), ({}, "node")):
+        text = _page_of(hostile_model(), tmp_path, options).read_text(encoding="utf-8")
+        data = text.partition('id="data">')[2].partition("</script>")[0]
+        assert HOSTILE in json.loads(data)["ops"][key][1]
+        assert "<img" not in text
 
 
 def test_the_same_archive_makes_the_same_page(tmp_path: Path) -> None:

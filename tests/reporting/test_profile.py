@@ -33,6 +33,7 @@ def digits() -> Profile:
     return _profile(digits_cnn(), {"num_ipus": 2}, dims={"batch": 4})
 
 
+_APART: dict[str, object] = {"disabled_passes": ["fuse_elementwise"]}
 _PIPELINE: dict[str, object] = {
     "num_ipus": 2,
     "virtual_graph_mode": "auto",
@@ -126,7 +127,7 @@ def test_sections_agree_with_the_report(digits: Profile) -> None:
 
 
 def test_tensors_are_live_from_the_op_that_makes_them() -> None:
-    (chip,) = _profile(chain(5), {"enable_inplace": False}).known_costs().memory
+    (chip,) = _profile(chain(5), {"enable_inplace": False, **_APART}).known_costs().memory
     names = [step.name for step in chip.steps]
     made = {tensor.name: tensor for tensor in chip.tensors if tensor.kind == "activation"}
     for index, name in enumerate(names[:-1]):
@@ -174,10 +175,18 @@ def test_what_differs_is_found(digits: Profile) -> None:
 
 
 def test_ops_that_come_and_go_are_named() -> None:
-    found = compare_profiles(_profile(chain(5)), _profile(chain(7)))
+    found = compare_profiles(_profile(chain(5), _APART), _profile(chain(7), _APART))
     ops = found["costs"]["ops"]
     assert {row["name"] for row in ops["added"]} == {"block.4", "block.5", "y"}
     assert {row["name"] for row in ops["removed"]} == {"y"}
+
+
+def test_steps_of_chains_that_come_and_go_are_named() -> None:
+    found = compare_profiles(_profile(chain(2)), _profile(chain(3)))
+    (changed,) = found["costs"]["ops"]["changed"]
+    assert (changed["name"], changed["op_type"]) == ("y", "FusedElementwise")
+    assert changed["plans"] == {"before": ["Relu, Tanh"], "after": ["Relu, Tanh, Sigmoid"]}
+    assert changed["node"] == "block.0, block.1, y"
 
 
 def test_costs_count_for_nothing_where_they_are_unknown(digits: Profile) -> None:

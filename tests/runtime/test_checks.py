@@ -176,6 +176,37 @@ def test_branches_and_fused_ops(tmp_path: Path) -> None:
     assert "(overflow) in MatMul (product)" in text
 
 
+@pytest.mark.parametrize("dtype", ["float", "float16", "bfloat16"])
+def test_steps_of_chains(tmp_path: Path, dtype: str) -> None:
+    """As if each were an instruction of its own, also where a later step hides what it made."""
+    import ml_dtypes
+
+    kind = {"float": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    body = f"""m ({dtype}[2,3] x, {dtype}[3] z) => ({dtype}[2,3] y) {{
+        [add] a = Add(x, z)  [exp] b = Exp(a)  [tanh] c = Tanh(b)  [log] y = Log(c)
+    }}"""
+    x, z = np.zeros((2, 3), kind), np.zeros(3, kind)
+    apart: dict[str, Any] = {"disabled_passes": ["fuse_elementwise"]}
+    chain = _load(tmp_path, body, floating_point_checks=True)
+    assert {step.opcode for step in chain.profile({"x": x, "z": z})} >= {"FusedElementwise"}
+    (checked,) = chain.run({"x": x, "z": z}).values()
+    (plain,) = _load(tmp_path, body, engine="numpy").run({"x": x, "z": z}).values()
+    assert checked.tobytes() == plain.tobytes()
+    for place, number, text in [
+        ((0, 0), 0.0, ""),
+        ((0, 1), 100.0, "exp: floating-point exception (overflow) in Exp (exp)"),
+        ((1, 2), -2000.0, "log: floating-point exception (div0) in Log (log)"),
+        ((1, 0), -_INF, ""),
+    ]:
+        changed = x.copy()
+        changed[place] = number
+        found = _failure(chain, x=changed, z=z)
+        assert found.startswith(text)
+        assert bool(found) == bool(text) or number == -_INF
+        alone = _load(tmp_path, body, apart, floating_point_checks=True)
+        assert found == _failure(alone, x=changed, z=z)
+
+
 def test_what_depends_on_constants_alone_is_not_checked(tmp_path: Path) -> None:
     """Whether it was computed before or when the archive is loaded must make no difference."""
     body = """m (float[3] x) => (float[3] y) <float[3] z = {0, 1, 2}> {

@@ -96,9 +96,9 @@ def test_branches_are_counted(tmp_path: Path) -> None:
     short = program.execution_report()
     program.run(c=np.bool_(False), x=x)  # noqa: FBT003
     long = program.execution_report()
-    assert long.cycles > 5 * short.cycles
+    assert long.cycles > 3 * short.cycles
     assert long.cycles == popc.estimate(_choice()).cycles.total
-    assert next(op for op in short.ops if op.op_type == "Sigmoid").times == 0
+    assert next(op for op in short.ops if op.op_type == "FusedElementwise").times == 0
 
 
 def test_the_slowest_replica_counts(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ def _fused(work: Work) -> None:
     layout = work.layout_of(values[0])
     layouts = dict(work.layouts)
     cycles = 0
-    for step in steps_of(work.op.attributes, len(values)):
+    steps = steps_of(work.op.attributes, len(values))
+    work.steps = ", ".join(step.opcode for step in steps)
+    for step in steps:
         result = Tensor("", TensorType(step.dtype, work.result().shape), TensorKind.ACTIVATION)
         layouts[result] = layout
         operands: list[Tensor | None] = [values[one] for one in step.operands]

@@ -87,7 +87,7 @@ function showDetail() {
     ["executions", ops.times[op] > 1 ? count(ops.times[op]) : ""],
     ["hidden", ops.hidden[op] ? `${count(ops.hidden[op])} more cycles for the host while others compute` : ""],
     ["temporary data", ops.temporary[op] ? `${count(ops.temporary[op])} bytes on the busiest tile` : ""],
-    ...ops.plans[op].map((plan) => ["plan", plan]),
+    ...ops.plans[op].map((plan) => [typeOf(op) === "FusedElementwise" ? "steps" : "plan", plan]),
   ].filter(([, text]) => text);
   const close = element("button", { type: "button", class: "close", onclick: () => selectOp(-1) }, "Close");
   const list = element("dl", {}, ...facts.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
@@ -125,7 +125,7 @@ const opsTable = new Table(
   OPS,
   {
     caption: "Ops", sort: { index: 3, down: true }, select: selectOp, selected: same,
-    search: (op) => `${DATA.ops.name[op]} ${typeOf(op)} ${DATA.ops.node[op]}`,
+    search: (op) => [DATA.ops.name[op], typeOf(op), DATA.ops.node[op], ...DATA.ops.plans[op]].join(" "),
     filter: { label: "All types", names: DATA.ops.types, value: typeOf },
   },
 );

@@ -7,12 +7,15 @@ Hardware raises exceptions as operations happen; here results tell that they hav
 * overflow: an infinity of finite operands, by any other instruction.
 
 An instruction counts as a whole: one infinite operand (a mask, say) excuses all infinities of the
-result.  Instructions that only move or fill in elements are not checked.
+result.  Instructions that only move or fill in elements are not checked.  The steps of a chain are
+instructions of their own here: what one of them makes, a later one may hide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +24,9 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format import Array, DType, FloatCheck, Instruction
 from popc_runtime.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, MoveKernel
-from popc_runtime.kernels.preparation import floats_of
+from popc_runtime.kernels.fused import steps_apart
+from popc_runtime.kernels.fused_steps import steps_of
+from popc_runtime.kernels.preparation import floats_of, prepare
 
 __all__ = ["POLES", "UNCHECKED", "with_checks"]
 
@@ -69,6 +74,8 @@ def with_checks(
     Those that raise tell the name of the instruction, the result, and how many of its elements are
     affected, in a DeviceError.
     """
+    if item.opcode == "FusedElementwise":
+        return tuple(_checked_steps(item, binding, kinds))
     is_move = isinstance(KERNELS[item.opcode], MoveKernel)
     outputs = _floats_of(binding.outputs, binding.output_dtypes)
     if not kinds or not outputs or is_move or item.opcode in UNCHECKED:
@@ -82,6 +89,21 @@ def with_checks(
     ):
         return (check.look_before, *calls, check)  # what is overwritten cannot be looked at later
     return (*calls, check)
+
+
+def _checked_steps(
+    item: Instruction, binding: Binding, kinds: Collection[FloatCheck]
+) -> Iterator[Call]:
+    count = len(steps_of(binding.attributes, len(binding.inputs)))
+    names = item.name.split(", ")
+    if len(names) != count:  # some nodes are several steps
+        names = [item.name] * count
+    result = binding.output()
+    for name, (step, inner) in zip(names, steps_apart(binding), strict=True):
+        single = replace(item, opcode=step.opcode, name=name, attributes=step.attributes)
+        yield from with_checks(prepare(KERNELS[step.opcode], inner), single, inner, kinds)
+        result = inner.output()
+    yield partial(np.copyto, binding.output(), result)
 
 
 @frozen

@@ -17,7 +17,7 @@ from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.preparation import prepare
 from popc_runtime.kernels.sharing import even_slices
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "steps_apart"]
 
 # From so many elements on, threads share them: see `blocking`.
 _WORTH_SHARING: Final = 1 << 19
@@ -42,14 +42,10 @@ def _blocks(
 ) -> Iterator[Call]:
     """Blocks one after another with the same temporaries."""
     capacity = max((piece[0].size for piece in pieces), default=0)
-    places = _places(steps, len(binding.inputs))
-    count = max((place for place, _ in places), default=-1) + 1
-    types = [next(dtype for place, dtype in places if place == index) for index in range(count)]
-    memory = [binding.scratch.take((capacity,), dtype.storage) for dtype in types]
+    memory = _memory(binding, steps, capacity)
     mark = binding.scratch.mark()
     for out, *operands in pieces:
-        spaces = [memory[place][: out.size].reshape(out.shape) for place, _ in places]
-        values = [*operands, *spaces]
+        values = [*operands, *(space[: out.size].reshape(out.shape) for space in memory)]
         shared = any(
             one < len(operands) and np.may_share_memory(out, operands[one])
             for one in steps[-1].operands
@@ -58,9 +54,36 @@ def _blocks(
             values[-1] = out
         for number, step in enumerate(steps):
             binding.scratch.rewind(mark)
-            yield from _step_calls(binding, steps, step, values, len(operands) + number)
+            inner = _step_binding(binding, steps, values, number)
+            yield from _step_calls(step, inner)
         if shared:
             yield partial(np.copyto, out, values[-1])
+
+
+def steps_apart(binding: Binding) -> Iterator[tuple[Step, Binding]]:
+    """Each step as an instruction on whole tensors, for those who look at every result.
+
+    The operands are valid while calls for one step after another are made, and run in that order;
+    the results of the last one still have to be moved to where the binding wants them.
+    """
+    operands = [binding.input(index) for index in range(len(binding.inputs))]
+    out = binding.output()
+    steps = steps_of(binding.attributes, len(operands))
+    memory = _memory(binding, steps, out.size)
+    values = [*operands, *(space.reshape(out.shape) for space in memory)]
+    mark = binding.scratch.mark()
+    for number, step in enumerate(steps):
+        binding.scratch.rewind(mark)
+        yield step, _step_binding(binding, steps, values, number)
+
+
+def _memory(binding: Binding, steps: Sequence[Step], elements: int) -> list[Array]:
+    """For each step where its result lies; later ones may overwrite what nobody reads any more."""
+    places = _places(steps, len(binding.inputs))
+    count = max((place for place, _ in places), default=-1) + 1
+    types = [next(dtype for place, dtype in places if place == index) for index in range(count)]
+    memory = [binding.scratch.take((elements,), dtype.storage) for dtype in types]
+    return [memory[place] for place, _ in places]
 
 
 def _places(steps: Sequence[Step], inputs: int) -> list[tuple[int, DType]]:
@@ -81,23 +104,26 @@ def _places(steps: Sequence[Step], inputs: int) -> list[tuple[int, DType]]:
     return found
 
 
-def _step_calls(
-    binding: Binding, steps: Sequence[Step], step: Step, values: Sequence[Array], target: int
-) -> tuple[Call, ...]:
-    from popc_runtime.kernels import KERNELS
-
-    known = len(binding.inputs)
+def _step_binding(
+    binding: Binding, steps: Sequence[Step], values: Sequence[Array], number: int
+) -> Binding:
+    known, step = len(binding.inputs), steps[number]
     dtypes = [*binding.input_dtypes, *(one.dtype for one in steps)]
-    inner = replace(
+    return replace(
         binding,
         inputs=tuple(values[one] for one in step.operands),
-        outputs=(values[target],),
+        outputs=(values[known + number],),
         input_dtypes=tuple(dtypes[one] for one in step.operands),
         output_dtypes=(step.dtype,),
         attributes=step.attributes,
         constant=tuple(one < known and binding.is_constant(one) for one in step.operands),
     )
-    return prepare(KERNELS[step.opcode], inner)
+
+
+def _step_calls(step: Step, binding: Binding) -> tuple[Call, ...]:
+    from popc_runtime.kernels import KERNELS
+
+    return prepare(KERNELS[step.opcode], binding)
 
 
 # Values of bfloat16 stay as they are stored from step to step.
