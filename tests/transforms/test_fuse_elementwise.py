@@ -312,5 +312,5 @@ def test_steps_keep_what_is_said_of_ops() -> None:
     b.graph.add_output("y", y)
     FuseElementwise()(b.graph, check=True)
     (op,) = b.graph.ops
-    assert (op.settings.origin, op.settings.location) == ("first", "there")
+    assert (op.settings.origin, op.settings.location) == ("first, last", "there")
     assert op.output.name == name
