@@ -163,8 +163,8 @@ static void *prepare_neighbours(Params *params, Needs *needs) {
     groups->alpha = next_float(params);
     groups->beta = next_float(params);
     groups->offset = next_float(params);
-    return with_rows(
-        groups, params, groups->images * groups->channels, groups->width * groups->pixels);
+    const int64_t seen = groups->width < groups->channels ? groups->width : groups->channels;
+    return with_rows(groups, params, groups->images * groups->channels, seen * groups->pixels);
 }
 
 // x / (offset + alpha / width * sum of squares) ** beta; three quarters by square roots.

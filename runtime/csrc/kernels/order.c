@@ -189,11 +189,11 @@ static void *prepare_top(Params *params, Needs *needs) {
     order->indices = results[1].data;
     order->wanted = next_int(params);
     order->largest = next_int(params) != 0;
-    needs->own = order->wanted * (int64_t)sizeof(Entry);
     bool fits = !params->bad && order->wanted > 0 && order->wanted <= order->length &&
                 has_lines(&x, order, order->length) && results[1].dtype == I64;
     for (int i = 0; i < 2; i++)
         fits = fits && (!results[i].data || has_lines(&results[i], order, order->wanted));
+    if (fits) needs->own = order->wanted * (int64_t)sizeof(Entry);
     return unless(!fits || (order->values && results[0].dtype != x.dtype), order);
 }
 

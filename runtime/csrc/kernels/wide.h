@@ -43,7 +43,8 @@ static inline double wide_exp_parts(double x, double *power) {
     TERM(p, r, 1.0 / 24.0);
     TERM(p, r, 1.0 / 6.0);
     TERM(p, r, 0.5);
-    *power = of_bits((int64_t)((uint64_t)bits_of(shifted) << 52) + bits_of(1.0));
+    // Unsigned: of other x this is computed, too, and not used.
+    *power = of_bits((int64_t)(((uint64_t)bits_of(shifted) << 52) + (uint64_t)bits_of(1.0)));
     return __builtin_fma(p * r, r, r);
 }
 
