@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "processor.h"
 #include "program.h"
 #include "sha256.h"
 
@@ -15,31 +16,12 @@ typedef struct {
     const Kernel *const *families;
 } Variant;
 
-static bool runs_v3(void) {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
-#else
-    return false;
-#endif
-}
-
-static bool runs_v4(void) {
-#if defined(__x86_64__)
-    return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
-}
-
 // What this processor runs, the best first.
 static int find_variants(Variant variants[3]) {
     int count = 0;
 #if defined(__x86_64__)
-    if (runs_v4()) variants[count++] = (Variant){"x86-64-v4", FAMILIES_V4};
-    if (runs_v3()) variants[count++] = (Variant){"x86-64-v3", FAMILIES_V3};
+    if (processor_has_v4()) variants[count++] = (Variant){"x86-64-v4", FAMILIES_V4};
+    if (processor_has_v3()) variants[count++] = (Variant){"x86-64-v3", FAMILIES_V3};
 #elif defined(__aarch64__)
     variants[count++] = (Variant){"aarch64", FAMILIES_BASELINE};
 #endif
@@ -109,7 +91,7 @@ static PyObject *window(PyObject *self, PyObject *args) {
 // sha256(buffer): the digest, or None if this processor has no instructions for it.
 static PyObject *hash_buffer(PyObject *self, PyObject *object) {
     (void)self;
-    if (!sha256_runs()) Py_RETURN_NONE;
+    if (!processor_has_sha()) Py_RETURN_NONE;
     Py_buffer buffer;
     if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE)) return NULL;
     uint8_t digest[SHA256_BYTES];

@@ -1,7 +1,6 @@
 #include "sha256.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -23,13 +22,6 @@ typedef struct {
     __m128i abef;
     __m128i cdgh;
 } State;
-
-bool sha256_runs(void) {
-    unsigned a, b, c, d;
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (b >> 29 & 1);
-}
 
 __attribute__((target("sha,sse4.1"))) static void add_blocks(
     State *state, const uint8_t *data, size_t blocks) {
@@ -87,8 +79,6 @@ void sha256(const uint8_t *data, size_t size, uint8_t digest[SHA256_BYTES]) {
 }
 
 #else
-
-bool sha256_runs(void) { return false; }
 
 void sha256(const uint8_t *data, size_t size, uint8_t digest[SHA256_BYTES]) {
     (void)data, (void)size, (void)digest;

@@ -3,15 +3,12 @@
 #ifndef POPC_SHA256_H
 #define POPC_SHA256_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { SHA256_BYTES = 32 };
 
-// Whether this processor has the instructions.
-bool sha256_runs(void);
-
+// To be called only if `processor_has_sha`.
 void sha256(const uint8_t *data, size_t size, uint8_t digest[SHA256_BYTES]);
 
 #endif

@@ -13,6 +13,13 @@ from popc_runtime.errors import UsageError
 from popc_runtime.native import fast_sha256, find_library, variants, why_missing
 from tests.models import affine, executable
 
+_PROCESSOR = Path("/proc/cpuinfo")
+_FLAGS = {
+    flag
+    for line in (_PROCESSOR.read_text().splitlines() if _PROCESSOR.exists() else ())
+    if line.startswith("flags")
+    for flag in line.partition(":")[2].split()
+}
 needs_kernels = pytest.mark.skipif(not variants(), reason="there are no native kernels")
 
 
@@ -31,6 +38,16 @@ def test_the_environment_chooses_the_kernels(name: str, monkeypatch: pytest.Monk
     assert library is not None
     assert library.variant == (name or variants()[0])
     assert not why_missing()
+
+
+@needs_kernels
+@pytest.mark.skipif(not _FLAGS, reason="the system does not list what the processor has")
+def test_kernels_are_those_of_the_processor() -> None:
+    needed = {
+        "x86-64-v4": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+        "x86-64-v3": {"avx2", "fma", "f16c", "bmi2"},
+    }
+    assert variants() == [name for name, flags in needed.items() if flags <= _FLAGS]
 
 
 @needs_kernels

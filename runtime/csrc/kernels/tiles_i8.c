@@ -1,4 +1,5 @@
 // Tiles of products of bytes.  All forms are exact.
+#include "../processor.h"
 #include "products_i8.h"
 
 #include <stddef.h>
@@ -116,20 +117,12 @@ TILE(wide)
 #define HAS_VNNI __attribute__((target("avx512vnni")))
 #define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
     _mm512_dpbusd_epi32((__m512i)(SUM), (__m512i)(LEFT), (__m512i)(RIGHT))
-
-static bool runs_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
+#define RUNS_VNNI processor_has_avx512_vnni
 #elif defined(__AVX2__) && __has_include(<avxvnniintrin.h>)
-#include <cpuid.h>
-
 #define HAS_VNNI __attribute__((target("avxvnni")))
 #define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
     _mm256_dpbusd_avx_epi32((__m256i)(SUM), (__m256i)(LEFT), (__m256i)(RIGHT))
-
-// Not every compiler's __builtin_cpu_supports knows it.
-static bool runs_vnni(void) {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
-}
+#define RUNS_VNNI processor_has_avx_vnni
 #endif
 
 #if defined(HAS_VNNI)
@@ -153,7 +146,7 @@ HAS_VNNI INLINE void vnni_rows(
 
 HAS_VNNI TILE(vnni)
 
-static ByteTile vnni_tile(void) { return runs_vnni() ? vnni : NULL; }
+static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }
 #else
 static ByteTile vnni_tile(void) { return NULL; }
 #endif
