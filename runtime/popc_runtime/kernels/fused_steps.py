@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attribute, Attributes
 from popc_runtime.frozen import frozen
+from popc_runtime.hints import Final
 
 __all__ = ["MOST_INPUTS", "MOST_STEPS", "STEP_OPCODES", "Step", "last_uses", "steps_of", "written"]
 
