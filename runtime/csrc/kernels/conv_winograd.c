@@ -83,6 +83,8 @@ static bool read_state(State *state, Params *params, bool *constant) {
     *constant = w.constant;
     state->all_tiles = state->batch;
     for (int axis = 0; axis < 2; axis++) {
+        const int64_t before = state->before[axis];
+        if (before < -INT32_MAX || before > INT32_MAX) return false;
         state->result[axis] = y.dims[2 + axis];
         state->tiles[axis] = ceil_div(state->result[axis], RESULT);
         state->all_tiles *= state->tiles[axis];
