@@ -23,8 +23,16 @@ typedef struct {
     __m128i cdgh;
 } State;
 
-__attribute__((target("sha,sse4.1"))) static void add_blocks(
-    State *state, const uint8_t *data, size_t blocks) {
+#define WITH_SHA __attribute__((target("sha,sse4.1")))
+
+// Four words of the schedule from the sixteen before them.
+WITH_SHA static inline __m128i next_words(__m128i first, __m128i second, __m128i third, __m128i last) {
+    const __m128i seventh = _mm_alignr_epi8(last, third, 4);
+    const __m128i part = _mm_sha256msg1_epu32(first, second);
+    return _mm_sha256msg2_epu32(_mm_add_epi32(part, seventh), last);
+}
+
+WITH_SHA static void add_blocks(State *state, const uint8_t *data, size_t blocks) {
     const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abef = state->abef, cdgh = state->cdgh;
     for (; blocks; blocks--, data += BLOCK) {
@@ -40,10 +48,8 @@ __attribute__((target("sha,sse4.1"))) static void add_blocks(
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
             if (four >= 12) continue;
-            const __m128i last = w[(four + 3) % 4];
-            const __m128i seventh = _mm_alignr_epi8(last, w[(four + 2) % 4], 4);
-            const __m128i part = _mm_sha256msg1_epu32(w[four % 4], w[(four + 1) % 4]);
-            w[four % 4] = _mm_sha256msg2_epu32(_mm_add_epi32(part, seventh), last);
+            w[four % 4] = next_words(
+                w[four % 4], w[(four + 1) % 4], w[(four + 2) % 4], w[(four + 3) % 4]);
         }
         abef = _mm_add_epi32(abef, abef_before);
         cdgh = _mm_add_epi32(cdgh, cdgh_before);
