@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.native import Library, find_library
-from tests.native.bindings import bound, encode
+from tests.native.bindings import bound, encode, steady_results
 from tests.native.test_kernels import _compare, _numbers
 
 
@@ -61,3 +61,11 @@ def test_a_constant_addend_of_another_type(library: Library) -> None:
     out = np.empty((3, 5), np.float32)
     binding = bound([a, b, wide], [out], {}, [2])
     assert encode("Gemm", binding, library.numbers) is None
+
+
+@pytest.mark.parametrize("rows", [1, 4, 40])
+def test_residuals_whose_columns_lie_side_by_side(library: Library, rows: int) -> None:
+    left, right = _numbers(rows, 8, seed=1), _numbers(8, 5, seed=2)
+    inputs = [left, right, None, _numbers(5, rows, seed=3).T]
+    (got,) = steady_results(library, "MatMul", inputs, [np.empty((rows, 5), np.float32)], {})
+    np.testing.assert_allclose(got, left @ right + inputs[3], rtol=1e-5, atol=1e-5)

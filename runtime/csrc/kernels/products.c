@@ -78,6 +78,12 @@ static void read_batch(State *state, const Tensor *const operands[4]) {
     }
 }
 
+// Whether numbers of a row lie side by side.
+static bool has_lines(const Tensor *matrix) {
+    const int column = matrix->rank - 1;
+    return matrix->dims[column] == 1 || matrix->strides[column] == (int64_t)sizeof(float);
+}
+
 // All operands have the rank of `out`; batch dimensions of 1 are repeated.
 static bool read_operands(State *state, Params *params, bool *constant) {
     Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
@@ -105,7 +111,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
         .out_row = out.dims[row] == 1 ? out.dims[column] : stride_of(&out, row),
         .epilogue = state->epilogue,
     };
-    if (out.dims[column] != 1 && out.strides[column] != (int64_t)sizeof(float)) return false;
+    if (!has_lines(&out) || (residual.data && !has_lines(&residual))) return false;
     const Tensor *const operands[] = {&left, &right, &out, &residual};
     read_batch(state, operands);
     state->epilogue.column_bias = (const float *)bias.data;

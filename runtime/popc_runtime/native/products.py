@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
+from popc_runtime.frozen import replace
 from popc_runtime.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record, stays_half
+from popc_runtime.native.packing import packed
 from popc_runtime.native.record import MAX_RANK, Record
 from popc_runtime.native.views import View, filled, merged_view
 
@@ -48,6 +50,9 @@ def _product(
     if 0 in (left.size, right.size) or binding.text("partials", "float") != "float":
         return None
     bias, residual = addends
+    before: tuple[Record, ...] = ()
+    if residual is not None and residual.strides[-1] != residual.itemsize:
+        residual, before = packed(binding, 3)  # numbers of a row have to lie side by side
     panels = binding.panels(1, Packing.ROWS if turned[1] else Packing.COLUMNS)
     right = right if panels is None else panels
     left, right = (one.T if turn else one for one, turn in zip((left, right), turned, strict=True))
@@ -55,7 +60,7 @@ def _product(
     if out.ndim > MAX_RANK:
         return None
     constant = binding.is_constant(1)
-    return product_record(
+    record = product_record(
         left,
         right,
         out,
@@ -66,6 +71,7 @@ def _product(
         right_dtype=binding.input_dtypes[1],
         activation=activation,
     )
+    return replace(record, before=before) if before else record
 
 
 def _are_floats(binding: Binding) -> bool:
