@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.native import Library, Loop, NativeProgram
-from tests.native.bindings import bound, encode, product_program
+from tests.native.bindings import bound, encode, product_program, steady_results
 
 _HERE = Path(__file__).parent
 _SOURCES = _HERE.parents[1] / "runtime" / "csrc"
@@ -149,3 +149,8 @@ def test_the_pool_hands_out_every_chunk_once(tmp_path: Path, *, watched: bool) -
         [program, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_ends_of_chunks_are_rounded_like_all_else(library: Library) -> None:
+    x = [np.random.default_rng(n).standard_normal((4, 1024)).astype(np.float32) for n in (0, 1)]
+    steady_results(library, "MishGrad", x, [np.empty_like(x[0])], {})

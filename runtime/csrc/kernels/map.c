@@ -19,7 +19,7 @@ typedef struct {
     MapLoop convert[MAX_OPERANDS + 1];  // to the types of the loop, or of the result from it
 } State;
 
-enum { CHUNK_COST = 32768, BLOCK = 512, WIDEST = 8 };
+enum { CHUNK_COST = 32768, WHOLE_VECTORS = 64, BLOCK = 512, WIDEST = 8 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
 static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {
@@ -97,6 +97,14 @@ static bool convert(State *state, int i, DType dtype) {
     return state->convert[i] != NULL;
 }
 
+// Chunks end where rows do, or behind whole vectors: what is left of a vector may be rounded
+// otherwise, and results must not depend on how many threads there are.
+static void choose_chunk(State *state) {
+    const int64_t wanted = CHUNK_COST / state->map.cost, width = state->dims[state->rank - 1];
+    const int64_t unit = state->rank > 1 ? width : WHOLE_VECTORS;
+    state->chunk = wanted > unit ? wanted / unit * unit : unit;
+}
+
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     (void)needs;
     State *state = calloc(1, sizeof(State));
@@ -115,7 +123,7 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     for (int i = 0; i < MAX_PARAMETERS; i++) state->parameters[i] = next_float(params);
     state->count = element_count(&tensors[0]);
     collapse(state, &tensors[0]);
-    state->chunk = CHUNK_COST / map->cost;
+    if (state->count) choose_chunk(state);
     return state;
 }
 
