@@ -87,7 +87,8 @@ static void choose_block(State *state) {
     } else {
         const int64_t parts = (width + BLOCK - 1) / BLOCK;
         state->row = width;
-        state->block = (width + parts - 1) / parts;
+        state->block = (width / parts / WHOLE_VECTORS + 1) * WHOLE_VECTORS;
+        if (state->block > BLOCK) state->block = BLOCK;
     }
     for (int i = 1; i < state->tensors && !state->row; i++) {
         Walk *walk = &state->walks[i];
@@ -163,8 +164,9 @@ static bool read_steps(State *state, Params *params) {
         if (!read_step(state, params, &state->program[i])) return false;
         cost += ISA(map_of)(state->program[i].map)->cost;
     }
-    const int64_t blocks = CHUNK_COST / (cost * state->block);
-    state->chunk = state->block * (blocks > 1 ? blocks : 1);
+    const int64_t unit = state->row ? state->row : state->block;
+    const int64_t units = CHUNK_COST / (cost * unit);
+    state->chunk = unit * (units > 1 ? units : 1);
     return true;
 }
 
@@ -326,7 +328,7 @@ static void run_chunk(void *context, int64_t chunk, int thread) {
 
 static Failure run_fused(const void *argument, const Run *run) {
     const State *state = argument;
-    if (run->threads == 1 || state->count <= 2 * state->chunk) {
+    if (state->count <= 2 * state->chunk) {
         run_range(state, run->own[0], 0, state->count);
         return OK;
     }

@@ -19,7 +19,7 @@ typedef struct {
     MapLoop convert[MAX_OPERANDS + 1];  // to the types of the loop, or of the result from it
 } State;
 
-enum { CHUNK_COST = 32768, WHOLE_VECTORS = 64, BLOCK = 512, WIDEST = 8 };
+enum { CHUNK_COST = 32768, BLOCK = 512, WIDEST = 8 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
 static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {
@@ -97,8 +97,7 @@ static bool convert(State *state, int i, DType dtype) {
     return state->convert[i] != NULL;
 }
 
-// Chunks end where rows do, or behind whole vectors: what is left of a vector may be rounded
-// otherwise, and results must not depend on how many threads there are.
+// Chunks end where rows do, or behind whole vectors.
 static void choose_chunk(State *state) {
     const int64_t wanted = CHUNK_COST / state->map.cost, width = state->dims[state->rank - 1];
     const int64_t unit = state->rank > 1 ? width : WHOLE_VECTORS;
@@ -200,7 +199,7 @@ static void map_chunk(void *context, int64_t chunk, int thread) {
 Failure ISA(map_run)(const void *argument, const Run *run) {
     State *state = (State *)argument;
     if (state->count == 0) return OK;
-    if (state->count <= 2 * state->chunk || run->threads == 1) {
+    if (state->count <= 2 * state->chunk) {
         map_range(state, 0, state->count);
         return OK;
     }

@@ -60,7 +60,8 @@ static inline float exp_below(float x) {
     return x < -87.0f ? 0.0f : result;
 }
 
-// ln((1 + r) 2**n) where sqrt(1/2) <= 1 + r < sqrt(2).
+// ln((1 + r) 2**n) where sqrt(1/2) <= 1 + r < sqrt(2).  Sums of two products name the one that is
+// not rounded: left to the compiler, it is one in vectors and the other in what they leave over.
 static inline float log_of_parts(float r, float n) {
     const float z = r * r;
     float p = 7.0376836292e-2f;
@@ -72,8 +73,8 @@ static inline float log_of_parts(float r, float n) {
     p = p * r + 2.0000714765e-1f;
     p = p * r + -2.4999993993e-1f;
     p = p * r + 3.3333331174e-1f;
-    const float y = p * r * z + n * -2.12194440e-4f - 0.5f * z;
-    return r + y + n * 0.693359375f;
+    const float y = __builtin_fmaf(-0.5f, z, __builtin_fmaf(n, -2.12194440e-4f, p * r * z));
+    return __builtin_fmaf(n, 0.693359375f, r + y);
 }
 
 static inline float fast_log(float x) {

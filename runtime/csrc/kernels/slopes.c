@@ -52,7 +52,7 @@ static inline float gelu_slope(float x) {
 static inline float mish_slope(float x) {
     const float near = limited(x, -100.0f, 20.0f), e = fast_exp(near);
     const float n = e * (e + 2.0f), share = 1.0f / (n + 2.0f);
-    return share * (n + near * e * (e + 1.0f) * share * 4.0f);
+    return share * __builtin_fmaf(near * e * (e + 1.0f) * share, 4.0f, n);
 }
 
 static inline float swish_slope(float x, float alpha) {

@@ -104,7 +104,7 @@ def _layer(*, centred: bool) -> Kernel:
             None if inverse is None else inverse.reshape(column),
         )
         shares = _shares(rows, shape[0])
-        totals = binding.scratch.take((len(shares), 2, shape[1]), x.dtype)
+        totals = binding.scratch.take((len(shares), 1 + centred, shape[1]), x.dtype)
         chunks = [
             partial(_layer_share, binding, share, total, centred=centred)
             for share, total in zip(shares, totals, strict=True)
@@ -124,7 +124,7 @@ def _layer(*, centred: bool) -> Kernel:
 def _layer_share(
     binding: Binding, blocks: Sequence[_Rows], total: Array, *, centred: bool
 ) -> Iterator[Call]:
-    """The gradients of some rows, and their sums in ``total``: of dY * Z and of dY."""
+    """The gradients of some rows, and their sums in ``total``: of dY * Z, and (centred) of dY."""
     scratch, scale = binding.scratch, binding.optional(2)
     mark = scratch.mark()
     weights = np.ones(total.shape[1], total.dtype) if scale is None else scale.reshape(-1)
@@ -140,9 +140,7 @@ def _layer_share(
             ones = np.ones((1, len(work)), work.dtype)
             yield partial(np.matmul, ones, block.dy, out=sums[1:])
         if number:
-            yield partial(
-                np.add, total[: 1 + centred], sums[: 1 + centred], out=total[: 1 + centred]
-            )
+            yield partial(np.add, total, sums, out=total)
         if binding.optional_output(0) is not None:
             yield from _layer_data(
                 scratch, block, (work, product), inverse, weights, centred=centred
