@@ -17,4 +17,16 @@ static inline int32_t as_bits(float value) {
     return bits;
 }
 
+static inline double as_double(int64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static inline int64_t as_wide_bits(double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
 #endif

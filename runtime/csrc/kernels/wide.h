@@ -5,20 +5,8 @@
 #define POPC_WIDE_H
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
-static inline int64_t bits_of(double value) {
-    int64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static inline double of_bits(int64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
+#include "bits.h"
 
 // 1.5 * 2**52: what is added to it is rounded to an integer, which the low bits of the sum hold.
 #define WIDE_SHIFT 6755399441055744.0
@@ -44,7 +32,7 @@ static inline double wide_exp_parts(double x, double *power) {
     TERM(p, r, 1.0 / 6.0);
     TERM(p, r, 0.5);
     // Unsigned: of other x this is computed, too, and not used.
-    *power = of_bits((int64_t)(((uint64_t)bits_of(shifted) << 52) + (uint64_t)bits_of(1.0)));
+    *power = as_double((int64_t)(((uint64_t)as_wide_bits(shifted) << 52) + (uint64_t)as_wide_bits(1.0)));
     return __builtin_fma(p * r, r, r);
 }
 
@@ -79,10 +67,10 @@ static inline double wide_tanh(double x) {
 
 // ln x for normal x > 0; `missing` is what x lacks, relative to it.
 static inline double wide_log_of(double x, double missing) {
-    const int64_t bits = bits_of(x), least = 0x3fe6a09e00000000;  // about the root of 1 / 2
+    const int64_t bits = as_wide_bits(x), least = 0x3fe6a09e00000000;  // about the root of 1 / 2
     const uint64_t moved = (uint64_t)(bits - least) + ((uint64_t)1024 << 52);
-    const double n = of_bits((int64_t)(moved >> 52 | (uint64_t)0x433 << 52)) - (0x1p52 + 1024);
-    const double m = of_bits((int64_t)((moved & 0xfffffffffffff) + (uint64_t)least));
+    const double n = as_double((int64_t)(moved >> 52 | (uint64_t)0x433 << 52)) - (0x1p52 + 1024);
+    const double m = as_double((int64_t)((moved & 0xfffffffffffff) + (uint64_t)least));
     const double f = m - 1, s = f / (2 + f), z = s * s;
     double p = 1.0 / 23;
     TERM(p, z, 1.0 / 21);
@@ -133,7 +121,7 @@ static inline double wide_pow(double a, double b) {
 static inline double wide_turn(double x, int64_t *turns) {
     const double shifted = __builtin_fma(x, 0.6366197723675814, WIDE_SHIFT);
     const double n = shifted - WIDE_SHIFT;
-    *turns = bits_of(shifted);
+    *turns = as_wide_bits(shifted);
     const double r = __builtin_fma(n, -0x1.921fb54442d18p0, x);
     return __builtin_fma(n, -0x1.1a62633145c07p-54, r);
 }
