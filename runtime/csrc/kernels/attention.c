@@ -41,8 +41,8 @@ static void look(const Attention *state, Panel *panel) {
     for (int c = 0; c < panel->count; c++) {
         const int64_t position = (panel->first + c) % state->rows + offset;
         panel->begin[c] = state->left >= 0 ? position - state->left : 0;
-        panel->end[c] = smaller(ends, state->keys);
-        if (state->reaches) panel->end[c] = smaller(panel->end[c], position + state->reach + 1);
+        panel->end[c] = lesser(ends, state->keys);
+        if (state->reaches) panel->end[c] = lesser(panel->end[c], position + state->reach + 1);
         if (panel->end[c] > panel->last) panel->last = panel->end[c];
     }
     if (state->stage != NOT_STORED) panel->last = state->keys;
@@ -91,7 +91,7 @@ static void fill_bias(const Attention *state, const Panel *panel, int64_t first,
                 if (!line[i * mask->strides[3]]) bias[i * TILE_COLUMNS + c] = -INFINITY;
         }
         const int64_t begin = panel->begin[c] - first, end = panel->end[c] - first;
-        for (int64_t i = 0; i < smaller(begin, n); i++) bias[i * TILE_COLUMNS + c] = -INFINITY;
+        for (int64_t i = 0; i < lesser(begin, n); i++) bias[i * TILE_COLUMNS + c] = -INFINITY;
         for (int64_t i = end < 0 ? 0 : end; i < n; i++) bias[i * TILE_COLUMNS + c] = -INFINITY;
     }
 }
@@ -102,12 +102,12 @@ static void fill_bias(const Attention *state, const Panel *panel, int64_t first,
 static void multiply(
     const float *left, const float *right, int64_t k, float *out, int64_t m, int lanes, bool add) {
     for (int64_t done = 0; done < k; done += DEPTH) {
-        const int64_t depth = smaller(k - done, DEPTH);
+        const int64_t depth = lesser(k - done, DEPTH);
         for (int64_t i = 0; i < m; i += TILE_ROWS) {
             const Place place = {out + i * TILE_COLUMNS, TILE_COLUMNS, i, 0};
             ISA(multiply_tile)(
                 left + i * k + done * TILE_ROWS, right + done * TILE_COLUMNS, depth, place,
-                (int)smaller(m - i, TILE_ROWS), lanes, add || done > 0);
+                (int)lesser(m - i, TILE_ROWS), lanes, add || done > 0);
         }
     }
 }
@@ -210,7 +210,7 @@ static void copy_queries(const Attention *state, Panel *panel) {
 
 static void open_panel(const Attention *state, Panel *panel, float *own, int64_t index) {
     const int64_t all = state->group * state->rows;
-    panel->count = (int)smaller(all - panel->first, TILE_COLUMNS);
+    panel->count = (int)lesser(all - panel->first, TILE_COLUMNS);
     panel->lanes = panel->count <= LANES ? LANES : TILE_COLUMNS;
     panel->queries = own + state->queries_at + index * state->depth * TILE_COLUMNS;
     panel->sums = own + state->sums_at + index * state->width * TILE_COLUMNS;
@@ -256,7 +256,7 @@ static void close_panel(const Attention *state, Panel *panel, float *own) {
     if (state->stage == WEIGHTS) store_weights(state, panel, own + state->scores_at);
     // [TILE_COLUMNS of the results][query][...]
     for (int64_t first = 0; first < state->width; first += TILE_COLUMNS) {
-        const int64_t n = smaller(state->width - first, TILE_COLUMNS);
+        const int64_t n = lesser(state->width - first, TILE_COLUMNS);
         ISA(pack_panels)(
             turned, panel->sums + first * TILE_COLUMNS, TILE_COLUMNS, 1, n, panel->count,
             TILE_COLUMNS);
@@ -282,7 +282,7 @@ static void some_panels(void *context, int64_t chunk, int thread) {
     float *own = (float *)job->run->own[thread];
     const int64_t parts = ceil_div(state->panels, state->chunk), head = chunk / parts;
     const int64_t begin = chunk % parts * state->chunk;
-    const int64_t count = smaller(state->panels - begin, state->chunk);
+    const int64_t count = lesser(state->panels - begin, state->chunk);
     Panel panels[MANY_PANELS];
     int64_t last = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -293,7 +293,7 @@ static void some_panels(void *context, int64_t chunk, int thread) {
         if (panels[i].last > last) last = panels[i].last;
     }
     for (int64_t first = 0; first < last; first += state->block) {
-        const int64_t n = smaller(last - first, state->block);
+        const int64_t n = lesser(last - first, state->block);
         if (!state->few) pack_keys(state, panels, own, first, n);
         for (int64_t i = 0; i < count; i++) {
             if (panels[i].last <= first) continue;

@@ -42,8 +42,6 @@ static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 // Whether operands, in their order, have the sizes of `state`.
 static bool operands_fit(const State *state, const Tensor *tensors) {
     const int64_t batch = state->batch, heads = state->heads * state->group;
@@ -89,14 +87,14 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    state->block = larger(FEWEST_ROWS, SCORES / larger(state->keys, 1));
+    state->block = greater(FEWEST_ROWS, SCORES / greater(state->keys, 1));
     if (state->block > state->rows) state->block = state->rows;
     const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->keys, TILE_ROWS);
-    const int64_t inner = larger(state->depth, state->width);
-    state->left_floats = padded(larger(r * larger(inner, state->keys), t * state->block), 16);
+    const int64_t inner = greater(state->depth, state->width);
+    state->left_floats = padded(greater(r * greater(inner, state->keys), t * state->block), 16);
     state->right_floats = padded(
-        larger(padded(state->keys, TILE_COLUMNS) * inner,
-               padded(inner, TILE_COLUMNS) * larger(state->keys, state->block)), 16);
+        greater(padded(state->keys, TILE_COLUMNS) * inner,
+               padded(inner, TILE_COLUMNS) * greater(state->keys, state->block)), 16);
     const int64_t scores = padded(state->block * state->keys, 16);
     needs->own = (state->left_floats + state->right_floats + 2 * scores) * (int64_t)sizeof(float);
     return state;

@@ -76,12 +76,12 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
         return NULL;
     }
     // Weights are known, and stored, once all keys have been seen.
-    state->block = state->stage == NOT_STORED ? smaller(state->keys, KEYS) : state->keys;
+    state->block = state->stage == NOT_STORED ? lesser(state->keys, KEYS) : state->keys;
     state->few = state->group * state->rows <= FEW_QUERIES && state->k.strides[3] == 1 &&
                  state->v.strides[3] == 1;
     state->panels = ceil_div(state->group * state->rows, TILE_COLUMNS);
     const bool many = state->batch * state->heads >= MANY_HEADS;
-    state->chunk = smaller(many ? MANY_PANELS : FEW_PANELS, state->panels);
+    state->chunk = lesser(many ? MANY_PANELS : FEW_PANELS, state->panels);
     needs->own = lay_out(state) * (int64_t)sizeof(float);
     return state;
 }

@@ -25,8 +25,6 @@ typedef struct {
     int64_t values_at, queries_at, sums_at, states_at, scores_at, bias_at, turned_at;
 } Attention;
 
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void *ISA(prepare_attention)(Params *params, Needs *needs);
 
 #endif

@@ -121,7 +121,7 @@ void ISA(pack_panel)(
     const int64_t first = panel * BYTE_COLUMNS;
     pack(
         panels->right.flip, from, line, along,
-        least(panels->n - first, BYTE_COLUMNS), panels->k,
+        lesser(panels->n - first, BYTE_COLUMNS), panels->k,
         (uint8_t *)matrix + first * panels->groups * 4, column_sums(panels, matrix) + first,
         BYTE_COLUMNS, true);
 }
@@ -133,7 +133,7 @@ void ISA(pack_rows)(
     const int64_t end = start + count;
     for (int64_t i = start; i < end; i += BYTE_ROWS, from += BYTE_ROWS * line)
         pack(
-            panels->left.flip, from, line, along, least(end - i, BYTE_ROWS), panels->k,
+            panels->left.flip, from, line, along, lesser(end - i, BYTE_ROWS), panels->k,
             rows.data + i * panels->groups * 4, rows.rests + i, BYTE_ROWS, false);
     for (int64_t i = start; i < end; i++) {
         const uint32_t zero = (uint32_t)zero_of(&panels->left, rows.first + i);
@@ -175,12 +175,12 @@ void ISA(multiply_panel)(
     const int64_t from = panel * BYTE_COLUMNS, count = place.rows, step = panels->groups * 4;
     const int32_t *right_sums = column_sums(panels, matrix) + from;
     ByteColumns columns = {.base = {0}};
-    place.columns = least(panels->n - from, BYTE_COLUMNS);
+    place.columns = lesser(panels->n - from, BYTE_COLUMNS);
     find_zeros(panels, right_sums, column + from, place.columns, &columns);
     ISA(find_columns)(&panels->epilogue, column + from, place.columns, &columns);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
         int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
-        place.rows = least(count - i, BYTE_ROWS);
+        place.rows = lesser(count - i, BYTE_ROWS);
         const ByteLines left = {rows.data + i * (rows.line ? rows.line : step), rows.line};
         panels->tile(left, matrix + from * step, panels->groups, tile, place.rows);
         if (panels->left.zero_line)

@@ -32,8 +32,6 @@ static inline int32_t zero_point(const ByteSide *side, int64_t line) {
     return side->is_signed ? (int8_t)byte : byte;
 }
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Bytes of the packed right matrix; the sums of its columns lie behind it.
 static inline int64_t matrix_bytes(const BytePanels *panels) {
     return panels->panels * BYTE_COLUMNS * (panels->groups + 1) * 4;

@@ -307,7 +307,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
     const int64_t vectors = ceil_div(state->channels, LANES);
     const int64_t first = vectors * block / state->blocks * LANES;
     const int64_t next = vectors * (block + 1) / state->blocks * LANES;
-    const int64_t last = next < state->channels ? next : state->channels;
+    const int64_t last = lesser(next, state->channels);
     const int64_t end = (part + 1) * state->unit;
     for (int64_t row = part * state->unit; row < end && row < rows; row++)
         ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);

@@ -108,7 +108,7 @@ static void *prepare(Params *params, Needs *needs) {
         state->direct ? 0
                       : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
     const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
-    const int64_t depth = state->k < DEPTH ? state->k : DEPTH;
+    const int64_t depth = lesser(state->k, DEPTH);
     const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
     needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
     needs->own =
@@ -253,8 +253,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const int64_t top = chunk / columns % row_groups * state->row_group;
     const int64_t plane = chunk / columns / row_groups;  // number of the group, image by image
     const int64_t group = plane % conv->groups;
-    const int64_t rest = conv->pixels - first;
-    const int64_t width = rest < state->column_group ? rest : state->column_group;
+    const int64_t width = lesser(conv->pixels - first, state->column_group);
     const int64_t height = conv->out - top < state->row_group ? conv->out - top : state->row_group;
     const float *left = job->weights + group * state->packed_group + top * state->k;
     Epilogue epilogue = conv->epilogue;

@@ -109,8 +109,6 @@ static void pack_panel(const State *state, int64_t number, float *packed) {
     }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // How the work is divided.  Sums are the same however that is done.
 static void plan_chunks(State *state) {
@@ -119,19 +117,19 @@ static void plan_chunks(State *state) {
     const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
     const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
     state->vectors = ceil_div(conv->out, LANES);
-    state->panels = narrow ? most(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
+    state->panels = narrow ? greater(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
     // Two threads take half of them each.
-    if (few && state->panels > 1) state->panels = least(padded(state->panels, 2), state->vectors);
-    state->blocks = ceil_div(conv->pixels, most(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
+    if (few && state->panels > 1) state->panels = lesser(padded(state->panels, 2), state->vectors);
+    state->blocks = ceil_div(conv->pixels, greater(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
     state->parts = 1;
     if (few || state->vectors * LANES * state->k > MANY_WEIGHTS)
-        state->parts = least(state->panels, ceil_div(wanted, state->blocks));
+        state->parts = lesser(state->panels, ceil_div(wanted, state->blocks));
     if (2 * state->blocks * state->parts < wanted || state->parts == 1)
-        state->blocks = most(
-            state->blocks, least(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
-    state->beside = few ? 1 : most(1, BLOCK_FLOATS * state->panels / (state->k * LANES * state->vectors));
-    state->beside = least(state->beside, least(state->panels, MOST_BESIDE));
-    state->slices = state->beside == 1 ? most(1, state->k / SLICE) : 1;
+        state->blocks = greater(
+            state->blocks, lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
+    state->beside = few ? 1 : greater(1, BLOCK_FLOATS * state->panels / (state->k * LANES * state->vectors));
+    state->beside = lesser(state->beside, lesser(state->panels, MOST_BESIDE));
+    state->slices = state->beside == 1 ? greater(1, state->k / SLICE) : 1;
     state->expected = state->beside == state->panels && state->slices == 1 && conv->y_channel == 1;
 }
 
@@ -218,7 +216,7 @@ static Panel panel_of(const Job *job, const Part *part, int64_t number, float *m
         .bias = missing,
         .y = conv->y + part->image * conv->y_batch + channel * conv->y_channel,
         .vectors = (int)(width / LANES),
-        .channels = (int)least(conv->out - vector * LANES, width),
+        .channels = (int)lesser(conv->out - vector * LANES, width),
     };
     if (epilogue->row_bias && panel.channels == width)
         panel.bias = epilogue->row_bias + channel;
@@ -320,7 +318,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .expected = state->expected,
     };
     for (int64_t first = part.panel; first < part.last; first += state->beside) {
-        const int64_t count = least(state->beside, part.last - first);
+        const int64_t count = lesser(state->beside, part.last - first);
         Panel panels[MOST_BESIDE];
         for (int64_t i = 0; i < count; i++) panels[i] = panel_of(job, &part, first + i, missing);
         for (int64_t slice = 0; slice < state->slices; slice++) {

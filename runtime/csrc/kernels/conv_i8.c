@@ -55,7 +55,7 @@ static void pack_weights(const ByteConv *conv, int64_t number, uint8_t *lines, i
     const BytePanels *panels = &conv->panels;
     const int64_t group = number / panels->panels, panel = number % panels->panels;
     const int64_t first = panel * BYTE_COLUMNS, k = panels->k, line = line_bytes(conv);
-    const int64_t count = least(panels->n - first, BYTE_COLUMNS);
+    const int64_t count = lesser(panels->n - first, BYTE_COLUMNS);
     const uint8_t *from = conv->w + (group * panels->n + first) * k;
     for (int64_t column = 0; column < count; column++, from += k)
         for (int64_t tap = 0; tap < conv->window; tap++)
@@ -160,7 +160,7 @@ static LeftRows windows_of(
     }
     const LeftRows rows = rows_in(&conv->panels, own, 0, count);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
-        const int64_t some = least(count - i, BYTE_ROWS);
+        const int64_t some = lesser(count - i, BYTE_ROWS);
         for (int64_t j = 0; j < some; j++)
             gather_window(conv, image, first + i + j, outside, lines + j * line);
         ISA(pack_rows)(&conv->panels, lines, line, 1, i, some, rows);
@@ -178,19 +178,19 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const int64_t first = chunk % state->pixel_chunks * state->chunk_pixels;
     chunk /= state->pixel_chunks;
     const int64_t group = chunk % conv->groups, number = chunk / conv->groups;
-    const int64_t count = least(conv->pixels - first, state->chunk_pixels);
+    const int64_t count = lesser(conv->pixels - first, state->chunk_pixels);
     char *own = job->run->own[thread], *packed = own + lines_bytes(conv);
     char *tiles = packed + windows_bytes(conv);
     const uint8_t *image = job->x + number * conv->x_batch + group * conv->in;
     const int8_t *matrix = job->weights + group * matrix_bytes(panels);
     const LeftRows rows =
         windows_of(conv, image, first, count, (uint8_t *)own, (uint8_t *)packed);
-    const int64_t last = least((share + 1) * state->chunk_panels, panels->panels);
+    const int64_t last = lesser((share + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = share * state->chunk_panels; panel < last; panel++) {
         const int64_t column = panel * BYTE_COLUMNS;
         const Part part = {
             number, first, count, group * panels->n + column,
-            least(panels->n - column, BYTE_COLUMNS)};
+            lesser(panels->n - column, BYTE_COLUMNS)};
         ISA(multiply_panel)(
             panels, matrix, panel, rows, group * panels->n, ISA(open_part)(conv, &part, tiles));
         ISA(close_part)(conv, &part, tiles);

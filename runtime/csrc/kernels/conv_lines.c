@@ -38,8 +38,7 @@ static void release(void *argument) {
 }
 
 static int rows_of(const State *state, int64_t first) {
-    const int64_t rest = state->conv.out - first;
-    return (int)(rest < state->rows ? rest : state->rows);
+    return (int)lesser(state->conv.out - first, state->rows);
 }
 
 static void pack_weights(const State *state, float *to, int64_t group) {
@@ -139,7 +138,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const int64_t group = chunk % conv->groups, first = chunk / conv->groups * state->images;
-    const int64_t rest = conv->batch - first, images = rest < state->images ? rest : state->images;
+    const int64_t images = lesser(conv->batch - first, state->images);
     const float *weights = job->weights + group * state->packed_group;
     float *input = (float *)job->run->own[thread], *sums = input + input_floats(state);
     for (int64_t i = 0; i < images; i++)
@@ -155,7 +154,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
             const int64_t number = v + (h < count ? h : 0), image = number / state->vectors;
             const int64_t pixel = number % state->vectors * LANES, left = conv->pixels - pixel;
             right[h] = input + image * state->image + pixel;
-            parts[h] = (Part){(first + image) * conv->groups + group, pixel, left < LANES ? left : LANES};
+            parts[h] = (Part){(first + image) * conv->groups + group, pixel, lesser(left, LANES)};
         }
         multiply_tile(state, weights, right, sums);
         for (int h = 0; h < count; h++) finish_part(state, parts[h], group, sums + h * LANES);

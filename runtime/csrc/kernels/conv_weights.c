@@ -213,7 +213,7 @@ static void pack_gradients(void *context, int64_t chunk, int thread) {
         job->left + (group * panels + panel) * TILE_ROWS * state->k +
             image * conv->pixels * TILE_ROWS,
         conv->y + (image * conv->groups * conv->out + channel) * conv->pixels, conv->pixels, 1,
-        rest < state->rows ? rest : state->rows, conv->pixels, TILE_ROWS);
+        lesser(rest, state->rows), conv->pixels, TILE_ROWS);
 }
 
 // The columns of one panel for `count` neighbouring pixels.

@@ -184,7 +184,7 @@ static void panel_of(
     BytePlace place = ISA(open_part)(conv, part, tiles);
     for (int64_t i = 0; i < part->count; i += BYTE_ROWS) {
         int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
-        place.rows = least(part->count - i, BYTE_ROWS);
+        place.rows = lesser(part->count - i, BYTE_ROWS);
         for (int64_t j = 0; j < place.rows; j++, runs += conv->window)
             sums_of(
                 runs, part, weights, conv->window, conv->panels.left.is_signed,
@@ -202,7 +202,7 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const ByteConv *conv = &state->conv;
     const int64_t number = chunk / state->pixel_chunks;
     const int64_t first = chunk % state->pixel_chunks * CHUNK_PIXELS;
-    const int64_t count = least(conv->pixels - first, CHUNK_PIXELS);
+    const int64_t count = lesser(conv->pixels - first, CHUNK_PIXELS);
     const uint8_t *image = job->x + number * conv->x_batch;
     char *tiles = job->run->own[thread];
     const uint8_t **runs = (const uint8_t **)(tiles + TILES_BYTES);
@@ -211,7 +211,7 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     for (int64_t panel = 0; panel < state->panels; panel++) {
         const int64_t column = panel * BYTE_COLUMNS;
         const Part part = {
-            number, first, count, column, least(state->channels - column, BYTE_COLUMNS)};
+            number, first, count, column, lesser(state->channels - column, BYTE_COLUMNS)};
         panel_of(job, runs, &part, tiles);
     }
 }

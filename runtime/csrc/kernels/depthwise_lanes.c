@@ -86,7 +86,7 @@ static void weave_columns(
         for (int64_t l = 0; l < line->lanes->lines; l += 4, to += QUARTERS) {
             __m512i numbers[4] = {_mm512_setzero_si512()};
             numbers[1] = numbers[2] = numbers[3] = numbers[0];
-            for (int64_t i = 0; i < least(line->lanes->lines - l, 4); i++) {
+            for (int64_t i = 0; i < lesser(line->lanes->lines - l, 4); i++) {
                 const uint8_t *from = inside && line->lines[l + i]
                                           ? line->lines[l + i] + column * conv->x_axis[2]
                                           : line->outside;
@@ -143,7 +143,7 @@ static void finish(
     char *scratch) {
     BytePlace place = ISA(open_part)(conv, part, scratch);
     for (int64_t i = 0; i < part->count; i += BYTE_ROWS) {
-        place.rows = least(part->count - i, BYTE_ROWS);
+        place.rows = lesser(part->count - i, BYTE_ROWS);
         ISA(finish_bytes)(
             &conv->panels.epilogue, columns, tile + i * BYTE_COLUMNS, NULL, place);
         place.data += BYTE_ROWS * place.row;
@@ -155,7 +155,7 @@ static void finish(
 // A block of channels of a line of results, whose first is `first` of image `number`.
 static void block_of(Line *line, int64_t number, int64_t first, int64_t block, char *scratch) {
     const ByteConv *conv = line->conv;
-    const int64_t channel = block * BLOCK, channels = least(conv->groups - channel, BLOCK);
+    const int64_t channel = block * BLOCK, channels = lesser(conv->groups - channel, BLOCK);
     __m512i *woven = (__m512i *)(scratch + TILES_BYTES);
     const __m512i *weights =
         (const __m512i *)line->lanes->weights + block * conv->taps[2] * line->lanes->quads * QUARTERS;
@@ -163,13 +163,13 @@ static void block_of(Line *line, int64_t number, int64_t first, int64_t block, c
     ByteColumns columns[2] = {{.base = {0}}, {.base = {0}}};
     Part parts[2];
     for (int h = 0; h < 2; h++) {
-        const int64_t column = h * BYTE_COLUMNS, count = least(channels - column, BYTE_COLUMNS);
+        const int64_t column = h * BYTE_COLUMNS, count = lesser(channels - column, BYTE_COLUMNS);
         parts[h] = (Part){number, 0, 0, channel + column, count > 0 ? count : 0};
         find_base(line, &parts[h], &columns[h]);
     }
     for (int64_t i = 0; i < conv->result[2]; i += RUN_PIXELS) {
         int32_t tiles[2][RUN_PIXELS * BYTE_COLUMNS] __attribute__((aligned(64)));
-        const int64_t count = least(conv->result[2] - i, RUN_PIXELS);
+        const int64_t count = lesser(conv->result[2] - i, RUN_PIXELS);
         weave_columns(
             line, i * conv->stride[2] - conv->before[2],
             (count - 1) * conv->stride[2] + (conv->taps[2] - 1) * conv->dilation[2] + 1, channel,

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "../kernel.h"
-#include "gemm.h"
+#include "simd.h"
+#include "sizes.h"
 
 enum { CHUNK = 1 << 14 };
 
@@ -48,8 +49,8 @@ static void range_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const State *state = job->state;
-    const int64_t first = chunk * CHUNK, rest = state->count - first;
-    const int64_t count = rest < CHUNK ? rest : CHUNK;
+    const int64_t first = chunk * CHUNK;
+    const int64_t count = lesser(state->count - first, CHUNK);
     const float *x = state->x + first;
     float least = 0, most = 0;
     int undefined = 0;
@@ -65,8 +66,8 @@ static void quantize_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const State *state = job->state;
-    const int64_t first = chunk * CHUNK, rest = state->count - first;
-    const int64_t count = rest < CHUNK ? rest : CHUNK;
+    const int64_t first = chunk * CHUNK;
+    const int64_t count = lesser(state->count - first, CHUNK);
     const float *x = state->x + first;
     uint8_t *y = state->y + first;
     const float scale = job->scale, zero = job->zero, low = 0 - zero, high = 255 - zero;

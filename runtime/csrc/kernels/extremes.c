@@ -5,6 +5,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { EXTREME_WORK = 1 << 14, LINES = 64, STRIPS = 64 };
 
@@ -150,7 +151,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     state->blocks = (state->inner + LINES - 1) / LINES;
-    const int64_t work = state->length * (state->inner < LINES ? state->inner : LINES);
+    const int64_t work = state->length * lesser(state->inner, LINES);
     state->unit = work > 0 ? (EXTREME_WORK + work - 1) / work : 1;
     return state;
 }

@@ -8,6 +8,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef struct { double re, im; } Root;
 
@@ -65,7 +66,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->onesided = onesided != 0;
     const int64_t given = x.dims[axis], half = length / 2 + 1;
     const int64_t most = state->inverse && state->onesided ? half : length;
-    state->read = given < most ? given : most;
+    state->read = lesser(given, most);
     state->lines = element_count(&y) / (y.dims[axis] * y.dims[y.rank - 1]);
     state->together = state->lines > 1 && length <= MOST_TOGETHER;
     state->unit = (TRANSFORMED + length - 1) / length;
@@ -110,7 +111,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Fourier *state = job->state;
     const int64_t begin = chunk * state->unit, most = begin + state->unit;
-    const int64_t end = most < state->lines ? most : state->lines;
+    const int64_t end = lesser(most, state->lines);
     if (state->together)
         do_lines_Doubles(state, begin, end, job->run->own[thread]);
     else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "maps.h"
+#include "sizes.h"
 
 enum { MAX_TENSORS = 24, MAX_SLOTS = 24, MAX_STEPS = 96, BLOCK = 1024 };
 enum { CHUNK_COST = 32768 };
@@ -258,7 +259,7 @@ static void copy_block(const Walk *walk, char *block, int64_t begin, int64_t n, 
     Position position;
     char *at = find(walk, begin, &position);
     while (n > 0) {
-        const int64_t rest = walk->dims[last] - position.index[last], run = rest < n ? rest : n;
+        const int64_t run = lesser(walk->dims[last] - position.index[last], n);
         if (store)
             copy_row(at, step, block, size, size, run);
         else
@@ -323,7 +324,7 @@ static void run_chunk(void *context, int64_t chunk, int thread) {
     const Task *task = context;
     const int64_t begin = chunk * task->state->chunk, end = begin + task->state->chunk;
     const int64_t count = task->state->count;
-    run_range(task->state, task->run->own[thread], begin, end < count ? end : count);
+    run_range(task->state, task->run->own[thread], begin, lesser(end, count));
 }
 
 static Failure run_fused(const void *argument, const Run *run) {

@@ -183,7 +183,7 @@ static void multiply_columns(
         const Place tile = {out.data + i * out.row, out.row, 0, 0};
         if (!add)
             expect(
-                out.data + below * out.row, out.row, left_over < TILE_ROWS ? left_over : TILE_ROWS,
+                out.data + below * out.row, out.row, lesser(left_over, TILE_ROWS),
                 columns);
         const Ahead ahead = {next, next < end ? step : 0, right.second};
         multiply_one(left, right, depth, tile, height, columns, add, ahead);
@@ -236,8 +236,7 @@ void ISA(multiply_panels)(
     const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
     const Epilogue *epilogue) {
     for (int64_t j = 0; j < columns; j += BLOCK_COLUMNS) {
-        const int64_t rest = columns - j;
-        const int64_t width = rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS;
+        const int64_t width = lesser(columns - j, BLOCK_COLUMNS);
         for (int64_t i = 0; i < rows; i += BLOCK_TILES * TILE_ROWS) {
             const int64_t below = rows - i;
             const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below : BLOCK_TILES * TILE_ROWS;

@@ -8,6 +8,7 @@
 #define POPC_GEMM_H
 
 #include "maps.h"
+#include "sizes.h"
 
 #if VECTOR_BYTES == 64
 enum { TILE_ROWS = 12 };
@@ -33,8 +34,6 @@ enum {
     BLOCK_COLUMNS = 8 * TILE_COLUMNS,
 };
 
-static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
 
 // Rows of tiles of about the same height: one of few rows takes longer than its share.
 static inline int64_t even_rows(int64_t rows) { return ceil_div(rows, ceil_div(rows, TILE_ROWS)); }

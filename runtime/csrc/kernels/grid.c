@@ -5,6 +5,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { MOST_AXES = 3, MOST_TAPS = 4, MOST_CORNERS = 64, POSITIONS = 64, SAMPLED_WORK = 1 << 14 };
 
@@ -76,7 +77,7 @@ static float reflected(float x, float low, float high) {
     return (distance < back ? distance : back) + low;
 }
 
-static float padded(const Grid *state, float x, float low, float high, int64_t length) {
+static float in_bounds(const Grid *state, float x, float low, float high, int64_t length) {
     if (state->padding == REFLECTION) return reflected(x, low, high);
     if (state->padding == ZEROS || (x >= low && x <= high)) return x;
     const float above = x < 0 ? 0 : x;
@@ -109,13 +110,13 @@ static int taps_of(
     const float high = (float)length - (state->align_corners ? 1.0f : 0.5f);
     float x = low + (position + 1) * ((high - low) / 2);
     if (state->mode == NEAREST) x = rintf(x);
-    if (state->mode != CUBIC) x = padded(state, x, low, high, length);
+    if (state->mode != CUBIC) x = in_bounds(state, x, low, high, length);
     const float base = floorf(x);
     const int count = weights_of(state->mode, x - base, weights);
     for (int i = 0; i < count; i++) {
         float place = base + (float)(i - (state->mode == CUBIC));
         if (state->padding == ZEROS) weights[i] *= place >= 0 && place < (float)length;
-        else place = padded(state, place, low, high, length);
+        else place = in_bounds(state, place, low, high, length);
         // What is not a number comes to the first element.
         index[i] = place > 0 ? (place < (float)length ? (int64_t)place : length - 1) : 0;
     }
@@ -178,7 +179,7 @@ static void some_blocks(void *context, int64_t chunk, int thread) {
     if (end > state->images * state->blocks) end = state->images * state->blocks;
     for (int64_t block = chunk * state->unit; block < end; block++) {
         const int64_t image = block / state->blocks, first = block % state->blocks * POSITIONS;
-        const int64_t left = state->positions - first, count = left < POSITIONS ? left : POSITIONS;
+        const int64_t count = lesser(state->positions - first, POSITIONS);
         const float *grid = state->grid + (image * state->positions + first) * state->axes;
         const int found = find_corners(state, grid, count, corners);
         for (int64_t channel = 0; channel < state->channels; channel++) {

@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "row_sums.h"
+#include "sizes.h"
 
 typedef struct {
     int64_t images, channels, pixels;
@@ -163,7 +164,7 @@ static void *prepare_neighbours(Params *params, Needs *needs) {
     groups->alpha = next_float(params);
     groups->beta = next_float(params);
     groups->offset = next_float(params);
-    const int64_t seen = groups->width < groups->channels ? groups->width : groups->channels;
+    const int64_t seen = lesser(groups->width, groups->channels);
     return with_rows(groups, params, groups->images * groups->channels, seen * groups->pixels);
 }
 

@@ -40,7 +40,7 @@ void ISA(widen)(float *to, const uint16_t *from, int64_t count, bool brain) {
 void ISA(pack_half_panels)(
     uint16_t *to, const uint16_t *from, int64_t row, int64_t column, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += PANEL_COLUMNS) {
-        const int64_t rest = columns - j, count = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
+        const int64_t count = lesser(columns - j, PANEL_COLUMNS);
         for (int64_t p = 0; p < k; p++, to += PANEL_COLUMNS) {
             const uint16_t *line = from + p * row + j * column;
             for (int64_t c = 0; c < PANEL_COLUMNS; c++) to[c] = c < count ? line[c * column] : 0;
@@ -104,7 +104,7 @@ void ISA(multiply_half_panels)(
             j += wide;
             continue;
         }
-        const int64_t rest = columns - j, count = rest < LANES ? rest : LANES;
+        const int64_t count = lesser(columns - j, LANES);
         multiply_narrow(left, step, from, brain, k, part, LANES, rows);
         for (int i = 0; i < rows; i++)
             copy_floats(out.data + i * out.row + j, part + i * LANES, count);

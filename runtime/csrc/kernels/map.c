@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "maps.h"
+#include "sizes.h"
 
 typedef struct {
     Map map;
@@ -193,7 +194,7 @@ static void map_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const State *state = context;
     int64_t begin = chunk * state->chunk, end = begin + state->chunk;
-    map_range(state, begin, end < state->count ? end : state->count);
+    map_range(state, begin, lesser(end, state->count));
 }
 
 Failure ISA(map_run)(const void *argument, const Run *run) {

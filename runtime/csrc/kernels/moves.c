@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 #include "squares.h"
 
 typedef struct {
@@ -182,8 +183,8 @@ static void move_plane(
 static void move_piece(const Move *move, int64_t line, int64_t piece) {
     const int row = move->rank - 2, column = move->rank - 1;
     const int along = move->dims[row] == 1 ? column : row;
-    const int64_t begin = piece * move->piece, left = move->dims[along] - begin;
-    const int64_t count = left < move->piece ? left : move->piece;
+    const int64_t begin = piece * move->piece;
+    const int64_t count = lesser(move->dims[along] - begin, move->piece);
     int64_t from = begin * move->from_strides[along], to = begin * move->to_strides[along];
     for (int axis = row - 1; axis >= 0; axis--) {
         const int64_t index = line % move->dims[axis];

@@ -5,6 +5,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { MOST_TENSORS = 3, MOST_SCALARS = 6, STEP_CHUNK = 1 << 13 };
 
@@ -171,14 +172,14 @@ static void some_elements(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const Step *step = job->step;
-    const int64_t begin = chunk * STEP_CHUNK, rest = step->count - begin;
+    const int64_t begin = chunk * STEP_CHUNK;
     const float *tensors[MOST_TENSORS];
     for (int i = 0; i < MOST_TENSORS; i++)
         tensors[i] = step->tensors[i] ? step->tensors[i] + begin : NULL;
     const unsigned before = flush_subnormals();
     step->pass(
         step->out + begin, tensors[0], tensors[1], tensors[2], job->factors,
-        rest < STEP_CHUNK ? rest : STEP_CHUNK);
+        lesser(step->count - begin, STEP_CHUNK));
     restore_subnormals(before);
 }
 

@@ -84,7 +84,7 @@ static inline bool walk_pixels(
     const Conv *conv, const Source *source, Walk *walk, int64_t count, Pixel *pixels) {
     bool inside = true;
     while (count > 0) {
-        const int64_t rest = conv->result[2] - walk->index[2], some = count < rest ? count : rest;
+        const int64_t rest = conv->result[2] - walk->index[2], some = lesser(count, rest);
         Pixel pixel = walk->pixel;
         inside &= lies_inside(conv, walk, some);
         for (int64_t p = 0; p < some; p++) {

@@ -8,6 +8,7 @@
 #include "../kernel.h"
 #include "fits.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { AXES = 3, POOL_WORK = 1 << 15 };
 
@@ -299,8 +300,8 @@ typedef struct {
 static void some_channels(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    const int64_t begin = chunk * job->pool->unit, rest = job->pool->channels - begin;
-    job->work(job->pool, begin, rest < job->pool->unit ? rest : job->pool->unit);
+    const int64_t begin = chunk * job->pool->unit;
+    job->work(job->pool, begin, lesser(job->pool->channels - begin, job->pool->unit));
 }
 
 static Failure for_channels(const PoolGrad *pool, const Run *run, ChannelsFn work) {

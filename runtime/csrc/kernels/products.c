@@ -288,8 +288,7 @@ static void pack_some(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     if (chunk >= left_packs(state)) {
         const int64_t j = (chunk - left_packs(state)) * BLOCK_COLUMNS;
-        const int64_t rest = state->n - j;
-        pack_right(state, j, rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS, early_columns(job) + j * state->k);
+        pack_right(state, j, lesser(state->n - j, BLOCK_COLUMNS), early_columns(job) + j * state->k);
         return;
     }
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;

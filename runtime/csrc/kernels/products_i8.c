@@ -163,7 +163,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const BytePanels *panels = &state->panels;
     const int64_t part = chunk % state->column_chunks, rest = chunk / state->column_chunks;
     const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
-    const int64_t rows = least(state->m - first, CHUNK_ROWS);
+    const int64_t rows = lesser(state->m - first, CHUNK_ROWS);
     const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
     const LeftRows left =
         left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
@@ -177,7 +177,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
         place.residual = state->residual + batch_offset(state, state->residual_batch, number) +
                          first * state->residual_row;
     int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * matrix_bytes(panels);
-    const int64_t last = least((part + 1) * state->chunk_panels, panels->panels);
+    const int64_t last = lesser((part + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
         BytePlace there = place;
         there.data += panel * BYTE_COLUMNS * item_size(panels->epilogue.type);

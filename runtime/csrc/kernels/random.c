@@ -10,6 +10,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef struct {
     void *state;
@@ -264,8 +265,7 @@ static Failure run_dropout(const void *state, const Run *run) {
     }
     const float scale = scale_of(share);
     for (int64_t start = 0; start < dropout->count; start += DRAWN_BLOCK) {
-        const int64_t left = dropout->count - start;
-        const int64_t count = left < DRAWN_BLOCK ? left : DRAWN_BLOCK;
+        const int64_t count = lesser(dropout->count - start, DRAWN_BLOCK);
         char kept[DRAWN_BLOCK];
         draw_kept(dropout, share, kept, count);
         // Multiplied, not chosen: nans stay, and what is dropped keeps its sign.

@@ -5,6 +5,7 @@
 #include "../kernel.h"
 #include "bits.h"
 #include "simd.h"
+#include "sizes.h"
 
 // As numpy's interface for random numbers has it.
 typedef struct {
@@ -74,8 +75,7 @@ static Failure run_rounding(const void *state, const Run *run) {
     const Generator *generator =
         rounding->source ? (const Generator *)(intptr_t)rounding->source[3] : NULL;
     for (int64_t begin = 0; begin < rounding->count; begin += ROUNDED_BLOCK) {
-        const int64_t left = rounding->count - begin;
-        const int64_t count = left < ROUNDED_BLOCK ? left : ROUNDED_BLOCK;
+        const int64_t count = lesser(rounding->count - begin, ROUNDED_BLOCK);
         uint16_t drawn[ROUNDED_BLOCK];
         for (int64_t i = 0; generator && i < count; i += 4) {
             const uint64_t four = generator->next_uint64(generator->state);

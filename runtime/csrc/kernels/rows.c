@@ -6,6 +6,7 @@
 #include "../kernel.h"
 #include "math.h"
 #include "row_sums.h"
+#include "sizes.h"
 
 typedef struct {
     int64_t rows, length, inner;
@@ -150,7 +151,7 @@ typedef struct {
 static Columns columns_of(const Rows *rows, int64_t row) {
     const int64_t begin = row % rows->blocks * COLUMN_BLOCK, rest = rows->inner - begin;
     const int64_t place = row / rows->blocks * rows->length * rows->inner + begin;
-    return (Columns){rows->x + place, rows->y + place, rest < COLUMN_BLOCK ? rest : COLUMN_BLOCK};
+    return (Columns){rows->x + place, rows->y + place, lesser(rest, COLUMN_BLOCK)};
 }
 
 static void softmax_columns(const Rows *rows, int64_t row) {

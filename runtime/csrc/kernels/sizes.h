@@ -1,0 +1,13 @@
+// Arithmetic of sizes and of places.
+#ifndef POPC_SIZES_H
+#define POPC_SIZES_H
+
+#include <stdint.h>
+
+static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t padded(int64_t count, int64_t unit) { return ceil_div(count, unit) * unit; }
+
+#endif
