@@ -35,29 +35,29 @@ typedef struct {
 
 // Which keys the queries of a panel see by their positions.
 static void look(const Attention *state, Panel *panel) {
-    const int64_t ends = state->lengths ? state->lengths[panel->image] : state->keys;
-    const int64_t offset = state->lengths ? ends - state->rows : state->offset;
+    const int64_t ends = state->lengths ? state->lengths[panel->image] : state->sizes.keys;
+    const int64_t offset = state->lengths ? ends - state->sizes.rows : state->offset;
     panel->last = 0;
     for (int c = 0; c < panel->count; c++) {
-        const int64_t position = (panel->first + c) % state->rows + offset;
+        const int64_t position = (panel->first + c) % state->sizes.rows + offset;
         panel->begin[c] = state->left >= 0 ? position - state->left : 0;
-        panel->end[c] = lesser(ends, state->keys);
+        panel->end[c] = lesser(ends, state->sizes.keys);
         if (state->reaches) panel->end[c] = lesser(panel->end[c], position + state->reach + 1);
         if (panel->end[c] > panel->last) panel->last = panel->end[c];
     }
-    if (state->stage != NOT_STORED) panel->last = state->keys;
+    if (state->stage != NOT_STORED) panel->last = state->sizes.keys;
 }
 
 // Where the numbers of query `c` of a panel begin.
 static int64_t place_of(const Attention *state, const Panel *panel, const Heads *heads, int c) {
     const int64_t query = panel->first + c, *s = heads->strides;
-    const int64_t head = panel->kv_head * state->group + query / state->rows;
-    return panel->image * s[0] + head * s[1] + query % state->rows * s[2];
+    const int64_t head = panel->kv_head * state->sizes.group + query / state->sizes.rows;
+    return panel->image * s[0] + head * s[1] + query % state->sizes.rows * s[2];
 }
 
 // Whether all queries of a panel are of one head.
 static bool one_member(const Attention *state, const Panel *panel) {
-    return panel->first / state->rows == (panel->first + panel->count - 1) / state->rows;
+    return panel->first / state->sizes.rows == (panel->first + panel->count - 1) / state->sizes.rows;
 }
 
 // Numbers of queries, [query][n], as a panel.
@@ -158,7 +158,7 @@ static void weigh(const Attention *state, Panel *panel, float *scores, int64_t n
     }
     store(panel->totals + at, total);
     if (first) return;
-    for (i = 0; i < state->width; i++) {
+    for (i = 0; i < state->sizes.width; i++) {
         float *line = panel->sums + i * TILE_COLUMNS + at;
         store(line, load(line) * factor);
     }
@@ -170,9 +170,9 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
     if (state->few)
         score_lines(
             panel->queries, panel->count, panel->k + first * state->k.strides[2], state->k.strides[2],
-            n, state->depth, scores);
+            n, state->sizes.depth, scores);
     else
-        multiply(own, panel->queries, state->depth, scores, n, panel->lanes, false);
+        multiply(own, panel->queries, state->sizes.depth, scores, n, panel->lanes, false);
     const bool capped = state->softcap != 0;
     if (state->stage == PRODUCT) store_scores(state, panel, scores, n, capped ? state->softcap : 1);
     if (capped) cap_scores(panel, scores, n, state->softcap);
@@ -191,29 +191,29 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
     if (state->few)
         add_lines(
             scores, panel->count, panel->v + first * state->v.strides[2], state->v.strides[2], n,
-            state->width, panel->sums);
+            state->sizes.width, panel->sums);
     else
         multiply(
-            own + state->values_at, scores, n, panel->sums, state->width, panel->lanes, first > 0);
+            own + state->values_at, scores, n, panel->sums, state->sizes.width, panel->lanes, first > 0);
 }
 
 // -- chunks ---------------------------------------------------------------------------------------
 
 // Queries behind each other.
 static void copy_queries(const Attention *state, Panel *panel) {
-    const int64_t step = state->q.strides[3];
+    const int64_t step = state->q.strides[3], depth = state->sizes.depth;
     for (int c = 0; c < panel->count; c++) {
         const float *line = (const float *)state->q.data + place_of(state, panel, &state->q, c);
-        for (int64_t i = 0; i < state->depth; i++) panel->queries[c * state->depth + i] = line[i * step];
+        for (int64_t i = 0; i < depth; i++) panel->queries[c * depth + i] = line[i * step];
     }
 }
 
 static void open_panel(const Attention *state, Panel *panel, float *own, int64_t index) {
-    const int64_t all = state->group * state->rows;
+    const int64_t all = state->sizes.group * state->sizes.rows;
     panel->count = (int)lesser(all - panel->first, TILE_COLUMNS);
     panel->lanes = panel->count <= LANES ? LANES : TILE_COLUMNS;
-    panel->queries = own + state->queries_at + index * state->depth * TILE_COLUMNS;
-    panel->sums = own + state->sums_at + index * state->width * TILE_COLUMNS;
+    panel->queries = own + state->queries_at + index * state->sizes.depth * TILE_COLUMNS;
+    panel->sums = own + state->sums_at + index * state->sizes.width * TILE_COLUMNS;
     panel->peaks = own + state->states_at + index * 2 * TILE_COLUMNS;
     panel->totals = panel->peaks + TILE_COLUMNS;
     for (int c = 0; c < TILE_COLUMNS; c++) {
@@ -224,21 +224,21 @@ static void open_panel(const Attention *state, Panel *panel, float *own, int64_t
     const int64_t *ks = state->k.strides, *vs = state->v.strides;
     panel->k = (const float *)state->k.data + panel->image * ks[0] + panel->kv_head * ks[1];
     panel->v = (const float *)state->v.data + panel->image * vs[0] + panel->kv_head * vs[1];
-    memset(panel->sums, 0, (size_t)(state->width * TILE_COLUMNS) * sizeof(float));
+    memset(panel->sums, 0, (size_t)(state->sizes.width * TILE_COLUMNS) * sizeof(float));
     if (state->few)
         copy_queries(state, panel);
     else
-        pack_queries(state, panel, &state->q, 0, state->depth, panel->queries);
+        pack_queries(state, panel, &state->q, 0, state->sizes.depth, panel->queries);
     const float scale = state->softcap != 0 ? state->scale / state->softcap : state->scale;
-    const int64_t size = state->depth * (state->few ? panel->count : TILE_COLUMNS);
+    const int64_t size = state->sizes.depth * (state->few ? panel->count : TILE_COLUMNS);
     for (int64_t i = 0; i < size; i++) panel->queries[i] *= scale;
 }
 
 // Exponentials that are not divided by their sums yet.
 static void store_weights(const Attention *state, const Panel *panel, float *scores) {
-    for (int64_t i = 0; i < state->keys; i++)
+    for (int64_t i = 0; i < state->sizes.keys; i++)
         for (int c = 0; c < panel->count; c++) scores[i * TILE_COLUMNS + c] *= panel->totals[c];
-    store_scores(state, panel, scores, state->keys, 1);
+    store_scores(state, panel, scores, state->sizes.keys, 1);
 }
 
 static void put_line(float *to, int64_t step, const float *from, int64_t n, float factor) {
@@ -255,8 +255,8 @@ static void close_panel(const Attention *state, Panel *panel, float *own) {
         panel->totals[c] = panel->totals[c] != 0 ? 1.0f / panel->totals[c] : 0;
     if (state->stage == WEIGHTS) store_weights(state, panel, own + state->scores_at);
     // [TILE_COLUMNS of the results][query][...]
-    for (int64_t first = 0; first < state->width; first += TILE_COLUMNS) {
-        const int64_t n = lesser(state->width - first, TILE_COLUMNS);
+    for (int64_t first = 0; first < state->sizes.width; first += TILE_COLUMNS) {
+        const int64_t n = lesser(state->sizes.width - first, TILE_COLUMNS);
         ISA(pack_panels)(
             turned, panel->sums + first * TILE_COLUMNS, TILE_COLUMNS, 1, n, panel->count,
             TILE_COLUMNS);
@@ -271,9 +271,9 @@ static void close_panel(const Attention *state, Panel *panel, float *own) {
 // Keys and values first .. first + n - 1 of the key head of `panel`.
 static void pack_keys(const Attention *state, const Panel *panel, float *own, int64_t first, int64_t n) {
     const int64_t *ks = state->k.strides, *vs = state->v.strides;
-    ISA(pack_panels)(own, panel->k + first * ks[2], ks[2], ks[3], n, state->depth, TILE_ROWS);
+    ISA(pack_panels)(own, panel->k + first * ks[2], ks[2], ks[3], n, state->sizes.depth, TILE_ROWS);
     ISA(pack_panels)(
-        own + state->values_at, panel->v + first * vs[2], vs[3], vs[2], state->width, n, TILE_ROWS);
+        own + state->values_at, panel->v + first * vs[2], vs[3], vs[2], state->sizes.width, n, TILE_ROWS);
 }
 
 static void some_panels(void *context, int64_t chunk, int thread) {
@@ -286,8 +286,8 @@ static void some_panels(void *context, int64_t chunk, int thread) {
     Panel panels[MANY_PANELS];
     int64_t last = 0;
     for (int64_t i = 0; i < count; i++) {
-        panels[i].image = head / state->heads;
-        panels[i].kv_head = head % state->heads;
+        panels[i].image = head / state->sizes.heads;
+        panels[i].kv_head = head % state->sizes.heads;
         panels[i].first = (begin + i) * TILE_COLUMNS;
         open_panel(state, &panels[i], own, i);
         if (panels[i].last > last) last = panels[i].last;
@@ -309,7 +309,7 @@ static Failure run_attention(const void *argument, const Run *run) {
     const Attention *state = argument;
     Job job = {state, run};
     const int64_t parts = ceil_div(state->panels, state->chunk);
-    share_chunks(run, state->batch * state->heads * parts, some_panels, &job);
+    share_chunks(run, state->sizes.batch * state->sizes.heads * parts, some_panels, &job);
     return OK;
 }
 

@@ -15,7 +15,7 @@
 enum { SCORES = 1 << 16, FEWEST_ROWS = 32 };
 
 typedef struct {
-    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
+    HeadSizes sizes;
     Heads q, k, v, given, out, dq, dk, dv, bias;
     float scale;
     int64_t block;  // rows that are done at once
@@ -44,17 +44,12 @@ static Matrix matrix_of(const Heads *heads, int64_t image, int64_t head, int64_t
 
 // Whether operands, in their order, have the sizes of `state`.
 static bool operands_fit(const State *state, const Tensor *tensors) {
-    const int64_t batch = state->batch, heads = state->heads * state->group;
-    const int64_t rows = state->rows, keys = state->keys, depth = state->depth;
-    bool fits = !tensors[8].data || are_heads(&tensors[8], batch, heads, rows, keys);
+    const HeadSizes *sizes = &state->sizes;
+    const int64_t batch = sizes->batch, heads = sizes->heads * sizes->group, rows = sizes->rows;
+    bool fits = !tensors[8].data || are_heads(&tensors[8], batch, heads, rows, sizes->keys);
     for (int i = 0; i < 9; i++) fits = fits && tensors[i].dtype == F32;
-    for (int i = 0; i < 8; i += 5) {  // operands, and their gradients
-        fits = fits && are_heads(&tensors[i], batch, heads, rows, depth) &&
-               are_heads(&tensors[i + 1], batch, state->heads, keys, depth) &&
-               are_heads(&tensors[i + 2], batch, state->heads, keys, state->width);
-    }
-    for (int i = 3; i < 5; i++)
-        fits = fits && are_heads(&tensors[i], batch, heads, rows, state->width);
+    fits = fits && have_sizes(tensors, sizes) && have_sizes(tensors + 5, sizes);
+    for (int i = 3; i < 5; i++) fits = fits && are_heads(&tensors[i], batch, heads, rows, sizes->width);
     for (int i = 0; i < 3; i++) fits = fits && element_count(&tensors[i]) > 0;
     // Rows of results are made as wholes.
     for (int i = 5; i < 8; i++)
@@ -67,17 +62,9 @@ static bool read_state(State *state, Params *params) {
     Heads *read[] = {&state->q, &state->k, &state->v, &state->given, &state->out,
                      &state->dq, &state->dk, &state->dv, &state->bias};
     for (int i = 0; i < 9; i++) *read[i] = next_heads(params, &tensors[i]);
-    const Tensor *q = tensors, *k = q + 1;
     state->scale = (float)next_float(params);
-    if (params->bad || k->dims[1] <= 0) return false;
-    state->batch = q->dims[0];
-    state->heads = k->dims[1];
-    state->group = q->dims[1] / k->dims[1];
-    state->rows = q->dims[2];
-    state->depth = q->dims[3];
-    state->keys = k->dims[2];
-    state->width = tensors[2].dims[3];
-    return operands_fit(state, tensors);
+    state->sizes = head_sizes(tensors, params);
+    return !params->bad && operands_fit(state, tensors);
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -87,15 +74,15 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    state->block = greater(FEWEST_ROWS, SCORES / greater(state->keys, 1));
-    if (state->block > state->rows) state->block = state->rows;
-    const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->keys, TILE_ROWS);
-    const int64_t inner = greater(state->depth, state->width);
-    state->left_floats = padded(greater(r * greater(inner, state->keys), t * state->block), 16);
+    state->block = greater(FEWEST_ROWS, SCORES / greater(state->sizes.keys, 1));
+    state->block = lesser(state->block, state->sizes.rows);
+    const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->sizes.keys, TILE_ROWS);
+    const int64_t inner = greater(state->sizes.depth, state->sizes.width);
+    state->left_floats = padded(greater(r * greater(inner, state->sizes.keys), t * state->block), 16);
     state->right_floats = padded(
-        greater(padded(state->keys, TILE_COLUMNS) * inner,
-               padded(inner, TILE_COLUMNS) * greater(state->keys, state->block)), 16);
-    const int64_t scores = padded(state->block * state->keys, 16);
+        greater(padded(state->sizes.keys, TILE_COLUMNS) * inner,
+               padded(inner, TILE_COLUMNS) * greater(state->sizes.keys, state->block)), 16);
+    const int64_t scores = padded(state->block * state->sizes.keys, 16);
     needs->own = (state->left_floats + state->right_floats + 2 * scores) * (int64_t)sizeof(float);
     return state;
 }
@@ -153,8 +140,8 @@ static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step,
 static void some_rows(
     const State *state, float *own, int64_t image, int64_t kv_head, int64_t head, int64_t first,
     bool add) {
-    const int64_t keys = state->keys, depth = state->depth, width = state->width;
-    const int64_t rows = state->rows - first < state->block ? state->rows - first : state->block;
+    const int64_t keys = state->sizes.keys, depth = state->sizes.depth, width = state->sizes.width;
+    const int64_t rows = lesser(state->sizes.rows - first, state->block);
     const Matrix q = matrix_of(&state->q, image, head, first);
     const Matrix given = matrix_of(&state->given, image, head, first);
     const Matrix result = matrix_of(&state->out, image, head, first);
@@ -188,12 +175,12 @@ static void some_rows(
 static void one_head(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
-    const int64_t image = chunk / state->heads, kv_head = chunk % state->heads;
+    const int64_t image = chunk / state->sizes.heads, kv_head = chunk % state->sizes.heads;
     float *own = (float *)job->run->own[thread];
     bool add = false;
-    for (int64_t member = 0; member < state->group; member++)
-        for (int64_t first = 0; first < state->rows; first += state->block) {
-            const int64_t head = kv_head * state->group + member;
+    for (int64_t member = 0; member < state->sizes.group; member++)
+        for (int64_t first = 0; first < state->sizes.rows; first += state->block) {
+            const int64_t head = kv_head * state->sizes.group + member;
             some_rows(state, own, image, kv_head, head, first, add);
             add = true;
         }
@@ -202,7 +189,7 @@ static void one_head(void *context, int64_t chunk, int thread) {
 static Failure run_gradient(const void *argument, const Run *run) {
     const State *state = argument;
     Job job = {state, run};
-    share_chunks(run, state->batch * state->heads, one_head, &job);
+    share_chunks(run, state->sizes.batch * state->sizes.heads, one_head, &job);
     return OK;
 }
 

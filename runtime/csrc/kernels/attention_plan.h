@@ -11,7 +11,7 @@ enum { MANY_PANELS = 8 };  // of a chunk at most
 typedef enum { NOT_STORED = -1, PRODUCT, CAPPED, MASKED, WEIGHTS } Stage;
 
 typedef struct {
-    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
+    HeadSizes sizes;
     Heads q, k, v, out, mask, scores;
     const int64_t *lengths;  // keys of each sample; NULL: all
     float scale, softcap;

@@ -27,4 +27,24 @@ static inline bool are_heads(
            tensor->dims[1] == heads && tensor->dims[2] == rows && tensor->dims[3] == columns;
 }
 
+typedef struct {
+    int64_t batch, heads, group, rows, keys, depth, width;  // `group`: query heads of a key head
+} HeadSizes;
+
+// By queries, keys and values behind each other; `params` are bad if those cannot be told.
+static inline HeadSizes head_sizes(const Tensor *q, Params *params) {
+    const Tensor *k = q + 1, *v = q + 2;
+    params->bad |= k->dims[1] <= 0;
+    if (params->bad) return (HeadSizes){0};
+    return (HeadSizes){q->dims[0], k->dims[1], q->dims[1] / k->dims[1], q->dims[2], k->dims[2],
+                       q->dims[3], v->dims[3]};
+}
+
+// Whether queries, keys and values, or their gradients, behind each other are there, and of these sizes.
+static inline bool have_sizes(const Tensor *q, const HeadSizes *sizes) {
+    return are_heads(q, sizes->batch, sizes->heads * sizes->group, sizes->rows, sizes->depth) &&
+           are_heads(q + 1, sizes->batch, sizes->heads, sizes->keys, sizes->depth) &&
+           are_heads(q + 2, sizes->batch, sizes->heads, sizes->keys, sizes->width);
+}
+
 #endif
