@@ -2,6 +2,7 @@
 // what lies between steps stays in the first-level cache.
 #include <stdlib.h>
 
+#include "elements.h"
 #include "maps.h"
 #include "sizes.h"
 
@@ -225,30 +226,13 @@ static char *next_row(const Walk *walk, char *at, Position *position) {
     return at;
 }
 
-// Steps are constants where the compiler can make something of them.
-#define COPY_ROW(TYPE)                                                                  \
-    {                                                                                   \
-        if (to_step == sizeof(TYPE) && from_step == 0) {                                \
-            const TYPE value = *(const TYPE *)from;                                     \
-            for (int64_t i = 0; i < n; i++) ((TYPE *)to)[i] = value;                    \
-        } else {                                                                        \
-            for (int64_t i = 0; i < n; i++)                                             \
-                *(TYPE *)(to + i * to_step) = *(const TYPE *)(from + i * from_step);    \
-        }                                                                               \
-        break;                                                                          \
-    }
-
 static void copy_row(
-    char *to, int64_t to_step, const char *from, int64_t from_step, int64_t size, int64_t n) {
-    if (to_step == size && from_step == size) {
-        memcpy(to, from, (size_t)(n * size));
-        return;
-    }
+    char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, int64_t size) {
     switch (size) {
-        case 1: COPY_ROW(uint8_t)
-        case 2: COPY_ROW(uint16_t)
-        case 4: COPY_ROW(uint32_t)
-        default: COPY_ROW(uint64_t)
+        case 1: copy_elements(to, to_step, from, from_step, n, 1); break;
+        case 2: copy_elements(to, to_step, from, from_step, n, 2); break;
+        case 4: copy_elements(to, to_step, from, from_step, n, 4); break;
+        default: copy_elements(to, to_step, from, from_step, n, 8);
     }
 }
 
@@ -261,9 +245,9 @@ static void copy_block(const Walk *walk, char *block, int64_t begin, int64_t n, 
     while (n > 0) {
         const int64_t run = lesser(walk->dims[last] - position.index[last], n);
         if (store)
-            copy_row(at, step, block, size, size, run);
+            copy_row(at, step, block, size, run, size);
         else
-            copy_row(block, size, at, step, size, run);
+            copy_row(block, size, at, step, run, size);
         block += run * size;
         n -= run;
         if (n > 0) at = next_row(walk, at, &position);

@@ -3,29 +3,13 @@
 #ifndef POPC_GUARDED_H
 #define POPC_GUARDED_H
 
+#include "elements.h"
 #include "loops.h"
 #include "wide.h"
 
 enum { GUARDED = 128 };  // elements that are looked at together
 
 #define INTEGER_AS_WIDE_AS(TYPE) __typeof__(_Generic((TYPE){0}, float: (int32_t)0, double: (int64_t)0))
-
-// Elements one behind the other, from and to those at any distance.
-INLINE void take_elements(char *to, const char *from, int64_t step, int64_t n, const int64_t size) {
-    if (step == size) {
-        memcpy(to, from, (size_t)(n * size));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * size, from + i * step, (size_t)size);
-}
-
-INLINE void put_elements(char *to, const char *from, int64_t step, int64_t n, const int64_t size) {
-    if (step == size) {
-        memcpy(to, from, (size_t)(n * size));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * step, from + i * size, (size_t)size);
-}
 
 // Whole blocks are computed, whatever the rest of the last one is.
 #define GUARDED_UNARY(NAME, TYPE, COST, USUAL, FAST, EXACT)                                       \
@@ -35,7 +19,7 @@ INLINE void put_elements(char *to, const char *from, int64_t step, int64_t n, co
         TYPE xs[GUARDED] = {0}, ys[GUARDED];                                                      \
         for (int64_t begin = 0; begin < n; begin += GUARDED) {                                    \
             const int64_t count = n - begin < GUARDED ? n - begin : GUARDED, size = sizeof(TYPE); \
-            take_elements((char *)xs, in[0] + begin * steps[1], steps[1], count, size);           \
+            copy_elements((char *)xs, size, in[0] + begin * steps[1], steps[1], count, size);     \
             INTEGER_AS_WIDE_AS(TYPE) unusual = 0;                                                 \
             for (int64_t i = 0; i < GUARDED; i++) {                                               \
                 const TYPE x = xs[i];                                                             \
@@ -46,7 +30,7 @@ INLINE void put_elements(char *to, const char *from, int64_t step, int64_t n, co
                 const TYPE x = xs[i];                                                             \
                 if (!(USUAL)) ys[i] = EXACT;                                                      \
             }                                                                                     \
-            put_elements(out + begin * steps[0], (const char *)ys, steps[0], count, size);        \
+            copy_elements(out + begin * steps[0], steps[0], (const char *)ys, size, count, size); \
         }                                                                                         \
     }                                                                                             \
     PREPARE(NAME, 1, COST, DTYPE_OF(TYPE), DTYPE_OF(TYPE))
@@ -58,8 +42,8 @@ INLINE void put_elements(char *to, const char *from, int64_t step, int64_t n, co
         TYPE as[GUARDED] = {0}, bs[GUARDED] = {0}, ys[GUARDED];                                   \
         for (int64_t begin = 0; begin < n; begin += GUARDED) {                                    \
             const int64_t count = n - begin < GUARDED ? n - begin : GUARDED, size = sizeof(TYPE); \
-            take_elements((char *)as, in[0] + begin * steps[1], steps[1], count, size);           \
-            take_elements((char *)bs, in[1] + begin * steps[2], steps[2], count, size);           \
+            copy_elements((char *)as, size, in[0] + begin * steps[1], steps[1], count, size);     \
+            copy_elements((char *)bs, size, in[1] + begin * steps[2], steps[2], count, size);     \
             INTEGER_AS_WIDE_AS(TYPE) unusual = 0;                                                 \
             for (int64_t i = 0; i < GUARDED; i++) {                                               \
                 const TYPE a = as[i], b = bs[i];                                                  \
@@ -70,7 +54,7 @@ INLINE void put_elements(char *to, const char *from, int64_t step, int64_t n, co
                 const TYPE a = as[i], b = bs[i];                                                  \
                 if (!(USUAL)) ys[i] = EXACT;                                                      \
             }                                                                                     \
-            put_elements(out + begin * steps[0], (const char *)ys, steps[0], count, size);        \
+            copy_elements(out + begin * steps[0], steps[0], (const char *)ys, size, count, size); \
         }                                                                                         \
     }                                                                                             \
     PREPARE(NAME, 2, COST, DTYPE_OF(TYPE), DTYPE_OF(TYPE))
