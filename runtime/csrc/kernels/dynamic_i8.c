@@ -44,17 +44,26 @@ static void *prepare(Params *params, Needs *needs) {
     return state;
 }
 
+typedef struct {
+    const float *x;
+    uint8_t *y;
+    int64_t count;
+} Part;
+
+static Part part_of(const State *state, int64_t chunk) {
+    const int64_t first = chunk * CHUNK;
+    return (Part){state->x + first, state->y + first, lesser(state->count - first, CHUNK)};
+}
+
 // What is undefined goes into the range.
 static void range_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    const State *state = job->state;
-    const int64_t first = chunk * CHUNK;
-    const int64_t count = lesser(state->count - first, CHUNK);
-    const float *x = state->x + first;
+    const Part part = part_of(job->state, chunk);
+    const float *x = part.x;
     float least = 0, most = 0;
     int undefined = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < part.count; i++) {
         least = x[i] < least ? x[i] : least;
         most = x[i] > most ? x[i] : most;
         undefined |= x[i] != x[i];
@@ -65,18 +74,14 @@ static void range_chunk(void *context, int64_t chunk, int thread) {
 static void quantize_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    const State *state = job->state;
-    const int64_t first = chunk * CHUNK;
-    const int64_t count = lesser(state->count - first, CHUNK);
-    const float *x = state->x + first;
-    uint8_t *y = state->y + first;
+    const Part part = part_of(job->state, chunk);
     const float scale = job->scale, zero = job->zero, low = 0 - zero, high = 255 - zero;
-    for (int64_t i = 0; i < count; i++) {
-        float steps = x[i] / scale;
+    for (int64_t i = 0; i < part.count; i++) {
+        float steps = part.x[i] / scale;
         steps = steps == steps ? steps : low;  // undefined: 0
         steps = steps < low ? low : steps;
         steps = steps > high ? high : steps;
-        y[i] = (uint8_t)(int32_t)(__builtin_rintf(steps) + zero);
+        part.y[i] = (uint8_t)(int32_t)(__builtin_rintf(steps) + zero);
     }
 }
 
