@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import (
     KERNELS,
     Binding,
-    Call,
-    Kernel,
     RandomState,
     Scratch,
     prepare,
@@ -29,6 +28,7 @@ __all__ = [
     "assert_matches_onnxruntime",
     "changed_variables",
     "epsilon",
+    "hidden_operands",
     "import_graph",
     "known_values",
     "one_node_model",
@@ -109,8 +109,9 @@ def run_kernel(
         scratch=Scratch(),
         random=RandomState(),
     )
-    calls = _bind_to_zeros(KERNELS[op_type], binding)
     with np.errstate(all="ignore"):
+        with hidden_operands(binding):
+            calls = prepare(KERNELS[op_type], binding)
         for _ in range(2):  # a second run must repeat the first, whatever others leave in scratch
             binding.scratch.reset()
             binding.scratch.take((1 << 16,), np.uint8).fill(0xFF)
@@ -119,8 +120,9 @@ def run_kernel(
     return list(outputs)
 
 
-def _bind_to_zeros(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
-    """The calls of a kernel that sees zeros in place of run-time operands while it is bound.
+@contextmanager
+def hidden_operands(binding: Binding) -> Iterator[None]:
+    """Meanwhile operands that are not constant are zeros.
 
     So a kernel that keeps what it read when it was bound gives wrong results.
     """
@@ -131,10 +133,9 @@ def _bind_to_zeros(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
     ]
     contents = [array.copy() for array in hidden]
     for array in hidden:
-        array[...] = 0
+        array[...] = np.zeros((), array.dtype)
     try:
-        with np.errstate(all="ignore"):
-            return prepare(kernel, binding)
+        yield
     finally:
         for array, content in zip(hidden, contents, strict=True):
             array[...] = content

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -21,6 +20,7 @@ from popc_runtime.native import Item, Library, NativeProgram, native_opcodes, tr
 from tests.native.bindings import encode
 from tests.native.layouts import place
 from tests.native.tolerances import is_exact, is_relative_to_operands, tolerance
+from tests.support import hidden_operands
 
 __all__ = ["Problem", "check", "emptied", "has_kernel", "known", "narrowed", "repeated", "resized"]
 
@@ -213,7 +213,7 @@ def _run(
         place(type_.shape, type_.dtype.storage, layout_of_results) for type_ in problem.output_types
     ]
     binding = problem.binding(inputs, tuple(one.view for one in places))
-    with _hidden(binding):
+    with hidden_operands(binding):
         how, items = _items(library, problem.opcode, binding)
         if not how:
             return "", []
@@ -239,22 +239,6 @@ def _placed(array: Array | None, layout: str) -> Array | None:
     view = place(array.shape, array.dtype, layout).view
     view[...] = array
     return view
-
-
-@contextmanager
-def _hidden(binding: Binding) -> Iterator[None]:
-    """Operands that are not constant are zeros: nobody may keep what was there."""
-    hidden = [
-        array
-        for array, constant in zip(binding.inputs, binding.constant, strict=True)
-        if array is not None and not constant and array.flags.writeable
-    ]
-    contents = [array.copy() for array in hidden]
-    for array in hidden:
-        array[...] = np.zeros((), array.dtype)
-    yield
-    for array, content in zip(hidden, contents, strict=True):
-        array[...] = content
 
 
 def _items(library: Library, opcode: str, binding: Binding) -> tuple[str, list[Item]]:
