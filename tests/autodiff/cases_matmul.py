@@ -86,6 +86,25 @@ CASES: Final[list[Case]] = [
     ),
     Case("Gemm", [numbers(3, 4), numbers(4, 5, seed=1)], {"alpha": 2.0}, name="no bias"),
     Case("Gemm", [numbers(3, 4), numbers(4, 5)], name="weights only", frozen=(0,)),
+    *(
+        Case(
+            "MatMulNBits",
+            [
+                numbers(2, 3, 40),
+                np.random.default_rng(2).integers(0, 256, (6, 3, 2 * bits), dtype=np.uint8),
+                numbers(6, 3, seed=1),
+                numbers(6, 3, seed=3) if zero else None,
+                np.arange(40, dtype=np.int32) % 3 if zero else None,
+                numbers(6, seed=4),
+            ],
+            {"K": 40, "N": 6, "bits": bits, "block_size": 16},
+            name=f"{bits}{'-groups' if zero else ''}",
+            domain="com.microsoft",
+            constants=(1, 4),
+        )
+        for bits in (2, 4, 8)
+        for zero in (False, True)
+    ),
     Case("Det", [_square(3, 3)], torch=lambda x: pytorch().det(x)),
     Case("Det", [numbers(2, 3, 4, 4)], name="batch", torch=lambda x: pytorch().det(x)),
     Case("Det", [numbers(2, 1, 1)], name="single"),

@@ -33,7 +33,15 @@ _SUMS: Final = frozenset(
         *("InstanceNormalization", "InstanceNormalizationGrad"),
         *("GridSampleGrad", "GridSampleGridGrad"),
         *("LambSquare",),
-        *("LayerNormalizationGrad", "LogSoftmax", "LSTM", "MatMul", "ReduceMean", "ReduceSum"),
+        *(
+            "LayerNormalizationGrad",
+            "LogSoftmax",
+            "LSTM",
+            "MatMul",
+            "MatMulNBits",
+            "ReduceMean",
+            "ReduceSum",
+        ),
         *("RMSNormalization", "RMSNormalizationGrad", "Resize", "ResizeGrad", "Softmax"),
         *("Softplus", "TanhGrad"),
     }

@@ -12,6 +12,7 @@ from popc_runtime.format import Array
 from tests.support import (
     assert_matches_onnxruntime,
     one_node_model,
+    run_ir,
     run_model,
     run_onnxruntime,
     run_op,
@@ -256,6 +257,9 @@ _NBITS = [
     pytest.param(4, 16, 40, "packed", id="4-packed"),
     pytest.param(4, 32, 64, "none", id="4"),
     pytest.param(4, 32, 96, "float", id="4-float"),
+    pytest.param(4, 64, 333, "packed", id="4-odd"),
+    pytest.param(4, 128, 300, "none", id="4-wide"),
+    pytest.param(4, 16, 77, "float", id="4-odd-float"),
     pytest.param(8, 32, 64, "packed", id="8-packed"),
     pytest.param(8, 16, 40, "none", id="8"),
     pytest.param(2, 16, 64, "packed", id="2-packed"),
@@ -320,8 +324,36 @@ def test_unsupported_width() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({1: _integers(np.int8, (6, 2, 16))}, "weights must be uint8"),
+        ({1: _integers(np.uint8, (6, 2, 15))}, "weights must be of shape"),
+        ({2: _floats((6, 3))}, "scales must be of shape"),
+        ({2: _integers(np.uint8, (6, 2))}, "scales must be"),
+        ({3: _integers(np.uint8, (6, 2))}, "zero points must be of shape"),
+        ({3: _integers(np.int32, (6, 2))}, "zero points must be"),
+        ({4: _integers(np.int64, (64,))}, "groups must be int32"),
+        ({4: _integers(np.int32, (63,))}, "groups must be of shape"),
+        ({5: _floats((5,))}, "bias must be of shape"),
+        ({0: _floats((3, 63))}, "do not have the 64"),
+    ],
+)
+def test_what_does_not_fit(changed: dict[int, Array], message: str) -> None:
+    inputs: list[Array | None] = [
+        _floats((3, 64)), _integers(np.uint8, (6, 2, 16)), _floats((6, 2)), None, None, None
+    ]  # fmt: skip
+    attributes = {"K": 64, "bits": 4, "block_size": 32}
+    assert run_ir("MatMulNBits", inputs, attributes)[0].shape == (3, 6)
+    with pytest.raises(ModelError, match=message):
+        run_ir("MatMulNBits", [changed.get(i, one) for i, one in enumerate(inputs)], attributes)
+    for wrong in ({"bits": 5}, {"block_size": 8}, {"block_size": 40}, {"K": 0}):
+        with pytest.raises(ModelError):
+            run_ir("MatMulNBits", inputs, {**attributes, **wrong})
+
+
 def test_weights_stay_packed() -> None:
-    """The unpacking is left to the program: no constant is larger than the packed weights."""
+    """No constant is larger than the packed weights."""
     inputs: list[Array | None] = [
         _floats((1, 512)),
         _integers(np.uint8, (64, 16, 16)),

@@ -1,7 +1,6 @@
 """Weights packed into 2, 4 or 8 bits: com.microsoft.MatMulNBits and GatherBlockQuantized.
 
-The weights are unpacked and dequantised by ordinary ops.  The operands of a product are constants,
-so a program does this once, when it is loaded, and the archive holds the packed form.
+The archive and the memory of a program hold the packed form.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from popc.frontend.node import Node
-from popc.frontend.rules.microsoft import microsoft_domain, plus
-from popc.frontend.rules.moves import emit_reshape, emit_slice, emit_transpose
+from popc.frontend.rules.microsoft import microsoft_domain
+from popc.frontend.rules.moves import emit_reshape, emit_slice
 from popc.ir import Shape, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -21,35 +20,26 @@ __all__ = ["RULES"]
 
 
 def _matmul_nbits(node: Node) -> Tensor:
-    """The product a @ w.T, where w [N, K] has a scale and zero point for each block of a row."""
+    """The product a @ w.T, where w [N, K] has a scale and zero point for each block of a row.
+
+    ``accuracy_level`` permits to round a to fewer bits, and nothing makes use of that.
+    """
     a = node.input(0)
-    weights = _weights(node)
-    if weights.type.dtype is not a.type.dtype:
-        weights = node.emit("Cast", [weights], {"to": a.type.dtype.value})
-    y = node.emit("MatMul", [a, emit_transpose(node, weights, (1, 0))])
-    return plus(node, y, node.optional(5))
-
-
-def _weights(node: Node) -> Tensor:
-    """The weights as floats [N, K]."""
     bits, block = node.integer("bits", 4), node.integer("block_size")
     rows, columns = node.integer("N"), node.integer("K")
-    if bits not in (2, 4, 8):
-        raise ModelError(f"weights of {bits} bits are not supported")
+    if bits not in (2, 4, 8) or block < 1:
+        raise ModelError(f"weights of {bits} bits in blocks of {block} are not supported")
     blocks = -(-columns // block)
-    quantized = _unpacked(node, node.input(1), bits, (rows, blocks * block))
-    quantized = emit_slice(node, quantized, [range(rows), range(columns)])
+    packed = emit_reshape(node, node.input(1), (rows, blocks, block * bits // 8))
     scale = emit_reshape(node, node.input(2), (rows, blocks))
-    zero = _zero_points(node, bits, (rows, blocks))
-    groups = node.optional(4)
+    zero, groups = node.optional(3), node.optional(4)
+    if zero is not None:
+        is_packed = zero.type.dtype is DType.UINT8
+        zero = emit_reshape(node, zero, (rows, -(-blocks * bits // 8) if is_packed else blocks))
     if groups is not None:  # each column names its block
-        scale = node.emit("Gather", [scale, groups], {"axis": 1})
-        zero = node.emit("Gather", [zero, groups], {"axis": 1})
-        block = 1
-    if zero.type.dtype is DType.UINT8:
-        attributes = {"axis": 1, "block_size": block, "dtype": scale.type.dtype.value}
-        return node.emit("DequantizeLinear", [quantized, scale, zero], attributes)
-    return _by_float_zero_points(node, quantized, scale, zero, block)
+        groups = emit_slice(node, groups, [range(columns)])
+    attributes = {"bits": bits, "block_size": block, "K": columns}
+    return node.emit("MatMulNBits", [a, packed, scale, zero, groups, node.optional(5)], attributes)
 
 
 def _unpacked(node: Node, packed: Tensor, bits: int, shape: Shape) -> Tensor:
@@ -69,26 +59,6 @@ def _unpacked(node: Node, packed: Tensor, bits: int, shape: Shape) -> Tensor:
     joined = node.emit("Concat", fields, {"axis": 2})
     whole = emit_reshape(node, joined, (rows, packed.type.shape[1] * count))
     return emit_slice(node, whole, [range(rows), range(columns)])
-
-
-def _zero_points(node: Node, bits: int, shape: tuple[int, int]) -> Tensor:
-    """[N, blocks], packed as the weights are, or floats; the middle of the range if absent."""
-    zero = node.optional(3)
-    if zero is None:
-        return node.constant(np.full(shape, 1 << (bits - 1)), DType.UINT8)
-    if zero.type.dtype is DType.UINT8:
-        return _unpacked(node, zero, bits, shape)
-    return emit_reshape(node, zero, shape)
-
-
-def _by_float_zero_points(
-    node: Node, quantized: Tensor, scale: Tensor, zero: Tensor, block: int
-) -> Tensor:
-    """(quantized - zero) * scale with a zero point that is not an integer."""
-    places = node.constant(np.arange(quantized.type.shape[1]) // block, DType.INT64)
-    scale, zero = (node.emit("Gather", [x, places], {"axis": 1}) for x in (scale, zero))
-    values = node.emit("Cast", [quantized], {"to": scale.type.dtype.value})
-    return node.emit("Mul", [node.emit("Sub", [values, zero]), scale])
 
 
 def _gather_block_quantized(node: Node) -> Tensor:

@@ -37,6 +37,7 @@
     _(NORM_GRADIENTS) \
     _(OPTIMIZERS) \
     _(ORDERS) \
+    _(PACKED_PRODUCTS) \
     _(PLACES) \
     _(POOLED_ROWS) \
     _(POOLS) \

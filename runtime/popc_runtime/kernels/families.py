@@ -203,6 +203,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Transpose",
         "Trilu",
     ),
+    "nbits": ("MatMulNBits",),
     "norm": (
         "BatchNormalization",
         "GroupNormalization",

@@ -127,6 +127,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "nbits": ("MatMulNBits",),
     "norm_gradients": (
         "BatchNormalizationGrad",
         "BatchNormalizationTraining",

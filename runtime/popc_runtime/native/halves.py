@@ -69,6 +69,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "LogSoftmaxGrad",
         "LpPool",
         "MatMul",
+        "MatMulNBits",
         "MaxPool",
         "MaxPoolGrad",
         "MishGrad",

@@ -1,0 +1,102 @@
+"""Products with matrices that are stored in 2, 4 or 8 bits a number.
+
+Operands are a [..., K], the numbers [N, blocks, bytes], low bits of each byte first, a scale for
+each block of a row [N, blocks], and if they are present: zero points, packed like the numbers, a
+row in whole bytes, or floats [N, blocks]; the block of each number of a row, int32 [K]; a bias [N].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array, DType
+from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.matmul import KERNELS as PRODUCTS
+
+__all__ = ["KERNELS"]
+
+_WEIGHTS: Final = (1, 2, 3, 4)  # operands
+
+
+def _matmul(binding: Binding) -> Calls:
+    """a @ w.T plus the bias, w being [N, K]; if ``transposed``, a @ w."""
+    out = binding.output()
+    work = np.float64 if out.dtype == np.float64 else np.float32
+    weights, calls = _weights(binding, work)
+    wide = [_widened(binding, binding.optional(index), work) for index in (0, 5)]
+    result = out if out.dtype == work else binding.scratch.take(out.shape, work)
+    inner = replace(
+        binding,
+        inputs=(
+            wide[0][0],
+            weights if binding.integer("transposed", 0) else weights.T,
+            wide[1][0],
+        ),
+        outputs=(result,),
+        input_dtypes=(DType.of(result.dtype),) * 3,
+        output_dtypes=(DType.of(result.dtype),),
+        attributes={},
+        constant=(False, not calls, False),
+    )
+    product = PRODUCTS["MatMul"](inner)
+    listed = product if isinstance(product, tuple) else (product,)
+    after = () if result is out else (partial(np.copyto, out, result, casting="unsafe"),)
+    return (*calls, *wide[0][1], *wide[1][1], *listed, *after)
+
+
+def _widened(
+    binding: Binding, array: Array | None, work: type
+) -> tuple[Array | None, tuple[Call, ...]]:
+    """An operand in the type of the sums, and the call that makes it so."""
+    if array is None or array.dtype == work:
+        return array, ()
+    wide = binding.scratch.take(array.shape, work)
+    return wide, (partial(np.copyto, wide, array),)
+
+
+def _weights(binding: Binding, work: type) -> tuple[Array, tuple[Call, ...]]:
+    """The numbers as floats [N, K], and the calls that compute them unless they are final."""
+    compute = _dequantized(binding, work)
+    present = [index for index in _WEIGHTS if binding.optional(index) is not None]
+    if all(map(binding.is_constant, present)):
+        return compute(), ()
+    weights = binding.scratch.take((binding.input(1).shape[0], binding.integer("K")), work)
+    return weights, (lambda: np.copyto(weights, compute()),)
+
+
+def _dequantized(binding: Binding, work: type) -> Callable[[], Array]:
+    packed, scale = binding.input(1), binding.input(2)
+    zero, groups = binding.optional(3), binding.optional(4)
+    bits, block, columns = (binding.integer(name) for name in ("bits", "block_size", "K"))
+    blocks = scale.shape[1]
+
+    def compute() -> Array:
+        numbers = _unpacked(packed, bits, columns).astype(work)
+        places = np.arange(columns) // block if groups is None else groups
+        if groups is not None and columns and not 0 <= places.min() <= places.max() < blocks:
+            raise IndexError(f"a group is none of {blocks} blocks")
+        numbers -= 1 << (bits - 1) if zero is None else _zeros(zero, bits, blocks)[:, places]
+        numbers *= scale.astype(work)[:, places]
+        return numbers
+
+    return compute
+
+
+def _zeros(zero: Array, bits: int, blocks: int) -> Array:
+    """As numbers [N, blocks]."""
+    return _unpacked(zero, bits, blocks) if zero.dtype == np.uint8 else zero
+
+
+def _unpacked(packed: Array, bits: int, columns: int) -> Array:
+    """The first numbers of each row, [rows, columns]."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    fields = packed.reshape(len(packed), -1, 1) >> shifts & np.uint8((1 << bits) - 1)
+    return fields.reshape(len(packed), -1)[:, :columns]
+
+
+KERNELS: Final[dict[str, Kernel]] = {"MatMulNBits": _matmul}
