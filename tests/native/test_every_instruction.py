@@ -61,6 +61,7 @@ _SHARES: Final[Mapping[str, float]] = {
     "IsInf": 0.5,  # of one sign
     "LSTM": 0.8,
     "LayerNormalization": 0.7,  # scales that are not of the shape of a row
+    "MatMulNBits": 0.3,  # the transposed product, of gradients
     "RMSNormalization": 0.7,
     "RNN": 0.8,
     "SGD2AcclUpdate": 0.2,  # numbers of float64

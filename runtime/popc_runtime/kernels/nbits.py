@@ -76,7 +76,7 @@ def _dequantized(binding: Binding, work: type) -> Callable[[], Array]:
     blocks = scale.shape[1]
 
     def compute() -> Array:
-        numbers = _unpacked(packed, bits, columns).astype(work)
+        numbers: Array = _unpacked(packed, bits, columns).astype(work)
         places = np.arange(columns) // block if groups is None else groups
         if groups is not None and columns and not 0 <= places.min() <= places.max() < blocks:
             raise IndexError(f"a group is none of {blocks} blocks")
