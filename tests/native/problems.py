@@ -15,11 +15,12 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
-from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.preparation import to_bfloat16
 from popc_runtime.native import Item, Library, NativeProgram, native_opcodes, translate
 from tests.native.bindings import encode
+from tests.native.bounds import as_numbers, bounds
 from tests.native.layouts import place
-from tests.native.tolerances import is_exact, is_relative_to_operands, tolerance
+from tests.native.tolerances import is_exact
 from tests.support import hidden_operands
 
 __all__ = ["Problem", "check", "emptied", "has_kernel", "known", "narrowed", "repeated", "resized"]
@@ -259,24 +260,25 @@ def _items(library: Library, opcode: str, binding: Binding) -> tuple[str, list[I
 
 
 def _assert_near(got: Array, want: Array, dtype: DType, problem: Problem) -> None:
-    got, want = _numbers(got, dtype), _numbers(want, dtype)
+    got, want = as_numbers(got, dtype), as_numbers(want, dtype)
     if is_exact(problem.opcode, dtype):
         np.testing.assert_array_equal(got, want)
         return
-    allowed, scale = tolerance(problem.opcode, dtype), _largest(want)
-    if is_relative_to_operands(problem.opcode):
-        pairs = zip(problem.inputs, problem.types, strict=True)
-        floats = [(one, type_.dtype) for one, type_ in pairs if one is not None and type_]
-        scale = max(scale, *(_largest(_numbers(*one)) for one in floats if one[1].is_float))
-    np.testing.assert_allclose(
-        got.astype(np.float64), want.astype(np.float64), rtol=allowed, atol=allowed * scale
-    )
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    allowed = bounds(problem, want, _computed_in(problem, dtype))
+    unknown = np.isposinf(allowed)
+    limits = np.where(unknown, 0, allowed)
+    near = np.isclose(got, want, rtol=0, atol=limits, equal_nan=True) | unknown
+    if not near.all():
+        first = tuple(np.argwhere(~near)[0])
+        limit = np.broadcast_to(limits, want.shape)[first]
+        raise AssertionError(
+            f"{near.size - near.sum()} of {near.size} differ, at {first} {got[first]} is not "
+            f"{want[first]}, give or take {limit}"
+        )
 
 
-def _numbers(array: Array, dtype: DType) -> Array:
-    return from_bfloat16(array) if dtype is DType.BFLOAT16 else array
-
-
-def _largest(array: Array) -> float:
-    sizes = np.abs(array.astype(np.float64))
-    return float(sizes.max(initial=0, where=np.isfinite(sizes)))
+def _computed_in(problem: Problem, dtype: DType) -> DType:
+    """The type that results of ``dtype`` are computed in: that of operands, if that is narrower."""
+    doubles = [type_.dtype is DType.FLOAT64 for type_ in problem.types if type_ is not None]
+    return DType.FLOAT32 if dtype is DType.FLOAT64 and not any(doubles) else dtype

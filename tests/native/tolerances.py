@@ -2,26 +2,29 @@
 
 Integers, and floats that are a single rounding or a move, agree to the bit.  Other functions of
 single elements agree to some units in the last place of the largest result; sums, and differences
-of what is nearly the same, to as many of the largest operand if that is larger.
+of what is nearly the same, to as many of the largest operand if that is larger.  What is said of
+reductions and matrices, for each result by what it is made of, is in `bounds`.
 """
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Final
 
 from popc_runtime.format import DType
 
-__all__ = ["is_exact", "is_relative_to_operands", "tolerance"]
+__all__ = ["is_exact", "is_relative_to_operands", "of_many_roundings", "tolerance"]
 
 _FUNCTION: Final = 2.0**-21
 _SUM: Final = 2.0**-18
 _EXACT: Final = frozenset(
     {
         *("Abs", "Add", "ArgMax", "ArgMin", "Cast", "Ceil", "Clip", "Concat", "Copy", "Div"),
-        *("Equal", "Expand", "Floor", "Gather", "GatherElements", "GatherND", "Greater", "IsInf"),
-        *("GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Max", "MaxPool", "Min", "Mul", "Neg"),
-        *("OneHot", "Pad", "Relu", "ReduceMax", "ReduceMin", "Reshape", "Round", "Sign", "Slice"),
-        *("Split", "Sqrt", "Sub", "Tile", "TopK", "Transpose", "Where"),
+        *("Equal", "Expand", "Floor", "Gather", "GatherElements", "GatherND", "Greater"),
+        *("GreaterOrEqual", "HardSwishGrad", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max"),
+        *("MaxPool", "Min", "Mul", "Neg", "OneHot", "Pad", "ReduceMax", "ReduceMin", "Relu"),
+        *("Reshape", "Round", "Sign", "Slice", "Split", "Sqrt", "Sub", "Tile", "TopK", "Transpose"),
+        *("Where",),
     }
 )
 _SUMS: Final = frozenset(
@@ -46,12 +49,23 @@ _SUMS: Final = frozenset(
         *("Softplus", "TanhGrad"),
     }
 )
+_DEVIATIONS: Final = 4  # the error of one result in sixteen thousand is larger
 _UNITS: Final = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7, DType.FLOAT64: 2.0**-46}
 
 
 def is_exact(opcode: str, dtype: DType) -> bool:
     """Whether results of ``dtype`` agree to the bit."""
     return not dtype.is_float or opcode in _EXACT
+
+
+def of_many_roundings(opcode: str, dtype: DType, count: int) -> float:
+    """What is allowed for results that so many roundings lead to, relative to what is rounded.
+
+    These err by up to half a unit in the last place each, as often up as down: together, as the
+    square root of their number.
+    """
+    unit = 2.0**-53 if dtype is DType.FLOAT64 else 2.0**-24
+    return max(tolerance(opcode, dtype), _DEVIATIONS * sqrt(count) * unit)
 
 
 def is_relative_to_operands(opcode: str) -> bool:

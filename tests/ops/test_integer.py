@@ -60,6 +60,13 @@ def test_sums_beyond_float32(length: int, constants: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(y, _product(a, b, *zeros))
 
 
+def test_products_of_nothing() -> None:
+    """Of no matrices that are known before."""
+    a, b = np.empty((0, 3, 4), np.uint8), np.empty((0, 4, 5), np.int8)
+    (y,) = run_op("MatMulInteger", [a, b], opset=10, constants=(1,))
+    assert y.shape == (0, 3, 5)
+
+
 def test_overflow_wraps() -> None:
     a, b = np.full((1, 40000), 255, np.uint8), np.full((40000, 1), 255, np.uint8)
     (y,) = run_op("MatMulInteger", [a, b], opset=10)
@@ -179,6 +186,12 @@ def test_conv_sums_beyond_float32(group: int, constants: tuple[int, ...]) -> Non
     groups = zip(x.reshape(group, -1), w.reshape(group, 2, -1), strict=True)
     expected = [w_part.astype(np.int64) @ x_part for x_part, w_part in groups]
     np.testing.assert_array_equal(y.reshape(group, 2), expected)
+
+
+def test_conv_without_channels() -> None:
+    x, w = np.empty((2, 0, 3, 3), np.uint8), np.empty((4, 0, 2, 2), np.uint8)
+    (y,) = run_op("ConvInteger", [x, w], opset=10, constants=(1,))
+    np.testing.assert_array_equal(y, np.zeros((2, 4, 2, 2), np.int32))
 
 
 def test_conv_zero_point_per_channel() -> None:

@@ -61,7 +61,7 @@ static inline float swish_slope(float x, float alpha) {
 }
 
 static inline float hard_swish_slope(float x) {
-    const float slope = x < 3.0f ? x * (1.0f / 3.0f) + 0.5f : 1.0f;
+    const float slope = x < 3.0f ? (x + 1.5f) * (1.0f / 3.0f) : 1.0f;
     return x > -3.0f ? slope : 0.0f;
 }
 

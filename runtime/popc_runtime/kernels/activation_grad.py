@@ -172,11 +172,11 @@ def _selu(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterato
 
 
 def _hard_swish(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterator[Call]:
-    """0 up to -3, then x / 3 + 1/2, and 1 from 3 on."""
+    """0 up to -3, then (x + 3/2) / 3, and 1 from 3 on."""
     del attributes
     x, slope, select, mask = rest
-    yield partial(np.multiply, x, constant(1 / 3, x), out=slope)
-    yield partial(np.add, slope, constant(0.5, x), out=slope)
+    yield partial(np.add, x, constant(1.5, x), out=slope)
+    yield partial(np.multiply, slope, constant(1 / 3, x), out=slope)
     yield partial(np.less, x, constant(3, x), out=mask)
     yield from _kept(slope, mask, select, slope, constant(1, x))
     yield partial(np.greater, x, constant(-3, x), out=mask)

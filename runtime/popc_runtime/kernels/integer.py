@@ -138,7 +138,7 @@ def _matmul(binding: Binding) -> Calls:
     a, b = _centred(binding, 0, np.float32), _centred(binding, 1, np.float32)
     rows = np.abs(b.values) if b.is_final else np.full((a.values.shape[-1], 1), b.most)
     if rows.ndim > 2:
-        rows = rows.max(axis=tuple(range(rows.ndim - 2)))
+        rows = rows.max(axis=tuple(range(rows.ndim - 2)), initial=0)
 
     def product(target: Array, start: int, stop: int) -> tuple[Call, ...]:
         right = b.values[..., start:stop, :] if b.values.ndim > 1 else b.values[start:stop]
@@ -167,7 +167,8 @@ def _term_magnitudes(binding: Binding, x: _Centred, w: _Centred) -> Array:
     """Bounds by input channel and output channel; the bias comes with input channel 0."""
     outputs, channels, *kernel = w.values.shape
     if w.is_final:
-        taps = np.abs(w.values).reshape(outputs, channels, -1).sum(axis=-1, dtype=np.float64).T
+        sizes = np.abs(w.values).reshape(outputs, channels, prod(kernel))
+        taps = sizes.sum(axis=-1, dtype=np.float64).T
     else:
         taps = np.full((channels, outputs), float(w.most * prod(kernel)))
     magnitudes: Array = taps * x.most

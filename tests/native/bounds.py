@@ -1,0 +1,124 @@
+"""How far each result of a native kernel may be from that of numpy, by the operands.
+
+Most of `tolerances` are relative to the largest number.  Reductions are relative to the sum of the
+magnitudes that are added, or multiply relative errors; matrices are inverted the less exactly the
+closer to singular they are.  Where an engine may as well say that there is none, anything goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from popc.ir import TensorType
+from popc_runtime.format import Array, DType
+from popc_runtime.kernels.preparation import from_bfloat16
+from tests.native.tolerances import is_relative_to_operands, of_many_roundings, tolerance
+
+if TYPE_CHECKING:
+    from tests.native.problems import Problem
+
+__all__ = ["as_numbers", "bounds"]
+
+
+def as_numbers(array: Array, dtype: DType) -> Array:
+    """The numbers in what is stored as ``dtype``."""
+    return from_bfloat16(array) if dtype is DType.BFLOAT16 else array
+
+
+def bounds(problem: Problem, want: Array, computed_in: DType) -> Array:
+    """The largest difference from each of ``want`` [float64]; infinite where that is undefined."""
+    of_opcode = _BOUNDS.get(problem.opcode, _of_largest)
+    with np.errstate(all="ignore"):
+        return of_opcode(problem, want, computed_in)
+
+
+def _of_finite(allowed: Array) -> Array:
+    """What is made of operands that are infinite, or not numbers, is the same."""
+    return np.where(np.isfinite(allowed), allowed, 0)
+
+
+def _of_largest(problem: Problem, want: Array, dtype: DType) -> Array:
+    scale = _largest(want)
+    if is_relative_to_operands(problem.opcode):
+        pairs = zip(problem.inputs, problem.types, strict=True)
+        floats = [(one, type_.dtype) for one, type_ in pairs if one is not None and type_]
+        scale = max(scale, *(_largest(as_numbers(*one)) for one in floats if one[1].is_float))
+    allowed = tolerance(problem.opcode, dtype)
+    return np.asarray(allowed * (scale + np.abs(np.where(np.isfinite(want), want, 0))))
+
+
+def _largest(array: Array) -> float:
+    sizes = np.abs(array.astype(np.float64))
+    return float(sizes.max(initial=0, where=np.isfinite(sizes)))
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+def _first(problem: Problem) -> Array:
+    x, type_ = problem.inputs[0], problem.types[0]
+    assert x is not None and type_ is not None  # noqa: PT018
+    return as_numbers(x, type_.dtype).astype(np.float64)
+
+
+def _reduced(problem: Problem, opcode: str, x: Array) -> Array:
+    """``x`` [float64] reduced as the operand of the problem is, but by ``opcode``."""
+    types = (TensorType(DType.FLOAT64, x.shape), *problem.types[1:])
+    inputs = (x, *problem.inputs[1:])
+    return replace(problem, opcode=opcode, inputs=inputs, types=types).expected()[0]
+
+
+def _terms(problem: Problem, want: Array) -> int:
+    return _first(problem).size // max(want.size, 1)
+
+
+def _of_sum(problem: Problem, want: Array, dtype: DType) -> Array:
+    allowed = of_many_roundings(problem.opcode, dtype, _terms(problem, want))
+    return _of_finite(allowed * _reduced(problem, problem.opcode, np.abs(_first(problem))))
+
+
+def _of_product(problem: Problem, want: Array, dtype: DType) -> Array:
+    """Relative to the product, unless those of some factors overflow or underflow."""
+    x, kind = np.abs(_first(problem)), np.finfo("f8" if dtype is DType.FLOAT64 else "f4")
+    powers = np.log2(np.where(x == 0, 1, x))
+    large = _reduced(problem, "ReduceSum", np.maximum(powers, 0)) >= kind.maxexp - 1
+    small = _reduced(problem, "ReduceSum", np.minimum(powers, 0)) <= kind.minexp + 1
+    allowed = of_many_roundings(problem.opcode, dtype, _terms(problem, want))
+    return np.where(large | small, np.inf, _of_finite(allowed * np.abs(want)))
+
+
+# -- matrices --------------------------------------------------------------------------------------
+
+
+def _of_inverse(problem: Problem, want: Array, dtype: DType) -> Array:
+    """Relative to |inverse| |matrix| |inverse|, which bounds what a change of the matrix does."""
+    inverse, x = np.abs(want), np.abs(_first(problem))
+    axes, size = (-2, -1), max(x.shape[-1], 1)
+    errors = of_many_roundings(problem.opcode, dtype, size) * (inverse @ x @ inverse)
+    error = errors.max(axis=axes, keepdims=True, initial=0)
+    # Not `>`: NaN is neither.
+    is_regular = error < inverse.max(axis=axes, keepdims=True, initial=0)
+    unknown = np.isfinite(x).all(axis=axes, keepdims=True) & ~is_regular
+    return np.where(unknown, np.inf, np.broadcast_to(error, want.shape))
+
+
+def _of_determinant(problem: Problem, want: Array, dtype: DType) -> Array:
+    """Relative to the product of the lengths of the rows, than which none is larger."""
+    x = _first(problem)
+    lengths = np.linalg.norm(x, axis=-1).prod(axis=-1)
+    allowed = of_many_roundings(problem.opcode, dtype, max(x.shape[-1], 1))
+    return _of_finite(allowed * lengths).reshape(want.shape)
+
+
+_BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
+    "Det": _of_determinant,
+    "Inverse": _of_inverse,
+    "ReduceMean": _of_sum,
+    "ReduceProd": _of_product,
+    "ReduceSum": _of_sum,
+    "ReduceSumSquare": _of_sum,
+}
