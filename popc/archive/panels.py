@@ -12,8 +12,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -33,11 +32,13 @@ from popc_runtime.format import (
     Slot,
     pack_panels,
 )
+from popc_runtime.kernels.operands import Operands
+from popc_runtime.native.convolutions import packing_of_weights
+from popc_runtime.native.views import View
 
 __all__ = ["store_in_panels"]
 
 _RIGHT: Final = 1  # the operand
-_MOST_AXES: Final = 3  # of convolutions that have native kernels
 
 
 def store_in_panels(
@@ -127,51 +128,52 @@ def _reads(image: ProgramImage, block: Block) -> Iterator[tuple[int, Packing]]:
 def _wish(image: ProgramImage, item: Instruction) -> Packing:
     """The panels in which an instruction wants its second operand."""
     rule = _RULES.get(item.opcode)
-    operands = [image.slots[slot] for slot in (*item.inputs, *item.outputs) if slot >= 0]
-    if rule is None or any(slot.dtype is not DType.FLOAT32 for slot in operands):
+    if rule is None or item.attributes.get("partials", "float") != "float":
         return Packing.NONE
-    if item.attributes.get("partials", "float") != "float" or 0 in operands[0].shape:
+    operands = _operands(image, item)
+    dtypes = (*operands.input_dtypes, *operands.output_dtypes)
+    if any(dtype not in (None, DType.FLOAT32) for dtype in dtypes) or not operands.input(0).size:
         return Packing.NONE
-    return rule(item, operands)
+    return rule(operands)
 
 
-def _wish_of_matmul(item: Instruction, operands: Sequence[Slot]) -> Packing:
-    del item
-    left, right = (len(slot.shape) for slot in operands[:2])
-    return Packing.COLUMNS if left >= 2 and right == 2 else Packing.NONE
+def _operands(image: ProgramImage, item: Instruction) -> Operands[View]:
+    """What the runtime's encoders are given, but nowhere in memory."""
+    inputs, outputs = (
+        tuple(image.slots[slot] if slot >= 0 else None for slot in some)
+        for some in (item.inputs, item.outputs)
+    )
+    return Operands(
+        tuple(map(_view, inputs)),
+        tuple(map(_view, outputs)),
+        tuple(None if slot is None else slot.dtype for slot in inputs),
+        tuple(None if slot is None else slot.dtype for slot in outputs),
+        item.attributes,
+        tuple(slot is not None and slot.region is Region.CONSTANT for slot in inputs),
+    )
 
 
-def _wish_of_gemm(item: Instruction, operands: Sequence[Slot]) -> Packing:
-    del operands  # they are matrices
-    scaled = len(item.inputs) > 2 and item.inputs[2] >= 0 and item.attributes.get("beta", 1) != 1
-    if scaled or item.attributes.get("alpha", 1) != 1:
+def _view(slot: Slot | None) -> View | None:
+    return None if slot is None else View(0, slot.shape, slot.dtype.stored, slot.strides)
+
+
+def _wish_of_matmul(product: Operands[View]) -> Packing:
+    left, right = product.input(0), product.input(_RIGHT)
+    return Packing.COLUMNS if left.ndim >= 2 and right.ndim == 2 else Packing.NONE
+
+
+def _wish_of_gemm(product: Operands[View]) -> Packing:
+    scaled = product.optional(2) is not None and product.number("beta", 1.0) != 1
+    if scaled or product.number("alpha", 1.0) != 1:
         return Packing.NONE
-    return Packing.ROWS if item.attributes.get("transB", 0) else Packing.COLUMNS
+    return Packing.ROWS if product.integer("transB", 0) else Packing.COLUMNS
 
 
-def _wish_of_conv(item: Instruction, operands: Sequence[Slot]) -> Packing:
-    """Those of a product, which a convolution of single pixels is."""
-    pads = item.attributes.get("pads", ())
-    plain = operands[1].strides is None and all(map(_is_contiguous, operands))
-    single = all(prod(slot.shape[2:]) == 1 for slot in operands[:2])
-    padded = isinstance(pads, tuple) and any(pads)
-    if not plain or not single or padded or item.attributes.get("group", 1) != 1:
-        return Packing.NONE
-    return Packing.ROWS if 3 <= len(operands[0].shape) <= _MOST_AXES + 2 else Packing.NONE
+def _wish_of_conv(conv: Operands[View]) -> Packing:
+    return packing_of_weights(conv) if conv.input(_RIGHT).is_contiguous else Packing.NONE
 
 
-def _is_contiguous(slot: Slot) -> bool:
-    """Whether elements lie one after another; strides of dimensions of 1 say nothing."""
-    expected = slot.dtype.itemsize
-    for dim, step in reversed(list(zip(slot.shape, slot.strides or (), strict=False))):
-        if dim != 1 and step != expected:
-            return False
-        expected *= dim
-    return True
-
-
-_Rule: TypeAlias = Callable[[Instruction, Sequence[Slot]], Packing]
-_RULES: Final[Mapping[str, _Rule]] = {
+_RULES: Final[Mapping[str, Callable[[Operands[View]], Packing]]] = {
     "Conv": _wish_of_conv,
     "Gemm": _wish_of_gemm,
     "MatMul": _wish_of_matmul,

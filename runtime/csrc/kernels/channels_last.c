@@ -73,7 +73,8 @@ static int64_t plan_copies(State *state) {
 static bool plan(State *state, Params *params, Needs *needs) {
     Conv *conv = &state->conv;
     const int64_t unit = sizeof(float);
-    if (!ISA(read_strided_conv)(conv, params) || conv->in != 1 || conv->out != 1) return false;
+    if (!ISA(read_strided_conv)(conv, params) || conv->in != 1 || conv->out != 1 || conv->packed)
+        return false;
     state->channels = conv->groups;
     needs->shared = plan_copies(state) * unit;
     state->source = source_of(conv);

@@ -78,6 +78,7 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     conv->epilogue.residual = (const float *)residual.data;
     conv->epilogue.residual_row = conv->pixels;
     conv->constant = w.constant;
+    conv->packed = w.packed;
     conv->plain = is_plain(&x, 2);
     conv->contiguous = is_plain(&x, 0);
     *plain = is_plain(&y, 0) && (!residual.data || is_plain(&residual, 0));
@@ -91,7 +92,7 @@ bool ISA(read_strided_conv)(Conv *conv, Params *params) {
 
 bool ISA(read_conv)(Conv *conv, Params *params) {
     bool plain;
-    return read_operands(conv, params, &plain) && plain;
+    return read_operands(conv, params, &plain) && plain && !conv->packed;
 }
 
 int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {

@@ -27,14 +27,15 @@ typedef struct {
     int64_t residual_batch, residual_channel, residual_axis[AXES];
     Epilogue epilogue;
     bool constant;  // the weights
+    bool packed;  // which lie in panels then (format/panels.py)
     float outside;  // what the input is surrounded with
 } Conv;
 
 // Reads the tensors x, w, y, bias, residual; groups; stride, dilation, pads before of each axis; the
-// activation.  All but the weights may have any strides.
+// activation.  All but the weights may have any strides; these may be packed.
 bool ISA(read_strided_conv)(Conv *conv, Params *params);
 
-// The same, if the result and the residual are contiguous.
+// The same, if the result and the residual are contiguous, and weights are not packed.
 bool ISA(read_conv)(Conv *conv, Params *params);
 
 // Where tap number `tap` of the window begins to read in a plane.

@@ -1,8 +1,9 @@
 // Dense and grouped convolutions, straight from the pixels of a channels-last input.
 //
-// Channels of the result are divided into panels of one to four vectors, whose weights lie side by
-// side, and pixels into tiles (direct.h).  An input with other strides is copied first, with its
-// padding, so that the taps of a line are one run.
+// Channels of the result are divided into strips of one to four vectors, and pixels into tiles
+// (direct.h).  Weights lie in panels of PANEL_COLUMNS channels (gemm.h), which have zeros beyond the
+// channels that there are: as archives store them, or packed here.  An input with other strides is
+// copied first, with its padding, so that the taps of a line are one run.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@
 
 enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
-    FEW_PIXELS = 256,  // that panels of weights, which come from far away, are worth being asked for
-    BLOCK_FLOATS = 1 << 16,  // of the input that all panels go by, or of panels that a tile goes by
+    FEW_PIXELS = 256,  // that strips of weights, which come from far away, are worth being asked for
+    BLOCK_FLOATS = 1 << 16,  // of the input that all strips go by, or of strips that a tile goes by
     MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
     SHORT_RUN = 32,
     MOST_BESIDE = 16,
@@ -24,13 +25,15 @@ typedef struct {
     Conv conv;
     Input input;
     Limits limits;
-    int64_t k, vectors, panels;  // numbers of a window; vectors of channels and panels of a group
-    int64_t blocks, parts;  // of pixels and of panels
-    int64_t beside;  // panels that a tile goes by before the next one does
+    int64_t k, vectors, strips;  // numbers of a window; vectors of channels and strips of a group
+    int64_t panels;  // of weights of a group
+    int64_t blocks, parts;  // of pixels and of strips
+    int64_t beside;  // strips that a tile goes by before the next one does
     int64_t slices;  // of a window
     bool expected;  // whether each tile asks for where the next one will write
     int64_t packed_floats;
-    float *packed;
+    float *own;  // weights that are packed when this is prepared
+    const float *packed;  // NULL: they are packed before each run
 } State;
 
 typedef struct {
@@ -43,16 +46,27 @@ typedef struct {
 
 static void release(void *argument) {
     State *state = argument;
-    free(state->packed);
+    free(state->own);
     ISA(release_input)(&state->input);
     free(state);
 }
 
 // -- preparing ------------------------------------------------------------------------------------
 
-// The first vector of a panel; the end of the last one for the number behind it.
-static int64_t first_vector(const State *state, int64_t panel) {
-    return state->vectors * panel / state->panels;
+// The first vector of a strip; the end of the last one for the number behind it.
+static int64_t first_vector(const State *state, int64_t strip) {
+    if (!PAIRS || state->strips == 1 || strip == state->strips)
+        return state->vectors * strip / state->strips;
+    // Strips begin with panels, but for one in the middle if one more is wanted than there are pairs.
+    const int64_t middle = state->vectors < 2 * state->strips && state->vectors % 2 == 0
+                               ? state->strips / 2 : state->strips;
+    return 2 * strip - (strip >= middle) - (strip > middle);
+}
+
+// Where a vector of channels begins in the panels of its group.
+static int64_t place_of(const State *state, int64_t vector) {
+    const int64_t column = vector * LANES % PANEL_COLUMNS;
+    return (vector * LANES - column) * state->k + column;
 }
 
 // Where numbers `from` .. of a window, by channels and then taps, go in a panel: by taps first.
@@ -70,11 +84,11 @@ static int64_t next_line(Line *line) {
     return at;
 }
 
-// SQUARE numbers of the windows of all channels of a panel, or fewer.
+// SQUARE numbers of the windows of `count` channels of a panel, or fewer.
 static void pack_lines(
-    const float *from, int64_t k, int64_t numbers, Line line, float *to, int64_t width, int64_t count) {
+    const float *from, int64_t k, int64_t numbers, Line line, float *to, int64_t count) {
     float *lines[SQUARE];
-    for (int64_t q = 0; q < numbers; q++) lines[q] = to + next_line(&line) * width;
+    for (int64_t q = 0; q < numbers; q++) lines[q] = to + next_line(&line) * PANEL_COLUMNS;
     int64_t o = 0;
     for (; o + 4 <= count; o += 4, from += 4 * k) {
         int64_t q = 0;
@@ -89,23 +103,21 @@ static void pack_lines(
     }
     for (; o < count; o++, from += k)
         for (int64_t q = 0; q < numbers; q++) lines[q][o] = from[q];
-    for (int64_t q = 0; count < width && q < numbers; q++)
-        memset(lines[q] + count, 0, (size_t)(width - count) * sizeof(float));
+    for (int64_t q = 0; count < PANEL_COLUMNS && q < numbers; q++)
+        memset(lines[q] + count, 0, (size_t)(PANEL_COLUMNS - count) * sizeof(float));
 }
 
-// Weights [out][in][taps] of a panel become [tap][in][channels], with zeros beyond `out`.
+// Weights [out][in][taps] of a panel become [tap][in][PANEL_COLUMNS].
 static void pack_panel(const State *state, int64_t number, float *packed) {
     const Conv *conv = &state->conv;
-    const int64_t group = number / state->panels, panel = number % state->panels;
-    const int64_t first = first_vector(state, panel) * LANES;
-    const int64_t width = first_vector(state, panel + 1) * LANES - first;
-    const int64_t rest = conv->out - first, count = rest < width ? rest : width;
-    const float *from = conv->w + (group * conv->out + first) * conv->in * conv->window;
-    float *to = packed + (group * state->vectors * LANES + first) * state->k;
+    const int64_t group = number / state->panels, first = number % state->panels * PANEL_COLUMNS;
+    const int64_t rest = conv->out - first, count = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
+    const float *from = conv->w + (group * conv->out + first) * state->k;
+    float *to = packed + number * PANEL_COLUMNS * state->k;
     for (int64_t q = 0; q < state->k; q += SQUARE) {
         const int64_t numbers = state->k - q < SQUARE ? state->k - q : SQUARE;
         const Line line = {conv, q / conv->window, q % conv->window};
-        pack_lines(from + q, state->k, numbers, line, to, width, count);
+        pack_lines(from + q, state->k, numbers, line, to, count);
     }
 }
 
@@ -117,20 +129,37 @@ static void plan_chunks(State *state) {
     const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
     const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
     state->vectors = ceil_div(conv->out, LANES);
-    state->panels = narrow ? greater(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
+    state->strips = narrow ? greater(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
+    state->panels = ceil_div(conv->out, PANEL_COLUMNS);
     // Two threads take half of them each.
-    if (few && state->panels > 1) state->panels = lesser(padded(state->panels, 2), state->vectors);
+    if (few && state->strips > 1) state->strips = lesser(padded(state->strips, 2), state->vectors);
     state->blocks = ceil_div(conv->pixels, greater(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
     state->parts = 1;
     if (few || state->vectors * LANES * state->k > MANY_WEIGHTS)
-        state->parts = lesser(state->panels, ceil_div(wanted, state->blocks));
+        state->parts = lesser(state->strips, ceil_div(wanted, state->blocks));
     if (2 * state->blocks * state->parts < wanted || state->parts == 1)
         state->blocks = greater(
             state->blocks, lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
-    state->beside = few ? 1 : greater(1, BLOCK_FLOATS * state->panels / (state->k * LANES * state->vectors));
-    state->beside = lesser(state->beside, lesser(state->panels, MOST_BESIDE));
+    state->beside = few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
+    state->beside = lesser(state->beside, lesser(state->strips, MOST_BESIDE));
     state->slices = state->beside == 1 ? greater(1, state->k / SLICE) : 1;
-    state->expected = state->beside == state->panels && state->slices == 1 && conv->y_channel == 1;
+    state->expected = state->beside == state->strips && state->slices == 1 && conv->y_channel == 1;
+}
+
+// Finds the weights, if they are constant, or packs them.  False if memory is exhausted, or if panels
+// of archives, which do not end with a group, are not those of groups.
+static bool find_weights(State *state) {
+    const Conv *conv = &state->conv;
+    state->packed_floats = conv->groups * state->panels * PANEL_COLUMNS * state->k;
+    if (conv->packed) {
+        state->packed = conv->w;
+        return (conv->groups == 1 || conv->out % PANEL_COLUMNS == 0) && (uintptr_t)conv->w % 64 == 0;
+    }
+    if (!conv->constant) return true;
+    state->packed = state->own = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
+    for (int64_t i = 0; state->own && i < conv->groups * state->panels; i++)
+        pack_panel(state, i, state->own);
+    return state->own;
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -141,24 +170,15 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    if (!ISA(plan_input)(conv, &state->input)) {
+    state->limits = limits_of(&conv->epilogue);
+    state->k = conv->in * conv->window;
+    const bool there = ISA(plan_input)(conv, &state->input);
+    plan_chunks(state);
+    if (!there || !find_weights(state)) {
         release(state);
         return NULL;
     }
-    state->limits = limits_of(&conv->epilogue);
-    state->k = conv->in * conv->window;
-    plan_chunks(state);
-    state->packed_floats = padded(conv->groups * state->vectors * state->k * LANES, 16);
-    if (conv->constant) {
-        state->packed = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
-        if (!state->packed) {
-            release(state);
-            return NULL;
-        }
-        for (int64_t i = 0; i < conv->groups * state->panels; i++)
-            pack_panel(state, i, state->packed);
-    }
-    const int64_t packed_now = conv->constant ? 0 : state->packed_floats;
+    const int64_t packed_now = state->packed ? 0 : state->packed_floats;
     if (state->slices > 1)
         needs->own = ceil_div(conv->pixels, state->blocks) * MOST_WIDTH * (int64_t)sizeof(float);
     needs->shared = (state->input.copy_floats + packed_now) * (int64_t)sizeof(float);
@@ -183,8 +203,8 @@ static void pack(void *context, int64_t chunk, int thread) {
 typedef struct {
     int64_t image, group;
     int64_t first, end;  // pixels
-    int64_t panel, last;  // panels panel .. last - 1
-    bool whole;  // other blocks come first, before other panels do
+    int64_t strip, last;  // strips strip .. last - 1
+    bool whole;  // other blocks come first, before other strips do
 } Part;
 
 static Part part_of(const State *state, int64_t chunk) {
@@ -196,56 +216,70 @@ static Part part_of(const State *state, int64_t chunk) {
         .group = plane % conv->groups,
         .first = conv->pixels * block / state->blocks,
         .end = conv->pixels * (block + 1) / state->blocks,
-        .panel = state->panels * number / state->parts,
-        .last = state->panels * (number + 1) / state->parts,
+        .strip = state->strips * number / state->parts,
+        .last = state->strips * (number + 1) / state->parts,
     };
-    part.whole = part.last - part.panel <= state->beside && state->slices == 1;
+    part.whole = part.last - part.strip <= state->beside && state->slices == 1;
     return part;
 }
 
-static Panel panel_of(const Job *job, const Part *part, int64_t number, float *missing) {
+static Strip strip_of(const Job *job, const Part *part, int64_t number, float *missing) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const Epilogue *epilogue = &conv->epilogue;
     const int64_t vector = first_vector(state, number);
     const int64_t width = first_vector(state, number + 1) * LANES - vector * LANES;
     const int64_t channel = part->group * conv->out + vector * LANES;
-    const int64_t start = (part->group * state->vectors + vector) * LANES * state->k;
-    Panel panel = {
-        .weights = job->weights + start,
+    const int64_t start = place_of(state, vector);
+    Strip strip = {
+        .weights = job->weights + part->group * state->panels * PANEL_COLUMNS * state->k + start,
         .bias = missing,
         .y = conv->y + part->image * conv->y_batch + channel * conv->y_channel,
         .vectors = (int)(width / LANES),
         .channels = (int)lesser(conv->out - vector * LANES, width),
     };
-    if (epilogue->row_bias && panel.channels == width)
-        panel.bias = epilogue->row_bias + channel;
+    for (int v = 0; v < strip.vectors; v++) strip.apart[v] = place_of(state, vector + v) - start;
+    if (epilogue->row_bias && strip.channels == width)
+        strip.bias = epilogue->row_bias + channel;
     else if (epilogue->row_bias)
-        copy_floats(missing, epilogue->row_bias + channel, panel.channels);
+        copy_floats(missing, epilogue->row_bias + channel, strip.channels);
     if (epilogue->residual)
-        panel.residual = epilogue->residual + part->image * conv->residual_batch +
+        strip.residual = epilogue->residual + part->image * conv->residual_batch +
                          channel * conv->residual_channel;
-    return panel;
+    return strip;
 }
 
-// All tiles of a block together ask for the panel that comes next, or each for where the next one will
-// write.  `place`: of this panel among those that a tile goes by.
+// All tiles of a block together ask for the strip that comes next, or each for where the next one will
+// write.  `place`: of this strip among those that a tile goes by.
 static void look_ahead(
-    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place, Panel *panel) {
+    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place, Strip *strip) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
-    const int64_t bytes = (tile->end - tile->first) * panel->vectors * VECTOR_BYTES;
-    panel->ahead = (const char *)panel->weights + tile->first * panel->vectors * VECTOR_BYTES;
-    panel->ahead_pixel = 0;
+    const int64_t bytes = (tile->end - tile->first) * strip->vectors * VECTOR_BYTES;
+    const int64_t next = number + state->beside;
+    strip->ahead_pixel = 0;
+    strip->ahead = (const char *)strip->weights;
     if (state->expected) {
-        panel->ahead_pixel = conv->y_axis[2] * (int64_t)sizeof(float) / state->beside;
-        panel->ahead = (const char *)(conv->y + part->image * conv->y_batch);
-        panel->ahead_place = place * panel->ahead_pixel;
-    } else if (number + state->beside < state->panels || tile->end < state->k) {
-        panel->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
-        panel->ahead += state->beside * bytes;
+        strip->ahead_pixel = conv->y_axis[2] * (int64_t)sizeof(float) / state->beside;
+        strip->ahead = (const char *)(conv->y + part->image * conv->y_batch);
+        strip->ahead_place = place * strip->ahead_pixel;
+    } else if (next < state->strips || tile->end < state->k) {
+        strip->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
+        const int64_t vector = first_vector(state, number);
+        const int64_t distance = place_of(state, first_vector(state, next)) - place_of(state, vector);
+        strip->ahead = (const char *)(strip->weights + (tile->end < state->k
+                                                            ? tile->end * PANEL_COLUMNS
+                                                            : distance));
     }
-    panel->ahead_line = panel->ahead_pixel * 65536 / (tile->end - tile->first);
+    strip->ahead_line = strip->ahead_pixel * 65536 / (tile->end - tile->first);
+}
+
+// What a tile of a block asks for, `position` bytes from the first on: numbers of a slice lie together
+// within a panel.
+static const char *ahead_of(const State *state, const Tile *tile, int64_t position) {
+    if (state->slices == 1) return tile->strip->ahead + position;
+    const int64_t line = PANEL_COLUMNS * sizeof(float), slice = (tile->end - tile->first) * line;
+    return tile->strip->ahead + position / slice * (state->k * line) + position % slice;
 }
 
 // Finds the next pixels.
@@ -275,13 +309,13 @@ static int tile_pixels(const State *state, const Walk *walk, int64_t rest, int64
     if (state->input.run < SHORT_RUN && length >= 3 * highest && line < rest) rest = line;
     return (int)ceil_div(rest, ceil_div(rest, highest));
 }
-// A block of pixels by panels first .. first + count - 1.
+// A block of pixels by strips first .. first + count - 1.
 static void make_block(
-    const Job *job, const Part *part, Tile *tile, const Panel *panels, int64_t count, float *partial) {
+    const Job *job, const Part *part, Tile *tile, const Strip *strips, int64_t count, float *partial) {
     const State *state = job->state;
     int vectors = 0;
     for (int64_t i = 0; i < count; i++)
-        if (panels[i].vectors > vectors) vectors = panels[i].vectors;
+        if (strips[i].vectors > vectors) vectors = strips[i].vectors;
     const int64_t highest = ISA(most_pixels)(vectors);
     Walk walk = walk_from(&state->conv, &job->input.source, part->first);
     int pixels;
@@ -289,15 +323,15 @@ static void make_block(
         pixels = tile_pixels(state, &walk, part->end - first, highest);
         find_tile(job, &walk, tile, pixels);
         for (int64_t i = 0; i < count; i++) {
-            const Panel *panel = panels + i;
-            tile->panel = panel;
-            tile->partial = partial + (first - part->first) * panel->vectors * LANES;
-            tile->ahead_step = pixels * panel->ahead_line / 65536;
-            tile->ahead = panel->ahead;
-            if (state->expected)
-                tile->ahead += walk.pixel.y * (int64_t)sizeof(float) + pixels * panel->ahead_place;
-            else
-                tile->ahead += (part->whole ? first : first - part->first) * panel->ahead_pixel;
+            const Strip *strip = strips + i;
+            tile->strip = strip;
+            tile->partial = partial + (first - part->first) * strip->vectors * LANES;
+            tile->ahead_step = pixels * strip->ahead_line / 65536;
+            tile->ahead = ahead_of(
+                state, tile,
+                state->expected
+                    ? walk.pixel.y * (int64_t)sizeof(float) + pixels * strip->ahead_place
+                    : (part->whole ? first : first - part->first) * strip->ahead_pixel);
             ISA(make_tile)(tile, pixels);
         }
     }
@@ -317,16 +351,16 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .distance = conv->stride[2] * job->input.source.axis[2],
         .expected = state->expected,
     };
-    for (int64_t first = part.panel; first < part.last; first += state->beside) {
+    for (int64_t first = part.strip; first < part.last; first += state->beside) {
         const int64_t count = lesser(state->beside, part.last - first);
-        Panel panels[MOST_BESIDE];
-        for (int64_t i = 0; i < count; i++) panels[i] = panel_of(job, &part, first + i, missing);
+        Strip strips[MOST_BESIDE];
+        for (int64_t i = 0; i < count; i++) strips[i] = strip_of(job, &part, first + i, missing);
         for (int64_t slice = 0; slice < state->slices; slice++) {
             tile.first = state->k * slice / state->slices;
             tile.end = state->k * (slice + 1) / state->slices;
             for (int64_t i = 0; i < count; i++)
-                look_ahead(job, &part, &tile, first + i, i, &panels[i]);
-            make_block(job, &part, &tile, panels, count, partial);
+                look_ahead(job, &part, &tile, first + i, i, &strips[i]);
+            make_block(job, &part, &tile, strips, count, partial);
         }
     }
 }
@@ -335,7 +369,7 @@ static Failure run_direct(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
     Job job = {state, run, state->packed, state->input, (float *)run->shared, NULL};
-    if (!conv->constant) {
+    if (!state->packed) {
         job.weights = job.unpacked = (float *)run->shared + state->input.copy_floats;
         share_chunks(run, conv->groups * state->panels, pack, &job);
     }

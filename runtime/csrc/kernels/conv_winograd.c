@@ -28,7 +28,8 @@ typedef struct {
     bool turn_x, turn_y;
     Epilogue epilogue;
     int64_t all_tiles, block, wide;  // tiles; tiles of a chunk; `out`, padded
-    float *packed;  // constant weights
+    bool in_panels;  // the weights (format/panels.py)
+    float *packed;  // constant weights, transformed
     float *nothing;  // zeros: what lies outside of an image
 } State;
 
@@ -81,6 +82,7 @@ static bool read_state(State *state, Params *params, bool *constant) {
     state->w = (const float *)w.data;
     state->epilogue.row_bias = (const float *)bias.data;
     *constant = w.constant;
+    state->in_panels = w.packed;
     state->all_tiles = state->batch;
     for (int axis = 0; axis < 2; axis++) {
         const int64_t before = state->before[axis];
@@ -92,19 +94,29 @@ static bool read_state(State *state, Params *params, bool *constant) {
     return state->in >= LANES && state->all_tiles > 0 && is_contiguous(&w);
 }
 
+// A vector of the taps of `count` output channels from `first` on, zeros beyond them.
+static void load_taps(const State *state, int64_t first, int64_t count, int64_t channel, Floats *taps) {
+    if (state->in_panels) {  // [panel][tap][in][PANEL_COLUMNS]
+        const int64_t column = first % PANEL_COLUMNS, lines = TAP * TAP * state->in;
+        const float *w = state->w + (first - column) * lines + channel * PANEL_COLUMNS + column;
+        for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = load(w + tap * state->in * PANEL_COLUMNS);
+        return;
+    }
+    for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = (Floats){0};
+    for (int lane = 0; lane < LANES && lane < count; lane++) {
+        const float *w = state->w + ((first + lane) * state->in + channel) * TAP * TAP;
+        for (int tap = 0; tap < TAP * TAP; tap++) taps[tap][lane] = w[tap];
+    }
+}
+
 // The weights of a panel of output channels: [point][panel][in][PANEL_COLUMNS].
 static void transform_panel(const State *state, float *to, int64_t panel) {
-    const int64_t first = panel * PANEL_COLUMNS, rest = state->out - first;
-    const int count = rest < PANEL_COLUMNS ? (int)rest : PANEL_COLUMNS;
-    const int64_t point = state->wide * state->in;
+    const int64_t first = panel * PANEL_COLUMNS, point = state->wide * state->in;
     to += first * state->in;
     for (int64_t channel = 0; channel < state->in; channel++, to += PANEL_COLUMNS)
         for (int part = 0; part < PANEL_COLUMNS; part += LANES) {
-            Floats taps[TAP * TAP] = {{0}}, lines[SPAN * TAP], points[POINTS];
-            for (int lane = 0; lane < LANES && part + lane < count; lane++) {
-                const float *w = state->w + ((first + part + lane) * state->in + channel) * TAP * TAP;
-                for (int tap = 0; tap < TAP * TAP; tap++) taps[tap][lane] = w[tap];
-            }
+            Floats taps[TAP * TAP], lines[SPAN * TAP], points[POINTS];
+            load_taps(state, first + part, state->out - first - part, channel, taps);
             for (int i = 0; i < TAP; i++) transform_weight_line(taps + i, TAP, lines + i, TAP);
             for (int i = 0; i < SPAN; i++)
                 transform_weight_line(lines + i * TAP, 1, points + i * SPAN, 1);

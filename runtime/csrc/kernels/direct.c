@@ -5,8 +5,8 @@ static __attribute__((noinline)) void collect_residuals(
     const Tile *tile, int pixels, int width, float *collected) {
     const int64_t step = tile->conv->residual_channel;
     for (int p = 0; p < pixels; p++, collected += width) {
-        const float *from = tile->panel->residual + tile->residual[p];
-        for (int c = 0; c < width; c++) collected[c] = c < tile->panel->channels ? from[c * step] : 0;
+        const float *from = tile->strip->residual + tile->residual[p];
+        for (int c = 0; c < width; c++) collected[c] = c < tile->strip->channels ? from[c * step] : 0;
     }
 }
 
@@ -14,7 +14,7 @@ static __attribute__((noinline)) void collect_residuals(
 static __attribute__((noinline)) void keep_sums(
     const Tile *tile, int pixels, int width, float *sums) {
     const Conv *conv = tile->conv;
-    const Panel *panel = tile->panel;
+    const Strip *strip = tile->strip;
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
     if (tile->limits.activation) {
         char *in[] = {(char *)sums};
@@ -23,12 +23,12 @@ static __attribute__((noinline)) void keep_sums(
     }
     if (conv->y_channel == 1) {
         for (int p = 0; p < pixels; p++)
-            copy_floats(panel->y + tile->y[p], sums + p * width, panel->channels);
+            copy_floats(strip->y + tile->y[p], sums + p * width, strip->channels);
         return;
     }
-    for (int c = 0; c < panel->channels; c++)
+    for (int c = 0; c < strip->channels; c++)
         for (int p = 0; p < pixels; p++)
-            panel->y[tile->y[p] + c * conv->y_channel] = sums[p * width + c];
+            strip->y[tile->y[p] + c * conv->y_channel] = sums[p * width + c];
 }
 
 static __attribute__((noinline)) void find_rows(
@@ -42,33 +42,33 @@ static __attribute__((noinline)) void find_rows(
 // `P` and `V` are constants wherever these are called, so that sums stay in registers.
 // What is read and written at the end, unless the tile before has asked for it.
 INLINE void ask_for_results(const Tile *tile, const int P, const int V) {
-    const Panel *panel = tile->panel;
-    if (panel->residual)
+    const Strip *strip = tile->strip;
+    if (strip->residual)
         for (int p = 0; p < P; p++)
             for (int v = 0; v < V; v++)
-                __builtin_prefetch(panel->residual + tile->residual[p] + v * LANES);
+                __builtin_prefetch(strip->residual + tile->residual[p] + v * LANES);
     if (!tile->expected)
         for (int p = 0; p < P; p++)
-            for (int v = 0; v < V; v++) __builtin_prefetch(panel->y + tile->y[p] + v * LANES, 1);
+            for (int v = 0; v < V; v++) __builtin_prefetch(strip->y + tile->y[p] + v * LANES, 1);
 }
 
 INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
-    const Panel *panel = tile->panel;
+    const Strip *strip = tile->strip;
     const Floats low = all_of(tile->limits.low), high = all_of(tile->limits.high);
     const bool swishes = tile->limits.swishes;
-    const bool full = panel->channels == V * LANES;
+    const bool full = strip->channels == V * LANES;
     float kept[MOST_PIXELS * MOST_WIDTH];
-    if (panel->residual) {
+    if (strip->residual) {
         const bool aside = full && tile->conv->residual_channel == 1;
         if (!aside) collect_residuals(tile, P, V * LANES, kept);
         UNROLLED for (int p = 0; p < P; p++) {
-            const float *from = aside ? panel->residual + tile->residual[p] : kept + p * V * LANES;
+            const float *from = aside ? strip->residual + tile->residual[p] : kept + p * V * LANES;
             UNROLLED for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
     }
     const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
     UNROLLED for (int p = 0; p < P; p++) {
-        float *y = plain ? panel->y + tile->y[p] : kept + p * V * LANES;
+        float *y = plain ? strip->y + tile->y[p] : kept + p * V * LANES;
         UNROLLED for (int v = 0; v < V; v++)
             store(
                 y + v * LANES,
@@ -80,6 +80,7 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
 // What is multiplied: the weights that come next, and what they ask for.
 typedef struct {
     const float *weights;
+    const int64_t *apart;  // vectors of them
     const char *ahead;
     int64_t step;
 } Stream;
@@ -87,10 +88,10 @@ typedef struct {
 // Adds the products of number `c` of each window.  Pixels lie at one distance from each other if
 // `even`: registers for addresses are few.
 INLINE void add_number(
-    const float *weights, const float *const *rows, const float *const *bases, int64_t distance,
-    int64_t c, bool even, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
+    const float *weights, const int64_t *apart, const float *const *rows, const float *const *bases,
+    int64_t distance, int64_t c, bool even, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
     Floats right[MOST_VECTORS];
-    UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + v * LANES);
+    UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + apart[v]);
     UNROLLED for (int p = 0; p < P; p++)
         UNROLLED for (int v = 0; v < V; v++)
             sums[p][v] += (even ? bases[p / 4][p % 4 * distance + c] : rows[p][c]) * right[v];
@@ -101,6 +102,9 @@ INLINE void add_run(
     Stream *stream, const float *const *rows, int64_t distance, int64_t run, bool even, const int P,
     const int V, Floats (*sums)[MOST_VECTORS]) {
     const float *bases[MOST_PIXELS / 4], *weights = stream->weights;
+    int64_t apart[MOST_VECTORS];
+    UNROLLED for (int v = 0; v < V; v++)
+        apart[v] = v == 0 ? 0 : v == 1 && PAIRS ? LANES : stream->apart[v];
     const char *ahead = stream->ahead;
     const int64_t step = stream->step * AT_ONCE;
     UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
@@ -113,15 +117,16 @@ INLINE void add_run(
         ahead += step;
         UNROLLED for (int i = 0; i < AT_ONCE; i++)
             add_number(
-                weights + i * V * LANES, rows, bases, distance, even ? i : c + i, even, P, V, sums);
-        weights += AT_ONCE * V * LANES;
+                weights + i * PANEL_COLUMNS, apart, rows, bases, distance, even ? i : c + i, even, P,
+                V, sums);
+        weights += AT_ONCE * PANEL_COLUMNS;
         after += AT_ONCE * P;
         if (even)
             UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] += AT_ONCE;
     }
     for (; AT_ONCE > 1 && c < run; c++) {
-        add_number(weights, rows, bases, distance, even ? 0 : c, even, P, V, sums);
-        weights += V * LANES;
+        add_number(weights, apart, rows, bases, distance, even ? 0 : c, even, P, V, sums);
+        weights += PANEL_COLUMNS;
         if (even)
             UNROLLED for (int i = 0; 4 * i < P; i++) bases[i]++;
     }
@@ -133,13 +138,15 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
     const Input *input = tile->input;
     Floats sums[MOST_PIXELS][MOST_VECTORS];
     const float *rows[MOST_PIXELS];
-    Stream stream = {tile->panel->weights + tile->first * V * LANES, tile->ahead, tile->ahead_step};
+    const Strip *strip = tile->strip;
+    Stream stream = {
+        strip->weights + tile->first * PANEL_COLUMNS, strip->apart, tile->ahead, tile->ahead_step};
     const bool last = tile->end == input->window * input->run;
     if (last) ask_for_results(tile, P, V);
     UNROLLED for (int p = 0; p < P; p++)
         UNROLLED for (int v = 0; v < V; v++)
             sums[p][v] = load(
-                tile->first ? tile->partial + (p * V + v) * LANES : tile->panel->bias + v * LANES);
+                tile->first ? tile->partial + (p * V + v) * LANES : tile->strip->bias + v * LANES);
     const int64_t joined = tile->even ? input->joined : 1, length = input->run * joined;
     int64_t t = tile->first ? tile->first / length : 0, c = tile->first - t * length;
     for (int64_t done = tile->first, run; done < tile->end; done += run, t++, c = 0) {
@@ -193,5 +200,5 @@ int ISA(most_pixels)(int vectors) {
 }
 
 void ISA(make_tile)(const Tile *tile, int pixels) {
-    MAKE[tile->panel->vectors - 1][pixels - 1](tile);
+    MAKE[tile->strip->vectors - 1][pixels - 1](tile);
 }

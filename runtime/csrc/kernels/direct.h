@@ -11,6 +11,9 @@
 // to be under way, and all of them have to be in registers.
 enum { MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4, MOST_PIXELS = 12, MOST_WIDTH = MOST_VECTORS * LANES };
 
+// Whether the first two vectors of a strip are those of a panel: registers for addresses are few.
+enum { PAIRS = VECTOR_BYTES == 32 };
+
 // What windows read: the input, or a copy of it whose channels lie side by side, with its padding.
 typedef struct {
     Source source;
@@ -33,7 +36,8 @@ void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float 
 
 // Some vectors of output channels of an image.
 typedef struct {
-    const float *weights;  // [tap][in][channels], padded to whole vectors
+    const float *weights;  // of the first vector, [tap][in][PANEL_COLUMNS]
+    int64_t apart[MOST_VECTORS];  // those of each vector from these
     const float *bias;  // the same
     const float *residual;  // of the first channel; NULL if there is none
     float *y;
@@ -42,7 +46,7 @@ typedef struct {
     const char *ahead;
     int64_t ahead_place;  // from where on
     int64_t ahead_pixel, ahead_line;  // the latter divided by lines of weights, in 65536ths
-} Panel;
+} Strip;
 
 typedef struct {
     const Conv *conv;
@@ -56,7 +60,7 @@ typedef struct {
     bool inside;  // all their windows, if they are not even
     Pixel pixels[MOST_PIXELS];
     int64_t y[MOST_PIXELS], residual[MOST_PIXELS];  // where pixels lie
-    const Panel *panel;
+    const Strip *strip;
     bool expected;  // whether the tile before has asked for the results
     const char *ahead;  // what is needed next: so many bytes for each line of weights
     int64_t ahead_step;

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from popc_runtime.format.dtypes import DType
 from popc_runtime.frozen import field, frozen, replace
 from popc_runtime.hints import Any, Final, TypeAlias
+from popc_runtime.kernels.operands import Operands
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.views import View
 
@@ -77,7 +78,7 @@ class Record:
 Encoder: TypeAlias = Callable[[Binding, Mapping[str, int]], "Record | None"]
 
 
-def is_float32(binding: Binding) -> bool:
+def is_float32(binding: Operands[View]) -> bool:
     """Whether all operands and results are float32."""
     dtypes = (*binding.input_dtypes, *binding.output_dtypes)
     return all(dtype in (None, DType.FLOAT32) for dtype in dtypes)
