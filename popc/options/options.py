@@ -264,9 +264,10 @@ class Options(ReportOptions):
         default=True,
         metadata=described(
             "bool",
-            "Store weights of products in the order in which native kernels read them. They are "
-            "used where they lie in the file then, instead of being packed each time that it is "
-            "loaded. Results are the same; a runtime without native kernels unpacks them.",
+            "Store weights of products and convolutions in the order in which native kernels read "
+            "them. They are used where they lie in the file then, instead of being packed each "
+            "time that it is loaded. Results are the same; a runtime without native kernels "
+            "unpacks them.",
         ),
     )
     partials_type_matmuls: str = field(
