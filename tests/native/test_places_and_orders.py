@@ -136,6 +136,25 @@ def test_one_hot(axis: int, dtype: str) -> None:
 
 
 @given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_orders_of_long_lines(data: st.DataObject) -> None:
+    """As many as are sorted by comparing, or by bytes; many that are equal, or none."""
+    lines, length = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 900))
+    dtype = data.draw(st.sampled_from([*_DTYPES, "uint8", "int16", "uint32"]))
+    x = np.random.default_rng(length).normal(0, 10 ** data.draw(st.integers(0, 4)), (lines, length))
+    x = np.abs(x).astype(dtype) if dtype.startswith("u") else x.astype(dtype)
+    if dtype.startswith("float") and data.draw(st.booleans()):
+        places = data.draw(st.lists(st.integers(0, x.size - 1), max_size=9))
+        x.flat[places] = [np.nan, -np.inf, np.inf, -0.0, 0.0, -np.nan, 1e-40, 1, -1][: len(places)]
+    largest, last = data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))
+    k = data.draw(st.integers(1, length))
+    attributes = {"axis": 1, "k": k, "largest": largest}
+    _same("TopK", [x], [np.empty((lines, k), dtype), np.empty((lines, k), np.int64)], attributes)
+    for opcode in ("ArgMax", "ArgMin"):
+        _same(opcode, [x], [np.empty((lines, 1), np.int64)], {"axis": 1, "select_last_index": last})
+
+
+@given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_orders(data: st.DataObject) -> None:
     shape = data.draw(_SHAPES)

@@ -1,6 +1,7 @@
 // Places of the largest or smallest elements along an axis, [outer][length][inner].
 #include "extremes.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "../kernel.h"
@@ -25,6 +26,10 @@ struct Extremes {
 
 // NaN is before everything.
 #define GOES_BEFORE(V, T) (((largest ? (V) > (T) : (V) < (T)) | ((V) != (V))) & ((T) == (T)))
+
+#define IN_LINE(TYPE) _Generic((TYPE){0}, float: in_long_line, default: in_line_##TYPE)
+
+static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool largest);
 
 // The place of what comes first in a line, and among equals the first, or the last if `backwards`.
 #define FIND(TYPE)                                                                                \
@@ -62,6 +67,10 @@ struct Extremes {
         while (!(x[i] == wanted || (nan && x[i] != x[i]))) i += step;                             \
         return i;                                                                                 \
     }                                                                                             \
+    INLINE int64_t in_line_##TYPE(                                                                \
+        const TYPE *x, int64_t n, bool backwards, const bool largest) {                           \
+        return place_##TYPE(x, extreme_##TYPE(x, n, largest), n, backwards);                      \
+    }                                                                                             \
     INLINE void columns_##TYPE(                                                                   \
         const Extremes *state, const TYPE *x, int64_t width, int64_t *places,                     \
         const bool largest) {                                                                     \
@@ -90,8 +99,7 @@ struct Extremes {
             columns_##TYPE(state, x, width, places, largest);                                     \
             return;                                                                               \
         }                                                                                         \
-        const TYPE best = extreme_##TYPE(x, state->length, largest);                              \
-        *places = place_##TYPE(x, best, state->length, state->backwards);                         \
+        *places = IN_LINE(TYPE)(x, state->length, state->backwards, largest);                     \
     }                                                                                             \
     static void find_##TYPE(                                                                      \
         const Extremes *state, const char *from, int64_t width, int64_t *places) {                \
@@ -109,6 +117,60 @@ FIND(int32_t)
 FIND(uint32_t)
 FIND(int64_t)
 FIND(uint64_t)
+
+// -- lines of floats ------------------------------------------------------------------------------
+
+enum { SIDE_BY_SIDE = 4, STRIP = SIDE_BY_SIDE * LANES };
+
+static inline bool any_of(Mask mask) {
+    int64_t parts[VECTOR_BYTES / 8], any = 0;
+    memcpy(parts, &mask, sizeof(parts));
+    for (int i = 0; i < VECTOR_BYTES / 8; i++) any |= parts[i];
+    return any != 0;
+}
+
+// The extreme of a line of at least a strip; the last strip may overlap another.  NaN if there is one.
+INLINE float extreme_in_strips(const float *x, int64_t n, const bool largest) {
+    Floats best[SIDE_BY_SIDE];
+    Mask nans = {0};
+    UNROLLED for (int v = 0; v < SIDE_BY_SIDE; v++) best[v] = load(x + v * LANES);
+    for (int64_t i = 0; i < n; i += STRIP) {
+        const float *strip = x + (i + STRIP <= n ? i : n - STRIP);
+        UNROLLED for (int v = 0; v < SIDE_BY_SIDE; v++) {
+            const Floats one = load(strip + v * LANES);
+            best[v] = largest ? all_at_least(one, best[v]) : all_at_most(one, best[v]);
+            nans |= one != one;
+        }
+    }
+    if (any_of(nans)) return NAN;
+    for (int v = 1; v < SIDE_BY_SIDE; v++)
+        best[0] = largest ? all_at_least(best[v], best[0]) : all_at_most(best[v], best[0]);
+    float parts[LANES], first;
+    store(parts, best[0]);
+    first = parts[0];
+    for (int lane = 1; lane < LANES; lane++)
+        first = (largest ? parts[lane] > first : parts[lane] < first) ? parts[lane] : first;
+    return first;
+}
+
+// Whether `vectors` vectors hold a number.
+INLINE bool hold(const float *strip, float wanted, const int vectors) {
+    const Floats number = all_of(wanted);
+    Mask found = {0};
+    UNROLLED for (int v = 0; v < vectors; v++) found |= load(strip + v * LANES) == number;
+    return any_of(found);
+}
+
+static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool largest) {
+    if (n < STRIP) return in_line_float(x, n, backwards, largest);
+    const float best = largest ? extreme_in_strips(x, n, true) : extreme_in_strips(x, n, false);
+    if (best != best || backwards) return place_float(x, best, n, backwards);
+    int64_t i = 0;
+    while (i + STRIP <= n && !hold(x + i, best, SIDE_BY_SIDE)) i += STRIP;
+    while (i + LANES <= n && !hold(x + i, best, 1)) i += LANES;
+    while (x[i] != best) i++;
+    return i;
+}
 
 static FindFn finding(DType dtype) {
     switch (dtype) {

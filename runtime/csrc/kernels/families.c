@@ -36,7 +36,6 @@
     _(MOVES) \
     _(NORM_GRADIENTS) \
     _(OPTIMIZERS) \
-    _(ORDERS) \
     _(PACKED_PRODUCTS) \
     _(PLACES) \
     _(POOLED_ROWS) \
@@ -51,9 +50,11 @@
     _(ROTATIONS) \
     _(ROUNDINGS) \
     _(ROWS) \
+    _(RUNNING_SUMS) \
     _(RUNS) \
     _(SLOPES_OF_MAPS) \
     _(SUMS) \
+    _(TOPS) \
     _(TRANSFORMS) \
     _(TRIANGLES) \
     _(WEAVES) \
