@@ -16,8 +16,13 @@ from setuptools.command.build_ext import build_ext
 
 CORE = ("module", "processor", "program", "pool", "sha256")
 FLAGS = ["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unknown-pragmas"]
-# Vector code for loops with conditions needs to know that exceptions do not matter.
-FAST = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+# Vector code for loops with conditions needs to know that exceptions do not matter.  Compilers that
+# join neighbouring operations of straight code take products from the sums that they are part of: what
+# is left of a vector would be rounded otherwise than the vector.
+FAST = [
+    *("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    "-fno-tree-slp-vectorize",
+]
 VARIANTS = {
     "x86_64": {
         # What csrc/module.c asks the processor for.
@@ -32,14 +37,20 @@ VARIANTS = {
 }
 
 
+def variants() -> dict[str, list[str]]:
+    """The kinds of processors of what is built for, with the compiler's arguments for each."""
+    system, _, machine = get_platform().partition("-")
+    return VARIANTS.get(machine, {}) if system == "linux" else {}
+
+
 class BuildKernels(build_ext):
     """Compiles every file of `csrc/kernels` for each kind of processor of this architecture."""
 
     def build_extension(self, ext: Extension) -> None:
         """Add the objects of the kernels to those of the module."""
         kernels = sorted(str(path) for path in Path("csrc/kernels").glob("*.c"))
-        variants = VARIANTS.get(get_platform().rpartition("-")[2], {})
-        for name in variants:  # two threads must not make the same folder
+        chosen = variants()
+        for name in chosen:  # two threads must not make the same folder
             Path(self.build_temp, name, "csrc", "kernels").mkdir(parents=True, exist_ok=True)
 
         def compile_one(job: tuple[str, str]) -> list[str]:
@@ -47,12 +58,12 @@ class BuildKernels(build_ext):
             return self.compiler.compile(
                 [kernel],
                 output_dir=str(Path(self.build_temp) / name),
-                extra_postargs=[*FLAGS, *FAST, *variants[name], f"-DPOPC_ISA={name}"],
+                extra_postargs=[*FLAGS, *FAST, *chosen[name], f"-DPOPC_ISA={name}"],
                 depends=ext.depends,
             )
 
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            for objects in threads.map(compile_one, product(variants, kernels)):
+            for objects in threads.map(compile_one, product(chosen, kernels)):
                 ext.extra_objects += objects
         super().build_extension(ext)
 
@@ -76,7 +87,7 @@ def library() -> Extension:
 
 
 if __name__ == "__main__":  # builds with sanitizers take the flags from here
-    if os.environ.get("POPC_NATIVE") == "none":  # a wheel for any platform
+    if os.environ.get("POPC_NATIVE") == "none" or not variants():  # a wheel for any platform
         setup()
     else:
         setup(

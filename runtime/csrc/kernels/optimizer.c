@@ -103,7 +103,7 @@ static void find_factors(const Step *step, float *factors) {
 
 static inline float root(float x) { return __builtin_sqrtf(x); }
 static inline float positive(float x) { return x < 0 ? 0 : x; }
-static inline float larger(float a, float b) { return (a > b) | (a != a) ? a : b; }
+static inline float larger(float a, float b) { return ((a > b) | (a != a)) ? a : b; }
 
 PASS(sum_of_two, a[i] * f0 + b[i] * f1)
 PASS(sum_of_three, a[i] * f0 + b[i] * f1 + c[i] * f2)

@@ -90,8 +90,8 @@ def why_missing() -> str:
         from importlib.util import find_spec
 
         if find_spec("popc_runtime.native._native") is None:
-            return "the package was built without them"
-        return f"they do not load: {error}"
+            return "the package was built without native kernels"
+        return f"the native kernels do not load: {error}"
     if not _native.variants():
-        return "there are none for this processor"
+        return "there are no native kernels for this processor"
     return f"{_VARIABLE} is {_NONE!r}" if wanted_variant() == _NONE else ""
