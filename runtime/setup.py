@@ -15,7 +15,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CORE = ("module", "processor", "program", "pool", "sha256")
-FLAGS = ["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unknown-pragmas"]
+FLAGS = [
+    *("-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra"),
+    *("-Wno-unknown-pragmas", "-Wno-pass-failed"),
+]
 # Vector code for loops with conditions needs to know that exceptions do not matter.  Compilers that
 # join neighbouring operations of straight code take products from the sums that they are part of: what
 # is left of a vector would be rounded otherwise than the vector.

@@ -96,7 +96,7 @@ static void normalize_channel(void *context, int64_t channel, int thread) {
         const int64_t place = (image * batch->channels + channel) * batch->pixels;
         const float *x = batch->x + place;
         float *y = batch->out + place;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t i = 0; i < batch->pixels; i++) y[i] = (x[i] - mean) * factor + bias;
     }
 }
@@ -120,11 +120,11 @@ static void channel_gradient(void *context, int64_t channel, int thread) {
         const float *x = batch->x + place, *dy = batch->dy + place;
         float *dx = batch->out + place;
         if (batch->training) {
-#pragma GCC ivdep
+            INDEPENDENT
             for (int64_t i = 0; i < batch->pixels; i++)
                 dx[i] = dy[i] * factor + ((x[i] - mean) * slope + offset);
         } else {
-#pragma GCC ivdep
+            INDEPENDENT
             for (int64_t i = 0; i < batch->pixels; i++) dx[i] = dy[i] * factor;
         }
     }
@@ -180,10 +180,10 @@ static void softmax_row(const SoftmaxGrad *grad, int64_t row) {
     for (; i < n; i++) total += grad->logarithm ? dy[i] : dy[i] * y[i];
     total += sum_of(sums);
     if (grad->logarithm) {
-#pragma GCC ivdep
+        INDEPENDENT
         for (i = 0; i < n; i++) dx[i] = dy[i] - fast_exp(y[i]) * total;
     } else {
-#pragma GCC ivdep
+        INDEPENDENT
         for (i = 0; i < n; i++) dx[i] = (dy[i] - total) * y[i];
     }
 }

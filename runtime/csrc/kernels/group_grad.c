@@ -93,7 +93,7 @@ static void group_gradient(void *context, int64_t chunk, int thread) {
     for (int64_t c = 0; c < width; c++) {
         const float *from = x + c * n, *gradient = dy + c * n, factor = scale[c] * inverse;
         float *to = groups->dx + (first + c) * n;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t i = 0; i < n; i++) to[i] = gradient[i] * factor + ((from[i] - mean) * by_x + added);
     }
 }

@@ -13,7 +13,7 @@
         const float p0 = (float)parameters[0], p1 = (float)parameters[1],                         \
                     p2 = (float)parameters[2];                                                    \
         (void)p0, (void)p1, (void)p2;                                                             \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) {                                             \
             const FROM x = *(const FROM *)(in + i * si);                                          \
             *(TO *)(out + i * so) = EXPRESSION;                                                   \
         }                                                                                         \
@@ -34,7 +34,7 @@
         int64_t n, const double *parameters) {                                                    \
         const float p0 = (float)parameters[0];                                                    \
         (void)p0;                                                                                 \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) {                                             \
             const FROM a = *(const FROM *)(left + i * sl);                                        \
             const FROM b = *(const FROM *)(right + i * sr);                                       \
             *(TO *)(out + i * so) = (TO)(EXPRESSION);                                             \

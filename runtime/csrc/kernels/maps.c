@@ -6,7 +6,7 @@
     INLINE void NAME##_steps(                                                                     \
         char *out, char *const *in, int64_t s0, int64_t s1, int64_t s2, int64_t s3, int64_t n) {  \
         const char *chosen = in[0], *left = in[1], *right = in[2];                                \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                    \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) {                                             \
             const TYPE a = *(const TYPE *)(left + i * s2);                                        \
             const TYPE b = *(const TYPE *)(right + i * s3);                                       \
             const TYPE which = (TYPE)(0 - (TYPE)(*(const uint8_t *)(chosen + i * s1) != 0));       \

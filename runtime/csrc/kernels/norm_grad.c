@@ -112,7 +112,7 @@ static void one_row(const Norm *norm, int64_t row, float *sums) {
     offset = norm->centred ? (sum_of(offsets) + offset) / (float)n : 0;
     float *dx = norm->dx + row * n;
     const float factor = inverse * slope;
-#pragma GCC ivdep
+    INDEPENDENT
     for (i = 0; i < n; i++) {
         const float g = scale ? dy[i] * scale[i] : dy[i];
         dx[i] = (g - offset - (x[i] - mean) * factor) * inverse;

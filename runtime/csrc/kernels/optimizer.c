@@ -98,7 +98,7 @@ static void find_factors(const Step *step, float *factors) {
         int64_t n) {                                                                         \
         const float f0 = factors[0], f1 = factors[1], f2 = factors[2];                       \
         (void)a, (void)b, (void)c, (void)f0, (void)f1, (void)f2;                             \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) out[i] = EXPRESSION;            \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) out[i] = EXPRESSION;                          \
     }
 
 static inline float root(float x) { return __builtin_sqrtf(x); }

@@ -197,7 +197,7 @@ static void lstm_step(const Step *now) {
         if (is_over(state, b, now->time)) continue;
         const float *s = now->shares + b * rows, *p = memory->products + b * rows;
         float *h = memory->h + b * n, *c = memory->c + b * n;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t j = 0; j < n; j++) {
             const float input = fast_sigmoid(s[j] + p[j]);
             const float output = fast_sigmoid(s[n + j] + p[n + j]);
@@ -227,7 +227,7 @@ static void gru_step(const Step *now) {
         if (is_over(state, b, now->time)) continue;
         const float *s = now->shares + b * rows, *p = memory->products + b * rows;
         float *h = memory->h + b * n;
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t j = 0; j < n; j++) {
             const float update = fast_sigmoid(s[j] + p[j]);
             float product = p[2 * n + j];

@@ -26,12 +26,12 @@ static void keep(const Step *now, int64_t gate, int64_t b, const float *values) 
 }
 
 static void add(float *x, const float *y, int64_t n) {
-#pragma GCC ivdep
+    INDEPENDENT
     for (int64_t j = 0; j < n; j++) x[j] += y[j];
 }
 
 static void add_product(float *x, const float *weights, const float *y, int64_t n) {
-#pragma GCC ivdep
+    INDEPENDENT
     for (int64_t j = 0; weights && j < n; j++) x[j] += weights[j] * y[j];
 }
 

@@ -175,7 +175,7 @@ static void resample_row(const Resample *state, int64_t row) {
         if (tap == 0)
             for (int64_t i = 0; i < inner; i++) out[i] = weight * from[i];
         else
-#pragma GCC ivdep
+            INDEPENDENT
             for (int64_t i = 0; i < inner; i++) out[i] += weight * from[i];
     }
 }

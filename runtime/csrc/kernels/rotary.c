@@ -63,7 +63,7 @@ static const char *row_of(const Tensor *table, int64_t row) {
 INLINE void rotate(
     const float *x, float *y, const char *cosine, const char *sine, int64_t pairs,
     const int64_t step, const int64_t apart, const int64_t cosine_step, const int64_t sine_step) {
-#pragma GCC ivdep
+    INDEPENDENT
     for (int64_t i = 0; i < pairs; i++) {
         const float c = *(const float *)(cosine + i * cosine_step);
         const float s = *(const float *)(sine + i * sine_step);

@@ -100,7 +100,7 @@ static void softmax_row(const Rows *rows, int64_t row) {
     const float *x = rows->x + row * n;
     float *y = rows->y + row * n;
     const float peak = largest(x, n);
-#pragma GCC ivdep
+    INDEPENDENT
     for (int64_t i = 0; i < n; i++) y[i] = fast_exp(x[i] - peak);
     const float factor = 1.0f / sum(y, n);
     for (int64_t i = 0; i < n; i++) y[i] *= factor;
@@ -161,7 +161,7 @@ static void softmax_columns(const Rows *rows, int64_t row) {
     float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t j = 0; j < count; j++) {
             const float value = fast_exp(x[i * stride + j] - peaks[j]);
             y[i * stride + j] = value;
@@ -182,7 +182,7 @@ static void log_softmax_columns(const Rows *rows, int64_t row) {
         for (int64_t j = 0; j < count; j++) totals[j] += fast_exp(x[i * stride + j] - peaks[j]);
     for (int64_t j = 0; j < count; j++) totals[j] = logf(totals[j]);
     for (int64_t i = 0; i < n; i++)
-#pragma GCC ivdep
+        INDEPENDENT
         for (int64_t j = 0; j < count; j++)
             y[i * stride + j] = (x[i * stride + j] - peaks[j]) - totals[j];
 }

@@ -31,6 +31,14 @@
 #define UNROLLED _Pragma("GCC unroll 32")
 #endif
 
+// In front of a loop whose steps do not read what others write, though compilers cannot know: it may
+// work in place.
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 enum { LANES = VECTOR_BYTES / 4 };
 
 typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));

@@ -11,7 +11,7 @@
                     p2 = (float)parameters[2];                                                   \
         const char *left = in[0], *right = in[1];                                                \
         (void)p0, (void)p1, (void)p2;                                                            \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {                                   \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) {                                             \
             const float g = *(const float *)(left + i * sg);                                     \
             const float v = *(const float *)(right + i * sv);                                    \
             *(float *)(out + i * so) = EXPRESSION;                                               \

@@ -53,7 +53,7 @@ static Failure run_scatter(const void *state, const Run *run) {
             if (row < 0) row += scatter->rows;
             if (row < 0 || row >= scatter->rows) return INDEX_OUTSIDE;
             float *to = scatter->out + i * size + row * width;
-#pragma GCC ivdep
+            INDEPENDENT
             for (int64_t k = 0; k < width; k++) to[k] += grad[k];
         }
     return OK;
