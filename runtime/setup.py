@@ -20,8 +20,8 @@ FLAGS = [
     *("-Wno-unknown-pragmas", "-Wno-pass-failed"),
 ]
 # Vector code for loops with conditions needs to know that exceptions do not matter.  Compilers that
-# join neighbouring operations of straight code take products from the sums that they are part of: what
-# is left of a vector would be rounded otherwise than the vector.
+# join neighbouring operations of straight code take products from the sums that they are part of:
+# what is left of a vector would be rounded otherwise than the vector.
 FAST = [
     *("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
     "-fno-tree-slp-vectorize",

@@ -22,6 +22,12 @@ MACHINES: Final = ("x86_64", "aarch64")
 GLIBC: Final = "2.17"
 _LIBRARY: Final = "popc_runtime/native/_native.abi3.so"
 _NOT_SOURCES: Final = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__")
+_SOURCES: Final = {
+    "popc": ("pyproject.toml", "README.md", "LICENSE", "popc"),
+    "popc-runtime": ("runtime",),
+}
+# What would be compiled for the machine that builds, and not for those of users.
+_OF_THIS_MACHINE: Final = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "POPC_NATIVE")
 
 
 def main() -> int:
@@ -29,8 +35,8 @@ def main() -> int:
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
-    wheels.append(build_runtime(target, {"POPC_NATIVE": "none"}))
-    wheels.append(build(ROOT, target, {}))
+    wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
+    wheels.append(build("popc", target, {}))
     for wheel in wheels:
         print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
     return 0
@@ -45,7 +51,7 @@ def native_wheel(machine: str, target: Path) -> Path:
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
     }
     with tempfile.TemporaryDirectory() as folder:
-        plain = build_runtime(Path(folder), environment)
+        plain = build("popc-runtime", Path(folder), environment)
         if _LIBRARY not in zipfile.ZipFile(plain).namelist():
             raise SystemExit(f"{plain.name}: the native kernels did not compile")
         retag = [sys.executable, "-m", "wheel", "tags", "--platform-tag", platform_tag(plain)]
@@ -63,25 +69,29 @@ def platform_tag(wheel: Path) -> str:
     return found[1]
 
 
-def build_runtime(target: Path, environment: Mapping[str, str]) -> Path:
-    """A wheel of the runtime, from a copy of the sources: objects of other builds stay out."""
+def build(project: str, target: Path, environment: Mapping[str, str]) -> Path:
+    """A wheel of ``project``, from a copy of its sources: what other builds left stays out."""
+    outside = {key: value for key, value in os.environ.items() if key not in _OF_THIS_MACHINE}
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "runtime"
-        shutil.copytree(ROOT / "runtime", source, ignore=_NOT_SOURCES)
-        return build(source, target, environment)
-
-
-def build(source: Path, target: Path, environment: Mapping[str, str]) -> Path:
-    """The wheel of the project in ``source``."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(source)]
+        for name in _SOURCES[project]:
+            _copy(ROOT / name, Path(folder) / name)
+        made = Path(folder) / "made"
+        source = Path(folder) / ("runtime" if project == "popc-runtime" else ".")
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(made), str(source)]
         done = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+            command, env={**outside, **environment}, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise SystemExit(f"{source} does not build:\n{done.stdout}{done.stderr}")
-        (wheel,) = Path(folder).glob("*.whl")
+            raise SystemExit(f"{project} does not build:\n{done.stdout}{done.stderr}")
+        (wheel,) = made.glob("*.whl")
         return Path(shutil.copy(wheel, target))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=_NOT_SOURCES)
+    else:
+        shutil.copy(source, target)
 
 
 if __name__ == "__main__":

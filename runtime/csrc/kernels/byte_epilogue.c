@@ -56,9 +56,13 @@ static inline Floats clipped(Floats values, float low, float high) {
 }
 
 static inline Floats whole(Floats values) {
+#if defined(__clang__)
+    return __builtin_elementwise_roundeven(values);
+#else
     Floats result;
     for (int lane = 0; lane < LANES; lane++) result[lane] = __builtin_rintf(values[lane]);
     return result;
+#endif
 }
 
 // a + b * c, rounded once: what is missing to a quotient would be lost otherwise.

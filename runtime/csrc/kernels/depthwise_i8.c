@@ -124,10 +124,12 @@ static inline Floats widened(const uint8_t *from, const bool is_signed) {
     const __m256i numbers = is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
     return (Floats)_mm256_cvtepi32_ps(numbers);
 #else
-    Floats values;
-    for (int lane = 0; lane < LANES; lane++)
-        values[lane] = is_signed ? (float)(int8_t)from[lane] : (float)from[lane];
-    return values;
+    typedef int8_t Signed __attribute__((vector_size(LANES)));
+    typedef uint8_t Unsigned __attribute__((vector_size(LANES)));
+    Unsigned bytes;
+    memcpy(&bytes, from, sizeof(bytes));
+    return is_signed ? __builtin_convertvector((Signed)bytes, Floats)
+                     : __builtin_convertvector(bytes, Floats);
 #endif
 }
 

@@ -2,6 +2,8 @@
 
 #if defined(__F16C__)
 #include <immintrin.h>
+#else
+typedef _Float16 Float16s __attribute__((vector_size(VECTOR_BYTES / 2)));
 #endif
 
 typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
@@ -16,13 +18,7 @@ INLINE Floats load_half(const uint16_t *from, const bool brain) {
 #elif VECTOR_BYTES == 32
     return (Floats)_mm256_cvtph_ps((__m128i)bits);
 #else
-    Floats values;
-    for (int lane = 0; lane < LANES; lane++) {
-        _Float16 value;
-        memcpy(&value, from + lane, sizeof(value));
-        values[lane] = (float)value;
-    }
-    return values;
+    return __builtin_convertvector((Float16s)bits, Floats);
 #endif
 }
 
