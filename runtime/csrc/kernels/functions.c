@@ -8,11 +8,11 @@
     _(Softsign, 3, x / (1 + __builtin_fabsf(x)))
 // Name, which operands are usual, what they become, and what others do.
 #define WIDE(_)                                                                                   \
-    _(Acos, SIZE(x) < 1, wide_acos(x), acosf(x))                                             \
+    _(Acos, SIZE(x) < 1, fast_acos(x), acosf(x))                                                  \
     _(Acosh, x > 1 && x < 0x1p120f, wide_acosh(x), acoshf(x))                                     \
-    _(Asin, SIZE(x) < 1, wide_asin(x), asinf(x))                                             \
+    _(Asin, SIZE(x) < 1, fast_asin(x), asinf(x))                                                  \
     _(Asinh, SIZE(x) < 0x1p120f, wide_asinh(x), asinhf(x))                                    \
-    _(Atan, SIZE(x) < 0x1p120f, wide_atan(x), atanf(x))                                       \
+    _(Atan, SIZE(x) < 0x1p120f, fast_atan(x), atanf(x))                                       \
     _(Atanh, SIZE(x) < 1, wide_atanh(x), atanhf(x))                                          \
     _(Cos, SIZE(x) < 0x1p15f, fast_cos(x), cosf(x))                                          \
     _(Cosh, SIZE(x) < 600, wide_cosh(x), coshf(x))                                           \
@@ -27,7 +27,7 @@
 #define BINARY(_)                                                                                 \
     _(FMod, 30, fmodf(a, b)) _(Mod, 30, float_modulo(a, b))
 #define WIDE_BINARY(_)                                                                            \
-    _(Atan2, IN_RANGE(a) && IN_RANGE(b), wide_atan2(a, b), atan2f(a, b))                          \
+    _(Atan2, IN_RANGE(a) && IN_RANGE(b), fast_atan2(a, b), atan2f(a, b))                          \
     _(Pow, a > 0x1p-120f && a < 0x1p120f && SIZE(b) < 0x1p120f, wide_pow(a, b), powf(a, b))
 #define TESTS(_) _(IsNaN, 1, x != x) _(IsInf, 1, __builtin_fabsf(x) == INFINITY)
 

@@ -207,4 +207,54 @@ static inline float fast_cos(float x) {
     return sine_of(r, turns + 1);
 }
 
+// Arcus sine of r, where z = r * r and |r| <= 1 / 2 (Cephes, as what follows).
+static inline float sine_arc(float r, float z) {
+    float p = 4.2163199048e-2f;
+    p = p * z + 2.4181311049e-2f;
+    p = p * z + 4.5470025998e-2f;
+    p = p * z + 7.4953002686e-2f;
+    p = p * z + 1.6666752422e-1f;
+    return p * z * r + r;
+}
+
+// |x| <= 1
+static inline float fast_asin(float x) {
+    const float size = __builtin_fabsf(x), half = 0.5f * (1 - size);
+    const bool large = size > 0.5f;
+    const float z = large ? half : size * size;
+    const float arc = sine_arc(large ? __builtin_sqrtf(half) : size, z);
+    const float result = large ? 1.57079637f - (2 * arc + 4.37113883e-8f) : arc;
+    return __builtin_copysignf(result, x);
+}
+
+static inline float fast_acos(float x) {
+    const float size = __builtin_fabsf(x), half = 0.5f * (1 - size);
+    const bool large = size > 0.5f;
+    const float z = large ? half : size * size;
+    const float arc = sine_arc(large ? __builtin_sqrtf(half) : x, z);
+    const float far = x < 0 ? 3.14159274f - (2 * arc + 8.74227766e-8f) : 2 * arc;
+    return large ? far : 1.57079637f - (arc + 4.37113883e-8f);
+}
+
+// Of y / x for y >= 0 and x >= 0, not both of them 0.
+static inline float arc_of(float y, float x) {
+    const bool steep = y > 2.414213562373095f * x, middle = !steep && y > 0.4142135623730950f * x;
+    const float above = steep ? -x : middle ? y - x : y, below = steep ? y : middle ? y + x : x;
+    const float t = above / below, z = t * t;
+    float p = 8.05374449538e-2f;
+    p = p * z + -1.38776856032e-1f;
+    p = p * z + 1.99777106478e-1f;
+    p = p * z + -3.33329491539e-1f;
+    return (steep ? 1.57079637f : middle ? 0.785398185f : 0) + (p * z * t + t);
+}
+
+static inline float fast_atan(float x) {
+    return __builtin_copysignf(arc_of(__builtin_fabsf(x), 1), x);
+}
+
+static inline float fast_atan2(float y, float x) {
+    const float angle = arc_of(__builtin_fabsf(y), __builtin_fabsf(x));
+    return __builtin_copysignf(x < 0 ? 3.14159274f - (angle + 8.74227766e-8f) : angle, y);
+}
+
 #endif

@@ -65,13 +65,18 @@ static inline double wide_tanh(double x) {
     return __builtin_copysign(e / (e + 2), x);
 }
 
-// ln x for normal x > 0; `missing` is what x lacks, relative to it.
-static inline double wide_log_of(double x, double missing) {
+// x = (1 + f) 2**n for normal x > 0, where 1 + f is between the roots of 1 / 2 and 2: gives f and n.
+static inline double wide_log_parts(double x, double *n) {
     const int64_t bits = as_wide_bits(x), least = 0x3fe6a09e00000000;  // about the root of 1 / 2
     const uint64_t moved = (uint64_t)(bits - least) + ((uint64_t)1024 << 52);
-    const double n = as_double((int64_t)(moved >> 52 | (uint64_t)0x433 << 52)) - (0x1p52 + 1024);
-    const double m = as_double((int64_t)((moved & 0xfffffffffffff) + (uint64_t)least));
-    const double f = m - 1, s = f / (2 + f), z = s * s;
+    *n = as_double((int64_t)(moved >> 52 | (uint64_t)0x433 << 52)) - (0x1p52 + 1024);
+    return as_double((int64_t)((moved & 0xfffffffffffff) + (uint64_t)least)) - 1;
+}
+
+// ln x for normal x > 0; `missing` is what x lacks, relative to it.
+static inline double wide_log_of(double x, double missing) {
+    double n;
+    const double f = wide_log_parts(x, &n), s = f / (2 + f), z = s * s;
     double p = 1.0 / 23;
     TERM(p, z, 1.0 / 21);
     TERM(p, z, 1.0 / 19);
@@ -111,10 +116,32 @@ static inline double wide_atanh(double x) {
     return __builtin_copysign(0.5 * wide_log1p(2 * size / (1 - size)), x);
 }
 
-// a ** b for normal a > 0; infinite or 0 where a float would be.
+// a ** b for normal a > 0, which becomes a float: infinite or 0 where that would be.  Logarithm and power
+// of two have half of the terms that doubles need.
 static inline double wide_pow(double a, double b) {
-    const double power = b * wide_log(a);
-    return wide_exp(power > 300 ? 300 : power < -300 ? -300 : power);
+    double n;
+    const double f = wide_log_parts(a, &n), s = f / (2 + f), z = s * s;
+    double p = 2.0 / 13;
+    TERM(p, z, 2.0 / 11);
+    TERM(p, z, 2.0 / 9);
+    TERM(p, z, 2.0 / 7);
+    TERM(p, z, 2.0 / 5);
+    TERM(p, z, 2.0 / 3);
+    const double log = __builtin_fma(p * z, s, 2 * s);
+    const double power = b * __builtin_fma(log, 1.4426950408889634, n);
+    const double bounded = power > 400 ? 400 : power < -400 ? -400 : power;
+    const double shifted = bounded + WIDE_SHIFT, r = (bounded - (shifted - WIDE_SHIFT)) * M_LN2;
+    double e = 1.0 / 40320.0;
+    TERM(e, r, 1.0 / 5040.0);
+    TERM(e, r, 1.0 / 720.0);
+    TERM(e, r, 1.0 / 120.0);
+    TERM(e, r, 1.0 / 24.0);
+    TERM(e, r, 1.0 / 6.0);
+    TERM(e, r, 0.5);
+    TERM(e, r, 1.0);
+    TERM(e, r, 1.0);
+    const uint64_t exponent = (uint64_t)as_wide_bits(shifted) << 52;
+    return e * as_double((int64_t)(exponent + (uint64_t)as_wide_bits(1.0)));
 }
 
 // Less of pi / 2 by multiples: the rest, and what the sum of multiple and WIDE_SHIFT has.
