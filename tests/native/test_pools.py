@@ -65,6 +65,22 @@ def _check(
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
+def test_maxima_of_pixels(data: st.DataObject) -> None:
+    """Results whose channels lie side by side; operands of any layout, or NaN."""
+    sizes, results, attributes = _window(data)
+    dtype = data.draw(st.sampled_from(["uint8", "int8", "float64"]), label="type")
+    channels = data.draw(st.sampled_from([2, 3, 20, 70]), label="channels")
+    x = _numbers(2, channels, *sizes, dtype=dtype)
+    if dtype == "float64":
+        x.flat[:: data.draw(st.integers(5, 99), label="apart")] = np.nan
+    if data.draw(st.booleans(), label="channels last"):
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    out = np.moveaxis(np.empty((2, *results, channels), dtype), -1, 1)
+    _check("MaxPool", x, [out], attributes, 0)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
 def test_pools_by_rows(data: st.DataObject) -> None:
     sizes, results, attributes = _window(data)
     dtype = data.draw(st.sampled_from(["float32", "uint8", "int8", "float64"]), label="type")

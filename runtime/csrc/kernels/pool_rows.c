@@ -1,5 +1,5 @@
-// Pooling of planes one row after another: maxima with their places, maxima of types that have no
-// kernel of their own, and norms.
+// Pooling of planes, or of images, one row after another: maxima with their places, maxima of types that
+// have no kernel of their own, and norms.
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,6 +20,7 @@ typedef struct {
     DType dtype;
     int64_t planes, unit;
     int64_t power;  // of a norm
+    int64_t channels;  // elements of a pixel, which lie side by side: of maxima without places
     Axis axes[AXES];  // those of the rows are the last
 } Pool;
 
@@ -36,6 +37,7 @@ static void *prepare(Params *params, Needs *needs) {
     if (!pool) return NULL;
     const Tensor x = next_tensor(params), y = next_tensor(params), places = maybe_tensor(params);
     pool->power = next_int(params);
+    const int64_t channels = pool->channels = next_int(params);
     int64_t size = 1, results = 1, work = 1;
     bool fits = true;
     for (int i = 0; i < AXES; i++) {
@@ -48,9 +50,11 @@ static void *prepare(Params *params, Needs *needs) {
         results = size_of(results, pool->axes[i].out, 1);
         work = size_of(work, pool->axes[i].out, pool->axes[i].taps);
     }
+    size = size_of(size, channels, 1);
+    work = size_of(work, channels, 1);
     fits = fits && !params->bad && work > 0 && size > 0 && element_count(&x) % size == 0;
     pool->planes = fits ? element_count(&x) / size : 0;
-    results = size_of(pool->planes, results, 1);
+    results = size_of(pool->planes, results, channels);
     fits = fits && holds(&x, x.dtype, element_count(&x)) && holds(&y, x.dtype, results) &&
            (!places.data || holds(&places, I64, results));
     if (!fits) {
@@ -133,14 +137,26 @@ typedef struct {
     const Run *run;
 } Job;
 
+// A tap of `count` pixels of a row.
+static void larger_of_tap(const Job *job, const char *from, char *to, int64_t count) {
+    const int64_t channels = job->pool->channels, item = item_size(job->pool->dtype) * channels;
+    const int64_t stride = job->pool->axes[AXES - 1].stride;
+    if (channels == 1 || stride == 1) {
+        job->steps->larger(from, to, count * channels, stride);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        job->steps->larger(from + i * stride * item, to + i * item, channels, 1);
+}
+
 // Maxima of a row, first over all axes but the last: each of these rows is read once.
 static void maxima_of_row(
     const Job *job, const int64_t *at, const char *x, char *y, char *upright) {
     const Pool *pool = job->pool;
     const Axis *axes = pool->axes, *row = &axes[AXES - 1];
-    const int64_t item = item_size(pool->dtype);
-    job->steps->start(pool, upright, NULL, row->size);
-    job->steps->start(pool, y, NULL, row->out);
+    const int64_t channels = pool->channels, item = item_size(pool->dtype) * channels;
+    job->steps->start(pool, upright, NULL, row->size * channels);
+    job->steps->start(pool, y, NULL, row->out * channels);
     for (int64_t i = 0; i < axes[0].taps; i++) {
         const int64_t depth = at[0] * axes[0].stride + i * axes[0].dilation - axes[0].begin;
         if (depth < 0 || depth >= axes[0].size) continue;
@@ -148,7 +164,7 @@ static void maxima_of_row(
             const int64_t line = at[1] * axes[1].stride + j * axes[1].dilation - axes[1].begin;
             if (line < 0 || line >= axes[1].size) continue;
             const int64_t first = (depth * axes[1].size + line) * row->size;
-            job->steps->larger(x + first * item, upright, row->size, 1);
+            job->steps->larger(x + first * item, upright, row->size * channels, 1);
         }
     }
     for (int64_t tap = 0; tap < row->taps; tap++) {
@@ -156,14 +172,14 @@ static void maxima_of_row(
         reach(row, tap, &first, &end);
         if (first >= end) continue;
         const int64_t start = first * row->stride + tap * row->dilation - row->begin;
-        job->steps->larger(upright + start * item, y + first * item, end - first, row->stride);
+        larger_of_tap(job, upright + start * item, y + first * item, end - first);
     }
 }
 
 static void pool_plane(const Job *job, int64_t plane, int thread) {
     const Pool *pool = job->pool;
     const Axis *axes = pool->axes;
-    const int64_t item = item_size(pool->dtype), width = axes[2].out;
+    const int64_t item = item_size(pool->dtype) * pool->channels, width = axes[2].out;
     const char *x = pool->x + plane * axes[0].size * axes[1].size * axes[2].size * item;
     int64_t row = plane * axes[0].out * axes[1].out, at[AXES] = {0};
     for (at[0] = 0; at[0] < axes[0].out; at[0]++)
@@ -209,11 +225,19 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
             (Few_##TYPE)(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));      \
     }                                                                                            \
     static void larger_##TYPE(const char *start, char *result, int64_t count, int64_t step) {    \
-        enum { FEW = 16 / sizeof(TYPE) };                                                        \
+        enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };                              \
         const TYPE *from = (const TYPE *)start;                                                  \
         TYPE *to = (TYPE *)result, some[FEW];                                                    \
         int64_t i = 0;                                                                           \
         if (step == 1) {                                                                         \
+            for (; i + MANY <= count; i += MANY) {                                               \
+                const TYPE *some_from = from + i;                                                \
+                TYPE *some_to = to + i;                                                          \
+                _Pragma("GCC ivdep") for (int k = 0; k < MANY; k++) {                            \
+                    const TYPE v = some_from[k], t = some_to[k];                                 \
+                    some_to[k] = v > t || v != v ? v : t;                                        \
+                }                                                                                \
+            }                                                                                    \
             for (; i + FEW <= count; i += FEW) larger_few_##TYPE(from + i, to + i);              \
             if (i < count && count >= FEW) {                                                     \
                 larger_few_##TYPE(from + count - FEW, to + count - FEW);                         \
@@ -284,8 +308,8 @@ static void *prepare_maxima(Params *params, Needs *needs) {
     if (!pool) return NULL;
     const DType dtype = pool->dtype;
     const bool known = dtype == F32 || dtype == F64 || dtype == I8 || dtype == U8;
-    needs->own = pool->axes[AXES - 1].size * item_size(dtype);
-    if (known && (!pool->places || dtype == F32)) return pool;
+    needs->own = pool->axes[AXES - 1].size * pool->channels * item_size(dtype);
+    if (known && (!pool->places || (dtype == F32 && pool->channels == 1))) return pool;
     free(pool);
     return NULL;
 }
@@ -294,7 +318,7 @@ static void *prepare_maxima(Params *params, Needs *needs) {
 
 static void *prepare_norm(Params *params, Needs *needs) {
     Pool *pool = prepare(params, needs);
-    if (!pool || (pool->dtype == F32 && !pool->places)) return pool;
+    if (!pool || (pool->dtype == F32 && !pool->places && pool->channels == 1)) return pool;
     free(pool);
     return NULL;
 }

@@ -1,8 +1,8 @@
 // The first few in order along an axis, [outer][length][inner].
 //
 // Elements of up to 32 bits become integers of the same order, and entries of that and an index, so that
-// no two are equal.  Of a long line few entries are looked at: cut into shorter ones, it has columns, each with
-// a least element, and what lies beyond the last of the first few of these is not wanted.
+// no two are equal.  Of a long line few entries are looked at: cut into shorter ones, it has columns, each
+// with a least element, and what lies beyond the last of the first few of these is not wanted.
 #include <stdlib.h>
 #include <string.h>
 

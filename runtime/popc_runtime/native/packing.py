@@ -15,6 +15,7 @@ __all__ = [
     "copied",
     "fill_record",
     "is_plain",
+    "made_contiguous",
     "move_record",
     "packed",
     "sizes_along",
@@ -66,7 +67,11 @@ def copied(binding: Binding, index: int) -> tuple[Record, ...]:
 
 def packed(binding: Binding, index: int) -> tuple[View, tuple[Record, ...]]:
     """A required operand, contiguous, and what runs before it is."""
-    array = binding.input(index)
+    return made_contiguous(binding, binding.input(index))
+
+
+def made_contiguous(binding: Binding, array: View) -> tuple[View, tuple[Record, ...]]:
+    """The elements of a view in order, and what runs before they are."""
     if array.is_contiguous or array.size == 0:
         return array, ()
     copy = binding.scratch.take(array.shape, array.dtype)

@@ -10,10 +10,9 @@ from popc_runtime.hints import Final
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import is_channels_last
-from popc_runtime.native.packing import is_plain, packed, tensors
+from popc_runtime.native.packing import is_plain, made_contiguous, packed, tensors
 from popc_runtime.native.pool_gradients import of_squares, pooling_words, window_factors
 from popc_runtime.native.record import (
-    MAX_RANK,
     Encoder,
     Record,
     activation_words,
@@ -44,18 +43,22 @@ def _norm_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | None:
-    """Kernels of pool_rows.c, which know up to three axes."""
+    """Kernels of pool_rows.c, which know up to three axes; maxima also of channels side by side."""
     x, out, taps = binding.input(0), binding.output(), binding.integers("kernel_shape")
     results = [one for one in (out, places) if one is not None]
-    plain = x.ndim < MAX_RANK and all(one.is_contiguous for one in results)
-    if not plain or not 1 <= len(taps) <= _MOST_AXES or out.size == 0 or x.size == 0:
+    if not 1 <= len(taps) <= _MOST_AXES or out.size == 0 or x.size == 0:
         return None
-    axes = window_axes(binding, x.shape[2:], taps, out.shape[2:])
-    x, before = packed(binding, 0)
-    sizes = x.shape[2:]
+    axes, sizes = window_axes(binding, x.shape[2:], taps, out.shape[2:]), x.shape[2:]
+    pixels = (0, *range(2, x.ndim), 1)
+    last = kernel == "MaxPoolRows" and places is None and not out.is_contiguous
+    if last:
+        results = [out := out.transpose(*pixels)]
+    if not all(one.is_contiguous for one in results):
+        return None
+    x, before = made_contiguous(binding, x.transpose(*pixels) if last else x)
     by_column = bool(binding.integer("storage_order", 0))
     steps = [prod(sizes[:n] if by_column else sizes[n + 1 :]) for n in range(len(sizes))]
-    words = [*tensors(x, out, places), binding.integer("p", 2)]
+    words = [*tensors(x, out, places), binding.integer("p", 2), x.shape[-1] if last else 1]
     words += (1, 1, 1, 1, 1, 0, 0) * (_MOST_AXES - len(axes))
     for axis, step in zip(axes, steps, strict=True):
         words += (axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin, step)
