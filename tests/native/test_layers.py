@@ -18,7 +18,10 @@ from tests.native.bindings import native_results, numpy_results, steady_results
 __all__ = ["LAYERS"]
 
 LAYERS: Final = frozenset(
-    {"GRU", "LSTM", "NegativeLogLikelihoodLoss", "Nll", "RNN", "RotaryEmbedding"}
+    {
+        *("GRU", "LSTM", "NegativeLogLikelihoodLoss", "NegativeLogLikelihoodLossGrad"),
+        *("Nll", "NllGrad", "RNN", "RotaryEmbedding"),
+    }
 )
 _GATES: Final = {"GRU": 3, "LSTM": 4, "RNN": 1}
 _FUNCTIONS: Final = {
@@ -154,6 +157,36 @@ def test_losses_of_labels(
                     inputs = [x, labels, weights]
                     _check(library, "NegativeLogLikelihoodLoss", inputs, [out], attributes)
             _check(library, "Nll", [shares, labels, weights], [out], attributes)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("inner", [(), (7,), (40, 30)])
+def test_gradients_of_losses_of_labels(
+    library: Library, inner: tuple[int, ...], dtype: str, reduction: str
+) -> None:
+    shares = np.abs(_numbers(6, *inner, 5, seed=1))
+    shares.reshape(-1, 5)[0] = (0, 1e-12, np.inf, np.nan, 0)
+    labels = np.random.default_rng(2).integers(0, 5, (6, *inner)).astype(dtype)
+    grad = _numbers(6, *inner, seed=4) if reduction == "none" else np.array(0.7, np.float32)
+    weights = np.abs(_numbers(5, seed=3))
+    weights[1] = 0
+    out = np.empty((6, 5, *inner), np.float32)
+    for more in ({}, {"ignore_index": 2}, {"ignore_index": int(labels.flat[0])}):
+        attributes = {"reduction": reduction, **more}
+        for scale in (None, weights):
+            inputs = [grad, labels, scale]
+            _check(library, "NegativeLogLikelihoodLossGrad", inputs, [out], attributes)
+            result = np.empty_like(shares)
+            _check(library, "NllGrad", [grad, shares, labels, scale], [result], attributes)
+
+
+@pytest.mark.parametrize("opcode", ["NegativeLogLikelihoodLossGrad", "NllGrad"])
+def test_labels_of_gradients_that_are_none(library: Library, opcode: str) -> None:
+    grad, x, labels = _numbers(3), _numbers(3, 4), np.array([0, 4, 1])
+    inputs = [grad, x, labels] if opcode == "NllGrad" else [grad, labels]
+    with pytest.raises(NativeFailure, match="label 4 at"):
+        native_results(library, opcode, inputs, [np.empty_like(x)], {"reduction": "none"})
 
 
 @pytest.mark.parametrize("opcode", ["NegativeLogLikelihoodLoss", "Nll"])

@@ -1,6 +1,7 @@
 // Cross entropy of scores [batch][classes][inner] and labels [batch][inner], and its gradient.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../kernel.h"
 #include "math.h"
@@ -8,12 +9,13 @@
 
 enum { LOSS_WORK = 1 << 14 };
 #define LEAST_PROBABILITY 1e-7f
+#define LEAST_DIVISOR 1e-10f
 
 typedef enum { NONE, SUM, MEAN } Reduction;  // the order is that of losses.py
 
 typedef struct {
     int64_t batch, classes, inner;
-    const float *scores;  // of the gradient: the softmax
+    const float *scores;  // of the gradient: the softmax, or shares whose logarithms are picked
     int64_t strides[3];  // of the scores, in floats
     const char *labels;
     bool wide;  // labels are int64, else int32
@@ -24,7 +26,7 @@ typedef struct {
     float *out;  // the loss, or the gradient of the scores
     float *log_prob, *softmax;  // also wanted, or NULL
     const float *grad;  // of the loss
-    bool logarithms;  // the softmax is given as its logarithm
+    bool logarithms;  // the softmax is given as its logarithm; logarithms are picked: scores are not read
     int64_t unit;  // of the batch
 } Loss;
 
@@ -235,8 +237,33 @@ static void some_gradients(void *context, int64_t chunk, int thread) {
     for (int64_t image = chunk * job->loss->unit; image < end; image++) one_gradient(job, image);
 }
 
-static Failure run_gradient(const void *state, const Run *run) {
-    const Loss *loss = state;
+// That of scores of labels: of the others it is 0.
+static void some_picked_gradients(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const Loss *loss = job->loss;
+    const int64_t inner = loss->inner, size = loss->classes * inner;
+    int64_t end = (chunk + 1) * loss->unit;
+    if (end > loss->batch) end = loss->batch;
+    for (int64_t image = chunk * loss->unit; image < end; image++) {
+        float *out = loss->out + image * size;
+        memset(out, 0, (size_t)size * sizeof(float));
+        for (int64_t j = 0; j < inner; j++) {
+            const int64_t label = label_of(loss, image * inner + j);
+            if (is_ignored(loss, label)) continue;
+            const float share = job->losses[image * inner + j];
+            const int64_t place = label * inner + j;
+            if (loss->logarithms) {
+                out[place] = 0 - share;
+                continue;
+            }
+            const float score = loss->scores[image * size + place];
+            out[place] = 0 - share / (score < LEAST_DIVISOR ? LEAST_DIVISOR : score);
+        }
+    }
+}
+
+static Failure spread_gradient(const Loss *loss, const Run *run, ChunkFn work) {
     const int64_t labels = loss->batch * loss->inner;
     float *counts = (float *)run->shared, *shares = counts + labels;
     double total;
@@ -246,12 +273,21 @@ static Failure run_gradient(const void *state, const Run *run) {
     for (int64_t place = 0; place < labels; place++)
         shares[place] = loss->grad[loss->reduction == NONE ? place : 0] / divisor * counts[place];
     Job job = {loss, run, shares, counts};
-    return share_batch(run, &job, some_gradients);
+    return share_batch(run, &job, work);
+}
+
+static Failure run_gradient(const void *state, const Run *run) {
+    return spread_gradient(state, run, some_gradients);
+}
+
+static Failure run_picked_gradient(const void *state, const Run *run) {
+    return spread_gradient(state, run, some_picked_gradients);
 }
 
 const Kernel ISA(LOSSES)[] = {
     {"CrossEntropy_f32", prepare_loss, run_loss, NULL},
     {"PickedLoss_f32", prepare_loss, run_picked, NULL},
     {"CrossEntropyGrad_f32", prepare_gradient, run_gradient, NULL},
+    {"PickedLossGrad_f32", prepare_gradient, run_picked_gradient, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -48,7 +48,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "losses": (
         "GatherGrad",
         "NegativeLogLikelihoodLoss",
+        "NegativeLogLikelihoodLossGrad",
         "Nll",
+        "NllGrad",
         "SoftmaxCrossEntropyLoss",
         "SoftmaxCrossEntropyLossGrad",
     ),

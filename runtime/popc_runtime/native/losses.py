@@ -92,6 +92,23 @@ def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record 
     return Record("CrossEntropyGrad_f32", (*words, logarithms), explain=explain)
 
 
+def _picked_grad(binding: Binding, numbers: Mapping[str, int], *, last: bool) -> Record | None:
+    """The gradient of the loss, with classes ``last`` also the shares; labels, [weights]."""
+    del numbers
+    place = 2 if last else 1
+    if not _is_plain(binding, place) or not binding.input(0).is_contiguous:
+        return None
+    out, labels = binding.output(), binding.input(place)
+    # Only the shape of logarithms is of interest.
+    scores = binding.input(1) if last else out
+    shape = (prod(out.shape[:-1]), out.shape[-1], 1) if last else out.shape
+    wanted = (out, None, None, binding.input(0))
+    weights = binding.optional(place + 1)
+    words = _words(binding, scores.reshape(shape), labels, weights, wanted)
+    explain = partial(_wrong_label, labels, shape[1], binding.attributes.get("ignore_index"))
+    return Record("PickedLossGrad_f32", (*words, int(not last)), explain=explain)
+
+
 def _wrong_label(labels: View, classes: int, ignored: object) -> str:
     """Which label is none."""
     import numpy as np
@@ -122,7 +139,9 @@ def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 ENCODERS: Final[dict[str, Encoder]] = {
     "GatherGrad": _gather_grad,
     "NegativeLogLikelihoodLoss": partial(_picked, last=False),
+    "NegativeLogLikelihoodLossGrad": partial(_picked_grad, last=False),
     "Nll": partial(_picked, last=True),
+    "NllGrad": partial(_picked_grad, last=True),
     "SoftmaxCrossEntropyLoss": _cross_entropy,
     "SoftmaxCrossEntropyLossGrad": _cross_entropy_grad,
 }
