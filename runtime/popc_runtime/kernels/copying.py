@@ -35,7 +35,13 @@ _SMALL_BYTES: Final = 1 << 15  # what fits the first-level cache needs no panels
 
 
 def copy_calls(target: Array, source: Array) -> tuple[Call, ...]:
-    """Calls that copy ``source`` into ``target`` (same shape and dtype, no overlap)."""
+    """Calls that copy ``source`` into ``target`` (same shape and dtype, no overlap).
+
+    Raises:
+        ValueError: they have other shapes.
+    """
+    if target.shape != source.shape:
+        raise ValueError(f"{source.shape} is copied to {target.shape}")
     if target.size == 0:
         return ()
     to, from_ = as_runs(*_coalesced(target, source))
