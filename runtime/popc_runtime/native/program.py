@@ -84,6 +84,12 @@ class _Writer:
         return _CALLBACK, (len(self.calls) - 1,)
 
 
+def _is_large(record: Record) -> bool:
+    """Whether a word of an instruction has more than 64 bits."""
+    parts = (*record.before, record, *record.after)
+    return any(not -(1 << 63) <= word < 1 << 63 for part in parts for word in part.words)
+
+
 class NativeProgram:
     """Runs items in order, with one call for all that is between functions of Python.
 
@@ -93,7 +99,13 @@ class NativeProgram:
 
     def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
         writer = _Writer(library.numbers)
-        words = array("q", writer.items(items))
+        listed = writer.items(items)
+        try:
+            words = array("q", listed)
+        except OverflowError:
+            records = (item for item in writer.written if isinstance(item, Record))
+            owner = next((record.owner for record in records if _is_large(record)), None)
+            raise NativeFailure("a number takes more than 64 bits", owner) from None
         self._items = items
         self._written = writer.written
         try:
