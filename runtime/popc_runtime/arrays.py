@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from popc_runtime.errors import InputMismatchError, UsageError
-from popc_runtime.feeds import wrong_names
+from popc_runtime.feeds import check_stored, wrong_names
 from popc_runtime.format import Array, StreamSpec, TensorSpec
 from popc_runtime.streams import check_sample, joined_mismatches
 
@@ -84,7 +84,12 @@ def array_taker(
 def joined_samples(
     spec: TensorSpec, stream: StreamSpec, samples: Sequence[Array], target: Array | None
 ) -> Array:
-    """The result of a step, in ``target`` if there is one."""
+    """The result of a step, in ``target`` if there is one.
+
+    Raises:
+        DeviceError: it is not as many samples as it should be.
+    """
+    check_stored(spec, len(samples), max(stream.samples_per_step, 1), "samples")
     if target is not None:
         np.copyto(target.reshape(len(samples), *stream.shape), samples)
         return target

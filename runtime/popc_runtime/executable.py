@@ -9,11 +9,12 @@ from time import perf_counter
 from types import TracebackType
 
 from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, synthetic_inputs
-from popc_runtime.device import InstructionTime, Ports
+from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
+from popc_runtime.feeds import check_stored
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.frozen import frozen
-from popc_runtime.hints import TYPE_CHECKING, Any, Final, Self
+from popc_runtime.hints import TYPE_CHECKING, Any, Self
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from popc_runtime.tensors import Tensor
 
 __all__ = ["Executable", "RunStats"]
-
-_MAIN: Final = "main"
 
 
 @frozen
@@ -84,7 +83,7 @@ class Executable:
             seed=seed,
             threads=threads,
             checks=checks,
-            counted="" if profile is None else _MAIN,
+            counted="" if profile is None else MAIN_PROGRAM,
             engine=engine,
         )
         self._counters = cycle_counters(profile, self._engine)
@@ -178,6 +177,8 @@ class Executable:
             {name: iter(samples) for name, samples in feeds.items()},
             {name: samples.extend for name, samples in collected.items()},
         )
+        for spec in self.outputs:
+            check_stored(spec, len(collected[spec.name]), spec.nbytes, "bytes")
         return {spec.name: Tensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
@@ -212,7 +213,7 @@ class Executable:
             self._check_open()
             try:
                 self._connect(feeds, {})
-                return self._engine.profile(_MAIN)
+                return self._engine.profile(MAIN_PROGRAM)
             finally:
                 self._disconnect()
 
@@ -267,7 +268,7 @@ class Executable:
                 self._connect(samples, takers)
                 if self._counters:
                     self._counters.begin()
-                self._engine.run(_MAIN)
+                self._engine.run(MAIN_PROGRAM)
                 if self._counters:
                     self._counters.end()
             finally:

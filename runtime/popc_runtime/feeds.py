@@ -1,13 +1,27 @@
-"""What is wrong with the names of inputs."""
+"""What is wrong with the names of inputs, and with how much there is of a result."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from popc_runtime.errors import InputMismatchError
+from popc_runtime.errors import DeviceError, InputMismatchError
 from popc_runtime.format import TensorSpec
 
-__all__ = ["wrong_names"]
+__all__ = ["check_stored", "wrong_names"]
+
+
+def check_stored(spec: TensorSpec, stored: int, wanted: int, unit: str) -> None:
+    """Check that a step has stored all of a result, and nothing else.
+
+    Raises:
+        DeviceError: it has not.
+    """
+    if stored != wanted:
+        raise DeviceError(
+            f"output {spec.name!r}: the program stored {stored:,} {unit} in place of {wanted:,}",
+            subject=spec.name,
+            hint="the archive is not what the compiler wrote: compile the model again",
+        )
 
 
 def wrong_names(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from popc_runtime.device import LOAD_PROGRAM
+from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
@@ -63,6 +63,7 @@ def load(
                 f"has {weights.data.nbytes:,}",
                 hint="compile the model again",
             )
+        _check_programs(archive.manifest.programs, image)
         _check_memory(archive.manifest.replicas, image, limits)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
@@ -85,6 +86,16 @@ def _profile(archive: ArchiveFile) -> Profile | None:
     from popc_runtime.execution import Profile
 
     return Profile(archive.read("cycles"))
+
+
+def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
+    """There are those that the manifest has, and the one that a run runs."""
+    if set(names) != set(image.programs) or MAIN_PROGRAM not in image.programs:
+        raise CorruptArchiveError(
+            f"the archive should have programs {', '.join(names):.200}, and one of them should be "
+            f"{MAIN_PROGRAM}, but it has {', '.join(image.programs):.200}",
+            hint="compile the model again",
+        )
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:

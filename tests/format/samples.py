@@ -89,6 +89,7 @@ def sample_manifest(**changes: Any) -> Manifest:
         "streams": (
             StreamSpec("x", StreamDirection.INPUT, DType.FLOAT32, (3,), 2),
             StreamSpec("seq.0", StreamDirection.OUTPUT, DType.INT64, (), 0, ReturnType.SUM),
+            StreamSpec("seq.1", StreamDirection.OUTPUT, DType.BFLOAT16, (0, 7), 1, ReturnType.ALL),
         ),
         "programs": ("main", "leaf"),
         "options": (

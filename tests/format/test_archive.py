@@ -21,9 +21,9 @@ from popc_runtime.format import (
     BlobKind,
     Codec,
     Compression,
-    DType,
+    OptionSetting,
+    Origin,
     Piece,
-    TensorSpec,
     decode_program,
     probe,
     write_archive,
@@ -330,9 +330,9 @@ def test_a_manifest_that_contradicts_itself(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_readers_would_refuse(tmp_path: Path) -> None:
-    inputs = tuple(TensorSpec(f"x{number}", DType.BOOL, ()) for number in range(5000))
+    options = tuple(OptionSetting(f"x{number}", 0, Origin.FILE) for number in range(5000))
     with pytest.raises(ValueError, match=r"readers would not accept .*5000 exceeds"):
-        write_archive(tmp_path / "a.popx", sample_manifest(inputs=inputs), [])
+        write_archive(tmp_path / "a.popx", sample_manifest(options=options), [])
     notes = {f"note{number}": "x" * 60_000 for number in range(200)}
     with pytest.raises(ValueError, match="is larger than readers accept"):
         write_archive(tmp_path / "a.popx", sample_manifest(provenance=notes), [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc_runtime.device.choose import ENGINES, engine_type
-from popc_runtime.device.engine import LOAD_PROGRAM, Engine, missing_opcodes
+from popc_runtime.device.engine import LOAD_PROGRAM, MAIN_PROGRAM, Engine, missing_opcodes
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 from popc_runtime.device.steps import InstructionTime
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENGINES",
     "LOAD_PROGRAM",
+    "MAIN_PROGRAM",
     "Engine",
     "InputPort",
     "InstructionTime",

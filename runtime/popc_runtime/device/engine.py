@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 __all__ = [
     "IO_OPCODES",
     "LOAD_PROGRAM",
+    "MAIN_PROGRAM",
     "Engine",
     "missing_opcodes",
 ]
 
 LOAD_PROGRAM: Final = "weights_from_host"
+MAIN_PROGRAM: Final = "main"
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 
 

@@ -77,7 +77,8 @@ def naming(item: Instruction) -> Iterator[None]:
 
 def cannot_be_bound(opcode: str, name: str, cause: Exception) -> DeviceError:
     """What tells which instruction does not get ready to run."""
-    return DeviceError(f"instruction {opcode} ({name}) cannot be bound: {cause}", subject=name)
+    reason = f"there is no {cause}" if isinstance(cause, KeyError) else str(cause) or repr(cause)
+    return DeviceError(f"instruction {opcode} ({name}) cannot be bound: {reason}", subject=name)
 
 
 def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:

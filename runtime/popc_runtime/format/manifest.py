@@ -263,7 +263,24 @@ class Manifest:
                 return f"stream {stream.name!r} is an {stream.direction} with {stream.return_type}"
         if len(self.model_sha256) != _SHA256_LENGTH or self.model_sha256.strip(_HEXADECIMAL):
             return "the hash of the model is not a SHA-256"
-        return self._problem_of_variables()
+        return self._problem_of_streams() or self._problem_of_variables()
+
+    def _problem_of_streams(self) -> str:
+        streams = {(stream.name, stream.direction): stream for stream in self.streams}
+        for direction, tensors in (
+            (StreamDirection.INPUT, self.inputs),
+            (StreamDirection.OUTPUT, self.outputs),
+        ):
+            for tensor in tensors:
+                stream = streams.get((tensor.name, direction))
+                if stream is None:
+                    return f"{direction} {tensor.name!r} has no stream"
+                samples = tensor.shape[: len(tensor.shape) - len(stream.shape)]
+                whole = (*samples, *stream.shape) == tensor.shape
+                counted = prod(samples) == max(stream.samples_per_step, 1)
+                if stream.dtype is not tensor.dtype or not whole or not counted:
+                    return f"the stream of {direction} {tensor.name!r} has samples that do not fit"
+        return ""
 
     def _problem_of_variables(self) -> str:
         held = {variable.name for variable in self.variables}

@@ -1,0 +1,68 @@
+"""Archives whose parts are in order, but do not belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import popc_runtime
+from popc_runtime.errors import CorruptArchiveError, DeviceError
+from popc_runtime.format import (
+    Blob,
+    BlobKind,
+    DType,
+    Instruction,
+    ProgramImage,
+    Region,
+    ReturnType,
+    Slot,
+    StreamDirection,
+    StreamSpec,
+    TensorSpec,
+    encode_program,
+)
+from tests.format.samples import archive_bytes, sample_manifest
+
+
+def _archive(stored: int, **changes: Any) -> bytes:
+    """A program that stores two numbers ``stored`` times as y: float32[3, 2]."""
+    store = Instruction("HostStore", (0,), (), {"stream": "y"}, "store")
+    slots = (Slot(Region.ARENA, 0, DType.FLOAT32, (2,)),)
+    image = ProgramImage(slots, {"main": (store,) * stored}, 64, 0, 0)
+    stream = StreamSpec("y", StreamDirection.OUTPUT, DType.FLOAT32, (2,), 3, ReturnType.ALL)
+    fields = {
+        "inputs": (),
+        "outputs": (TensorSpec("y", DType.FLOAT32, (3, 2)),),
+        "streams": (stream,),
+        "programs": ("main",),
+        "sequences": (),
+        **changes,
+    }
+    blobs = (
+        Blob.of_bytes("program", BlobKind.PROGRAM, encode_program(image)),
+        Blob.of_bytes("weights", BlobKind.WEIGHTS, b""),
+    )
+    return archive_bytes(blobs, sample_manifest(**fields))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "auto"])
+@pytest.mark.parametrize("stored", [0, 1, 2, 4])
+def test_a_program_that_stores_too_few_samples_or_too_many(stored: int, engine: str) -> None:
+    assert popc_runtime.load(_archive(3), engine=engine).run({})["y"].shape == (3, 2)
+    program = popc_runtime.load(_archive(stored), engine=engine)
+    with pytest.raises(DeviceError, match=f"'y': .* stored {stored} samples in place of 3"):
+        program.run({})
+    with pytest.raises(DeviceError, match=f"'y': .* stored {8 * stored} bytes in place of 24"):
+        program.run_buffers({})
+
+
+@pytest.mark.parametrize("programs", [("main", "leaf"), ("leaf",), ()])
+def test_other_programs_than_the_manifest_names(programs: tuple[str, ...]) -> None:
+    with pytest.raises(CorruptArchiveError, match="main, but it has main"):
+        popc_runtime.load(_archive(3, programs=programs))
+
+
+def test_a_stream_that_the_manifest_does_not_name() -> None:
+    with pytest.raises(DeviceError, match=r"HostStore \(store\) .* there is no 'y'"):
+        popc_runtime.load(_archive(3, outputs=(), streams=()))
