@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["Tell", "in_a_child"]
 
-_SECONDS: Final = 60
+_SECONDS: Final = 60  # for each thing that is told
 # Is told the number of what is tried next, and what that is.
 Tell: TypeAlias = Callable[[int, str], None]
 
@@ -22,12 +22,12 @@ def in_a_child(work: Callable[[Tell], str]) -> tuple[str, int]:
     progress = mmap.mmap(-1, mmap.PAGESIZE)
 
     def tell(number: int, label: str) -> None:
+        signal.alarm(_SECONDS)
         progress.seek(0)
         progress.write(f"{number}:{label}\n".encode())
 
     child = os.fork()
     if child == 0:
-        signal.alarm(_SECONDS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         try:
             os.write(writing, work(tell).encode())
