@@ -159,7 +159,7 @@ def _change_column(program: dict[str, Any], column: str, random: Random) -> str:
     else:
         place = random.randrange(len(values))
         old = values[place]
-        near = (old - 1, old + 1, old // 2, *random.choices(values, k=4))
+        near = (max(old, 1 - (1 << 62)) - 1, min(old, 1 << 62) + 1, *random.choices(values, k=4))
         values[place] = random.choice((*near, random.choice(_EXTREMES)))
         label = f"{column}[{place}] is {values[place]} in place of {old}"
     column_data: Array = np.array(values, "<i8")
