@@ -88,6 +88,14 @@ def test_raw_blobs_are_mapped(tmp_path: Path) -> None:
     assert mapped.ctypes.data % 4096 == 0
 
 
+@pytest.mark.parametrize("codec", list(Codec))
+def test_blobs_begin_on_a_page_wherever_the_archive_does(codec: Codec) -> None:
+    blobs = sample_blobs(codec)
+    with ArchiveFile.open(archive_bytes(blobs)).begin("weights") as weights:
+        assert np.asarray(weights.data).ctypes.data % 4096 == 0
+        assert weights.data.tobytes() == flat_bytes(blobs[1])
+
+
 def test_only_raw_blobs_are_mapped() -> None:
     archive = ArchiveFile.open(archive_bytes(sample_blobs()))
     with pytest.raises(CorruptArchiveError, match="'weights' is compressed and cannot be mapped"):

@@ -125,6 +125,8 @@ class ArchiveFile:
     def begin(self, name: str, digest: Callable[[memoryview], bytes] | None = None) -> PendingBlob:
         """A blob whose hash is compared while it is used: mapped if it is raw, else decompressed.
 
+        It begins on a page: of bytes that were opened, which lie anywhere, a raw blob is copied.
+
         ``digest`` gives the SHA-256 of many bytes, if there is something better than hashlib.
 
         Raises:
@@ -132,7 +134,7 @@ class ArchiveFile:
             ResourceError: the file cannot be read or mapped, or there is not enough memory.
         """
         info = self.info(name)
-        if info.codec is Codec.RAW:
+        if info.codec is Codec.RAW and self._source.begins_on_a_page:
             return PendingBlob(info, self.map(name, verify=False), digest)
         out = aligned_bytes(info.raw_bytes, at_once=True)
         for _ in self._decoded(info, out, None):

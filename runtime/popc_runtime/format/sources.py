@@ -19,6 +19,10 @@ class Source(Protocol):
     def size(self) -> int:
         """Number of bytes."""
 
+    @property
+    def begins_on_a_page(self) -> bool:
+        """Whether what is aligned in the archive is aligned in `view`."""
+
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes.
 
@@ -44,6 +48,8 @@ class FileSource:
     Reading, unlike mapping, survives a file that is cut off meanwhile: that ends in an error and
     not in a signal.
     """
+
+    begins_on_a_page = True
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -86,7 +92,9 @@ class FileSource:
 
 
 class MemorySource:
-    """An archive that is in memory already."""
+    """An archive that is in memory already, wherever that begins."""
+
+    begins_on_a_page = False
 
     def __init__(self, data: bytes) -> None:
         self._data = data
