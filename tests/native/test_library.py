@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import popc_runtime.native
 from popc.cli.main import run
+from popc_runtime.device.choose import engine_type
 from popc_runtime.errors import UsageError
 from popc_runtime.native import fast_sha256, find_library, variants, why_missing
 from tests.models import affine, executable
@@ -48,6 +52,7 @@ def test_kernels_are_those_of_the_processor() -> None:
         "x86-64-v3": {"avx2", "fma", "f16c", "bmi2"},
     }
     assert variants() == [name for name, flags in needed.items() if flags <= _FLAGS]
+    assert (fast_sha256() is not None) == (bool(variants()) and "sha_ni" in _FLAGS)
 
 
 @needs_kernels
@@ -67,6 +72,35 @@ def test_numpy_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert fast_sha256() is None
     assert why_missing()
     assert executable(affine(), tmp_path).engine == "numpy"
+
+
+def test_a_package_without_kernels_computes_with_numpy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.delattr(popc_runtime.native, "_native", raising=False)
+    monkeypatch.setitem(sys.modules, "popc_runtime.native._native", None)
+    _runs_with_numpy(tmp_path, capsys, "the package was built without native kernels")
+    find_library.cache_clear()
+    monkeypatch.setenv("POPC_NATIVE", "x86-64-v3")
+    with pytest.raises(UsageError, match="do not run here"):
+        executable(affine(), tmp_path)
+
+
+@needs_kernels
+def test_a_processor_without_kernels_computes_with_numpy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    module = importlib.import_module("popc_runtime.native._native")
+    monkeypatch.setattr(module, "variants", list)
+    _runs_with_numpy(tmp_path, capsys, "there are no native kernels for this processor")
+
+
+def _runs_with_numpy(folder: Path, capsys: pytest.CaptureFixture[str], reason: str) -> None:
+    assert executable(affine(), folder).engine == "numpy"
+    assert run(["doctor"]) == 0
+    assert f"numpy: {reason}" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=reason):
+        engine_type("native", ())
 
 
 def test_kernels_that_do_not_run_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
