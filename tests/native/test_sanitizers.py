@@ -36,6 +36,8 @@ _SUPPRESSED = "called_from_lib:libscipy_openblas\ncalled_from_lib:_multiarray_um
 # These run other processes, with a library of their own; of what sanitizers know of threads
 # nothing survives a fork.
 _ALONE = "not fork and not pool_hands and not sanitizer and not valgrind"
+# The same code on more operands than it takes minutes for: they are tried without a sanitizer.
+_MANY = "not many_other_sizes and not more_records"
 # A sanitizer of threads has nothing to watch where one thread runs: hostile records are tried on
 # one, in forked children.  The slow tests run the kernels of the others on more operands.
 _ONE_THREAD = ["--ignore-glob=*/test_hostile_*.py", "-m", "not slow"]
@@ -99,7 +101,7 @@ def test_kernels_under_a_sanitizer(
         # onnx throws exceptions of C++, which the runtime has to know.
         "LD_PRELOAD": " ".join(map(_preloaded, (runtime, "libstdc++.so"))),
     }
-    tests = ["tests/native", "-k", _ALONE, *without]
+    tests = ["tests/native", "-k", f"{_ALONE} and {_MANY}", *without]
     done = subprocess.run(
         [sys.executable, "-m", "tests.native.sanitized", str(library), *tests],
         env=environment,
