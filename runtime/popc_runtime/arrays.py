@@ -74,6 +74,9 @@ def array_taker(
 
     def taker(memory: memoryview) -> None:
         array = np.empty(shape, storage)
+        if memory.nbytes != array.nbytes:
+            wanted = f"and a sample has {array.nbytes:,}"
+            raise ValueError(f"it stores {memory.nbytes:,} bytes, {wanted}")
         if memory.nbytes:
             array.data.cast("B")[:] = memory
         take(array)

@@ -25,6 +25,8 @@ class SwitchedInput:
         except StopIteration:
             raise StreamUnderrunError("an input stream is not connected") from None
         given = memoryview(sample)
+        if given.nbytes != target.nbytes:
+            raise ValueError(f"it takes {target.nbytes:,} bytes, and a sample has {given.nbytes:,}")
         target[:] = given.cast("B") if given.c_contiguous and given.nbytes else given.tobytes()
 
 

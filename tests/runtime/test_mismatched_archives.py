@@ -25,11 +25,11 @@ from popc_runtime.format import (
 from tests.format.samples import archive_bytes, sample_manifest
 
 
-def _archive(stored: int, **changes: Any) -> bytes:
+def _archive(stored: int, before: tuple[Instruction, ...] = (), /, **changes: Any) -> bytes:
     """A program that stores two numbers ``stored`` times as y: float32[3, 2]."""
     store = Instruction("HostStore", (0,), (), {"stream": "y"}, "store")
     slots = (Slot(Region.ARENA, 0, DType.FLOAT32, (2,)),)
-    image = ProgramImage(slots, {"main": (store,) * stored}, 64, 0, 0)
+    image = ProgramImage(slots, {"main": (*before, *(store,) * stored)}, 64, 0, 0)
     stream = StreamSpec("y", StreamDirection.OUTPUT, DType.FLOAT32, (2,), 3, ReturnType.ALL)
     fields = {
         "inputs": (),
@@ -61,6 +61,21 @@ def test_a_program_that_stores_too_few_samples_or_too_many(stored: int, engine: 
 def test_other_programs_than_the_manifest_names(programs: tuple[str, ...]) -> None:
     with pytest.raises(CorruptArchiveError, match="main, but it has main"):
         popc_runtime.load(_archive(3, programs=programs))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "auto"])
+def test_samples_of_another_size(engine: str) -> None:
+    stream = StreamSpec("y", StreamDirection.OUTPUT, DType.FLOAT32, (), 6, ReturnType.ALL)
+    outputs = (TensorSpec("y", DType.FLOAT32, (3, 2)),)
+    program = popc_runtime.load(_archive(3, outputs=outputs, streams=(stream,)), engine=engine)
+    with pytest.raises(DeviceError, match=r"\(store\) .* stores 8 bytes, and a sample has 4"):
+        program.run({})
+    load = Instruction("HostLoad", (), (0,), {"stream": "x"}, "load")
+    stream = StreamSpec("x", StreamDirection.INPUT, DType.FLOAT32, (3,), 1)
+    inputs = (TensorSpec("x", DType.FLOAT32, (3,)),)
+    archive = _archive(0, (load,), inputs=inputs, outputs=(), streams=(stream,))
+    with pytest.raises(DeviceError, match=r"\(load\) .* takes 8 bytes, and a sample has 12"):
+        popc_runtime.load(archive, engine=engine).run({"x": [1, 2, 3]}, cast="same_kind")
 
 
 def test_a_stream_that_the_manifest_does_not_name() -> None:

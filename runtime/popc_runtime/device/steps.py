@@ -78,7 +78,11 @@ def naming(item: Instruction) -> Iterator[None]:
 def cannot_be_bound(opcode: str, name: str, cause: Exception) -> DeviceError:
     """What tells which instruction does not get ready to run."""
     reason = f"there is no {cause}" if isinstance(cause, KeyError) else str(cause) or repr(cause)
-    return DeviceError(f"instruction {opcode} ({name}) cannot be bound: {reason}", subject=name)
+    return DeviceError(
+        f"instruction {opcode} ({name}) cannot be bound: {reason}",
+        subject=name,
+        hint="the archive is not what the compiler wrote, or not for this version: compile again",
+    )
 
 
 def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> None:
