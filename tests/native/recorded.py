@@ -13,18 +13,20 @@ import numpy as np
 
 from popc.ir import TensorType
 from popc_runtime.errors import PopcError
-from popc_runtime.format import Array, DType
+from popc_runtime.format import Array, DType, Packing
 from popc_runtime.kernels import RandomState
 from popc_runtime.kernels.fused_steps import Step, written
 from popc_runtime.native import Library, Record
+from popc_runtime.native import encode as encode_views
 from popc_runtime.native.forms import double_product_record
 from popc_runtime.native.record import MAX_RANK, tensor_words
 from popc_runtime.native.views import as_view
-from tests.native.bindings import bound, encode
+from tests.native.bindings import bound, encode, viewed
 from tests.native.harvest import problems
+from tests.native.panels import in_panels, with_panels
 from tests.native.problems import Problem, known, narrowed
 
-__all__ = ["ADDRESSES", "HEAD", "SIZES", "Sample", "Tensor", "samples"]
+__all__ = ["ADDRESSES", "HEAD", "SIZES", "Sample", "Tensor", "packed_samples", "samples"]
 
 SIZES: Final = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)  # of elements, by the numbers of types
 HEAD: Final = 4  # words before shape and strides: address, type, whether it is constant, rank
@@ -33,6 +35,8 @@ ADDRESSES: Final = range(1 << 20, 1 << 48)
 # Of operands, besides those that problems have.
 _TYPES: Final = (DType.INT32, DType.INT64, DType.UINT64, DType.UINT8, DType.INT8, DType.FLOAT64)
 _LARGEST: Final = 1 << 18  # bytes of operands
+_PACKED: Final = 2  # instead of whether a tensor is constant
+_PANEL: Final = 16  # columns
 # Their second tensor is a window, of which only the shape is read: it has no memory of its own.
 _POOLS: Final = frozenset({"Pool_f32", "PoolLast_f32"})
 _QUANTIZED: Final = {"axis": 0, "block_size": 0, "output_dtype": "int8", "saturate": 1}
@@ -51,6 +55,7 @@ class Tensor:
     rank: int
     contents: bytes = b""  # from the lowest address that it has an element at
     below: int = 0  # bytes from there to the first element
+    columns: int = 0  # their axis, if it is packed
 
     def words(self, address: int) -> tuple[int, ...]:
         """As `tensor_words`."""
@@ -62,6 +67,10 @@ class Tensor:
         """Bytes in front of the first element, and from there to the end."""
         if 0 in self.shape:
             return 0, 0
+        if self.constant == _PACKED:
+            dims = list(self.shape[-2:] if self.columns < 0 else self.shape) or [1]
+            dims[self.columns] = -(-dims[self.columns] // _PANEL) * _PANEL
+            return 0, prod(dims) * SIZES[self.dtype]
         spans = [(dim - 1) * step for dim, step in zip(self.shape, self.strides, strict=True)]
         low, high = (sum(one for one in spans if one * sign > 0) for sign in (-1, 1))
         return -low, high + SIZES[self.dtype]
@@ -84,6 +93,25 @@ def samples(library: Library, most: int = 3) -> dict[str, list[Sample]]:
         sample = _sample(record, memory)
         found.setdefault(record.kernel, {}).setdefault(_kind(sample), sample)
     return {kernel: _chosen(list(kinds.values()), most) for kernel, kinds in found.items()}
+
+
+def packed_samples(library: Library) -> dict[str, list[Sample]]:
+    """A record of each kernel that reads panels, in which the weights are packed."""
+    image, last = _floats(1, 28, 28, 32), np.empty((1, 28, 28, 40), np.float32)
+    conv = [np.moveaxis(one, -1, 1) for one in (image, last)]
+    padded = {"pads": (1, 1, 1, 1)}
+    found: dict[str, list[Sample]] = {}
+    for opcode, x, w, out, attributes, packing in (
+        ("MatMul", _floats(5, 7), _floats(7, 20), _floats(5, 20), {}, Packing.COLUMNS),
+        ("Conv", conv[0], _floats(40, 32, 1, 1), conv[1], {}, Packing.ROWS),
+        ("Conv", conv[0], _floats(40, 32, 3, 3), conv[1], padded, Packing.ROWS),
+    ):
+        packed = in_panels(w, packing)
+        binding = with_panels(viewed(bound([x, w], [out], attributes, (1,))), packed, packing)
+        record = encode_views(opcode, binding, library.numbers)
+        assert record is not None
+        found[record.kernel] = [_sample(record, (packed, x, out))]
+    return found
 
 
 def _found(library: Library) -> Iterator[tuple[Record, object]]:
@@ -186,6 +214,8 @@ def _sample(record: Record, memory: object) -> Sample:
         if tensor is None:
             place += 1
         else:
+            if record.kernel == "Product_f32":
+                tensor = replace(tensor, columns=-1)
             is_window = record.kernel in _POOLS and len(tensors) == 1
             tensors.append(tensor if is_window else _with_contents(tensor, words[place]))
             place += HEAD + 2 * tensor.rank
@@ -195,7 +225,7 @@ def _sample(record: Record, memory: object) -> Sample:
 def _tensor_at(words: Sequence[int], place: int) -> Tensor | None:
     """The tensor that begins at ``place``, if one does."""
     address, dtype, constant, rank = (*words[place : place + HEAD], -1, -1, -1)[:HEAD]
-    if address not in ADDRESSES or dtype not in range(13) or constant not in {0, 1}:
+    if address not in ADDRESSES or dtype not in range(13) or constant not in {0, 1, _PACKED}:
         return None
     if rank not in range(MAX_RANK + 1) or place + HEAD + 2 * rank > len(words):
         return None

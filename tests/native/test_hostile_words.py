@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from popc_runtime.native import Library, find_library, variants
-from tests.native.recorded import Sample, samples
+from tests.native.recorded import Sample, packed_samples, samples
 from tests.native.spoiled import complaints
 
 pytestmark = [
@@ -32,6 +32,13 @@ def test_records_of_any_words_are_refused_or_keep_to_their_memory(library: Libra
     few = {kernel: listed[:1] for kernel, listed in _samples(library.variant).items()}
     found = list(complaints(library, few))
     assert not found, "\n".join(found)
+
+
+def test_weights_in_panels(library: Library) -> None:
+    found = packed_samples(library)
+    assert found.keys() == {"Product_f32", "ConvDirect_f32", "WinogradConv_f32"}
+    complained = list(complaints(library, found))
+    assert not complained, "\n".join(complained)
 
 
 @pytest.mark.slow

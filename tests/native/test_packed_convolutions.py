@@ -23,11 +23,9 @@ from popc_runtime.format import (
     Region,
     Slot,
     decode_program,
-    pack_panels,
     unpack_panels,
 )
 from popc_runtime.native import (
-    Binding,
     Library,
     NativeFailure,
     NativeProgram,
@@ -40,6 +38,7 @@ from popc_runtime.native.convolutions import packing_of_weights
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import PackedView, as_view
 from tests.native.bindings import bound, viewed
+from tests.native.panels import in_panels, with_panels
 
 pytestmark = pytest.mark.skipif(not variants(), reason="there are no native kernels")
 
@@ -52,31 +51,12 @@ def _last(image: Array) -> Array:
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(image, 1, -1)), -1, 1)
 
 
-def _in_panels(w: Array) -> Array:
-    """Its panels, where an archive would have them."""
-    packed = pack_panels(w, Packing.ROWS)
-    memory = np.full(packed.size + 16, np.nan, np.float32)
-    start = -(memory.__array_interface__["data"][0] // 4) % 16
-    memory[start : start + packed.size] = packed
-    return memory[start : start + packed.size]
-
-
-def _with_panels(binding: Binding, w: Array, packed: Array) -> Binding:
-    """What an encoder is given of a constant in panels, which nobody may unpack."""
-
-    def unpack() -> int:
-        raise AssertionError("the weights are unpacked")
-
-    view = PackedView(as_view(packed).of_memory(w.shape), Packing.ROWS, unpack)
-    return replace(binding, inputs=(binding.inputs[0], view, *binding.inputs[2:]))
-
-
 def _compare(inputs: list[Array | None], shape: tuple[int, ...], attributes: Any) -> set[str]:
     """Results of all variants with plain and with packed weights; which kernels there were."""
     x, w = inputs[:2]
     assert x is not None
     assert w is not None
-    packed, used = _in_panels(w), set()
+    packed, used = in_panels(w, Packing.ROWS), set()
     for variant in variants():
         library = find_library(variant)
         assert library is not None
@@ -86,7 +66,7 @@ def _compare(inputs: list[Array | None], shape: tuple[int, ...], attributes: Any
             binding = viewed(bound(inputs, [out], attributes, (1,)))
             if panels:
                 assert packing_of_weights(binding) is Packing.ROWS
-                binding = _with_panels(binding, w, packed)
+                binding = with_panels(binding, packed, Packing.ROWS)
             record = encode("Conv", binding, library.numbers)
             assert record is not None
             NativeProgram(library, [record], (inputs, packed, out), threads).run()
@@ -155,18 +135,37 @@ def test_panels_that_a_kernel_does_not_read(
     library: Library, kernel: str, groups: int, outs: int, shift: int
 ) -> None:
     x, w, out = _numbers(1, 32, 8, 8), _numbers(outs, 32 // groups, 3, 3), _numbers(1, outs, 6, 6)
-    panels = as_view(_in_panels(_numbers(outs + 16, 32, 3, 3))).of_memory(w.shape, None, shift * 4)
+    packed = in_panels(_numbers(outs + 16, 32, 3, 3), Packing.ROWS)
+    panels = as_view(packed).of_memory(w.shape, None, shift * 4)
     geometry = (groups, 1, 1, 0, 1, 1, 0)
     rest = (*tensor_words(as_view(out)), *tensor_words(None) * 2, *geometry)
     rest += activation_words(0, ())
-    for packed in (False, True):
-        right = tensor_words(panels if packed else as_view(w), constant=True, packed=packed)
+    for is_packed in (False, True):
+        right = tensor_words(panels if is_packed else as_view(w), constant=True, packed=is_packed)
         record = Record(kernel, (*tensor_words(as_view(x)), *right, *rest))
-        if not packed:
+        if not is_packed:
             NativeProgram(library, [record], (x, w, out), 1).run()
             continue
         with pytest.raises(NativeFailure, match="not supported"):
             NativeProgram(library, [record], (x, panels, out), 1)
+
+
+def test_panels_across_groups_are_unpacked(library: Library) -> None:
+    """Whoever wrote the archive thought otherwise of what the kernel reads."""
+    x, w = _last(_numbers(1, 64, 6, 6)), _numbers(48, 32, 3, 3, seed=1)
+    results = []
+    for is_packed in (False, True):
+        out = _last(np.empty((1, 48, 4, 4), np.float32))
+        binding = viewed(bound([x, w], [out], {"group": 2}, (1,)))
+        if is_packed:
+            view = PackedView(as_view(w), Packing.ROWS, lambda: as_view(w).address)
+            binding = replace(binding, inputs=(binding.inputs[0], view))
+        record = encode("Conv", binding, library.numbers)
+        assert record is not None
+        assert record.kernel == "ConvDirect_f32"
+        NativeProgram(library, [record], (x, w, out), 1).run()
+        results.append(out)
+    assert np.array_equal(results[0], results[1])
 
 
 # -- programs --------------------------------------------------------------------------------------
