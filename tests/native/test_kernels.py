@@ -309,7 +309,7 @@ def test_every_native_opcode_is_tested_here() -> None:
     here = {
         *_UNARY,
         *("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "Where", "MatMul", "Gemm"),
-        "MatMulNBits",
+        *("Ctc", "MatMulNBits"),
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not"),
         *("MaxPool", "AveragePool", "Softmax", "LogSoftmax", "LayerNormalization", "Cast"),
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),

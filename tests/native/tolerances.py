@@ -35,7 +35,7 @@ _SUMS: Final = frozenset(
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),
         *("GridSampleGrad", "GridSampleGridGrad"),
-        *("LambSquare",),
+        *("Ctc", "LambSquare"),
         *(
             "LayerNormalizationGrad",
             "LogSoftmax",

@@ -54,6 +54,7 @@
     _(RUNS) \
     _(SLOPES_OF_MAPS) \
     _(SUMS) \
+    _(TEMPORAL_LOSSES) \
     _(TOPS) \
     _(TRANSFORMS) \
     _(TRIANGLES) \

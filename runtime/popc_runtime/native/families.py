@@ -274,4 +274,5 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "TanhGrad",
         "ThresholdedReluGrad",
     ),
+    "temporal": ("Ctc",),
 }
