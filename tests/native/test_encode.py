@@ -72,7 +72,7 @@ def test_what_cannot_be_bound_is_named(library: Library, tmp_path: Path) -> None
     engine = executable(affine(), tmp_path)._engine
     assert isinstance(engine, NativeEngine)
     unknown = Instruction("HostLoad", (), (0,), {"stream": "none"}, "load")
-    with pytest.raises(DeviceError, match=r"HostLoad \(load\) cannot be bound: 'none'"):
+    with pytest.raises(DeviceError, match=r"HostLoad \(load\) cannot be bound: there is no 'none'"):
         engine.bind_block((unknown,))
     step = engine._native(Instruction("Gather", (), (), {}, "rows"), Record("Gather", ()))
     with pytest.raises(
