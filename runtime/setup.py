@@ -26,7 +26,7 @@ FAST = [
     *("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
     "-fno-tree-slp-vectorize",
 ]
-VARIANTS = {
+VARIANTS: dict[str, dict[str, list[str]]] = {
     "x86_64": {
         # What csrc/module.c asks the processor for.
         "V3": ["-mavx2", "-mfma", "-mf16c", "-mbmi2"],
