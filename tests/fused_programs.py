@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array, Attributes, DType
 from popc_runtime.kernels.fused_steps import Step, written
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["TYPES", "Chain", "chains", "channels_last"]
 
@@ -124,8 +124,7 @@ def _values(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -
     values = np.asarray(random.standard_normal(shape) * 2, np.float32)
     if values.size > 3:
         values.reshape(-1)[:3] = np.nan, np.inf, -0.0
-    stored = to_bfloat16(values) if dtype is DType.BFLOAT16 else np.asarray(values, dtype.storage)
-    return stored.reshape(shape)
+    return as_stored(values, dtype).reshape(shape)
 
 
 def _step(draw: st.DrawFn, known: list[DType], full: list[bool]) -> Step:

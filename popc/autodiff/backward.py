@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from popc.ir import AttributeMap, Graph, Op, Shape, Tensor, TensorType
 from popc.ops.build import build, infer_types
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["GRADIENT_PREFIX", "Backward", "GradientRule", "no_gradient"]
 
@@ -127,11 +126,7 @@ class Backward:
 
     def constant(self, values: npt.ArrayLike, dtype: DType) -> Tensor:
         """A constant of ``dtype`` (bfloat16 is given as floats)."""
-        array = np.asarray(values)
-        if dtype is DType.BFLOAT16:
-            data = to_bfloat16(array.astype(np.float32)).reshape(array.shape)
-        else:
-            data = array.astype(dtype.storage)
+        data = as_stored(values, dtype)
         return self.graph.add_constant("constant", TensorType(dtype, data.shape), data)
 
     def scalar(self, value: float, like: Tensor) -> Tensor:

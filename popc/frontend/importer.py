@@ -37,7 +37,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["Body", "GraphImporter", "ImportContext", "Scope", "never"]
 
@@ -186,10 +186,7 @@ class GraphImporter:
 
     def constant(self, array: Array, dtype: DType, name: str = "constant") -> Tensor:
         """A constant of ``dtype``; bfloat16 is given as float32 values."""
-        if dtype is DType.BFLOAT16 and array.dtype != dtype.storage:
-            data = to_bfloat16(array.astype(np.float32)).reshape(array.shape)
-        else:
-            data = np.asarray(array, dtype.storage)
+        data = as_stored(array, dtype) if array.dtype != dtype.storage else np.asarray(array)
         return self.graph.add_constant(name, TensorType(dtype, data.shape), data)
 
     def define_initializers(

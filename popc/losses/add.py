@@ -16,7 +16,7 @@ from popc.ops.infer import normal_axis
 from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced, squared_error
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["add_loss"]
 
@@ -96,11 +96,7 @@ class _Builder:
 
     def constant(self, values: npt.ArrayLike, dtype: DType, /) -> Tensor:
         """A constant."""
-        array = np.asarray(values)
-        if dtype is DType.BFLOAT16:
-            data = to_bfloat16(array.astype(np.float32)).reshape(array.shape)
-        else:
-            data = array.astype(dtype.storage)
+        data = as_stored(values, dtype)
         return self.graph.add_constant("constant", TensorType(dtype, data.shape), data)
 
     def labels(self, name: str, shape: Shape) -> Tensor:

@@ -9,8 +9,9 @@ import numpy as np
 from popc.ir import Tensor
 from popc.optimizers.scalars import Scalar
 from popc.optimizers.spec import Adaptive
-from popc.optimizers.update import WeightUpdate, stored
+from popc.optimizers.update import WeightUpdate
 from popc_runtime.format import Array, DType
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["update_by_adaptive"]
 
@@ -85,4 +86,4 @@ def _with_momentum(
 
 
 def _ones(dtype: DType, weight: Tensor) -> Array:
-    return stored(np.ones(weight.type.shape, np.float32), dtype)
+    return as_stored(np.ones(weight.type.shape, np.float32), dtype)

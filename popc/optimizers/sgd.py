@@ -11,8 +11,9 @@ from popc.ir import Tensor
 from popc.ops.build import build
 from popc.optimizers.scalars import Scalar
 from popc.optimizers.spec import SGD
-from popc.optimizers.update import WeightUpdate, floats_of, stored
+from popc.optimizers.update import WeightUpdate
 from popc_runtime.format import Array
+from popc_runtime.kernels.preparation import as_stored, floats_of
 
 __all__ = ["accumulates_into_velocity", "update_by_sgd"]
 
@@ -121,4 +122,4 @@ def _first_velocity(u: WeightUpdate, weight: Tensor) -> Array | None:
     if decay == 0 or weight.initial is None:
         return None
     dtype = weight.type.dtype
-    return stored(floats_of(weight.initial, dtype) * decay, dtype)
+    return as_stored(floats_of(weight.initial, dtype) * decay, dtype)

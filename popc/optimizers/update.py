@@ -16,7 +16,6 @@ from popc.optimizers.resolve import Resolution
 from popc.optimizers.scalars import Scalar, Scalars
 from popc.placement import chip_of_variable
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 
 __all__ = [
     "COUNTER_TYPE",
@@ -25,8 +24,6 @@ __all__ = [
     "Sharing",
     "UpdateRule",
     "WeightUpdate",
-    "floats_of",
-    "stored",
 ]
 
 # PopART's reserved prefix of new values.
@@ -213,15 +210,3 @@ class WeightUpdate:
 
 
 UpdateRule: TypeAlias = Callable[[WeightUpdate], Tensor]
-
-
-def floats_of(array: Array, dtype: DType) -> Array:
-    """Stored values as floats to compute with."""
-    return from_bfloat16(array) if dtype is DType.BFLOAT16 else array
-
-
-def stored(values: Array, dtype: DType) -> Array:
-    """Floats as they are stored."""
-    if dtype is DType.BFLOAT16:
-        return to_bfloat16(values).reshape(values.shape)
-    return values.astype(dtype.storage)

@@ -34,7 +34,7 @@ from popc.training.preparation import Keeping, rewrite_with_loss
 from popc.training.settings import TrainingSettings
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = ["add_training"]
 
@@ -217,10 +217,8 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
             to = {"to": type_.dtype.value}
             scale = build(graph, "Cast", [scale], dict(to), settings=origin).output
         return build(graph, "Reshape", [scale], {"shape": type_.shape}, settings=origin).output
-    data = np.full(type_.shape, scale, np.float32)
-    if type_.dtype is DType.BFLOAT16:
-        data = to_bfloat16(data).reshape(type_.shape)
-    return graph.add_constant("lossScaling", type_, data.astype(type_.dtype.storage))
+    data = as_stored(np.full(type_.shape, scale, np.float32), type_.dtype)
+    return graph.add_constant("lossScaling", type_, data)
 
 
 def _bound(model: ImportedModel, settings: TrainingSettings, loss: Tensor) -> float:

@@ -18,8 +18,8 @@ from popc.optimizers import (
     loss_scale,
     parse_optimizer,
 )
-from popc.optimizers.update import floats_of, stored
 from popc_runtime.format import Array, DType
+from popc_runtime.kernels.preparation import as_stored, floats_of
 from tests.support import changed_variables, known_values, run_one
 
 __all__ = [
@@ -107,7 +107,7 @@ def _accumulated(op: Op, runs: Sequence[Mapping[Tensor, Array]]) -> Array:
     mean = op.attributes["kind"] == "mean"
     for count, term in enumerate(terms, start=1):
         total = total + (term - total) / count if mean else total + term
-    return stored(total, dtype)
+    return as_stored(total, dtype)
 
 
 def bits(value: Array) -> Array:

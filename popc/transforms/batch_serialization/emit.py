@@ -13,8 +13,8 @@ from popc.ir import Graph, Op, OpSettings, Recompute, Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
-from popc_runtime.format import Array, Attribute, DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.format import Attribute, DType
+from popc_runtime.kernels.preparation import as_stored
 
 __all__ = [
     "Emitter",
@@ -63,7 +63,7 @@ class Emitter:
     def constant(self, value: float, like: Tensor) -> Tensor:
         """A number of the type of ``like``."""
         type_ = like.type.with_shape(())
-        return self.graph.add_constant("parts", type_, _stored(value, type_.dtype))
+        return self.graph.add_constant("parts", type_, as_stored(value, type_.dtype))
 
     def index(self, value: int) -> Tensor:
         """The offset of a dynamic slice."""
@@ -117,7 +117,7 @@ def neutral(graph: Graph, type_: TensorType, how: Combination) -> Tensor:
     if how in (Combination.MAX, Combination.MIN) and not type_.dtype.is_float:
         limits = np.iinfo(type_.dtype.storage)
         value = limits.min if how is Combination.MAX else limits.max
-    scalar = graph.add_constant("start", type_.with_shape(()), _stored(value, type_.dtype))
+    scalar = graph.add_constant("start", type_.with_shape(()), as_stored(value, type_.dtype))
     return build(graph, "Expand", [scalar], {"shape": type_.shape}).output
 
 
@@ -126,12 +126,6 @@ _NEUTRAL: Final = {
     Combination.MAX: -np.inf,
     Combination.MIN: np.inf,
 }
-
-
-def _stored(value: float, dtype: DType) -> Array:
-    if dtype is DType.BFLOAT16:
-        return to_bfloat16(np.asarray(value, np.float32)).reshape(())
-    return np.asarray(value, dtype.storage)
 
 
 def is_needed_whole(graph: Graph, analysis: Analysis, tensor: Tensor) -> bool:

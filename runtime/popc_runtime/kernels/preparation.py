@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,10 @@ from popc_runtime.kernels.blocking import conversion
 from popc_runtime.kernels.rounding import rounding_calls
 from popc_runtime.kernels.rounding_mode import Rounding
 
-__all__ = ["floats_of", "from_bfloat16", "prepare", "to_bfloat16"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["as_stored", "floats_of", "from_bfloat16", "prepare", "to_bfloat16"]
 
 
 def from_bfloat16(bits: Array) -> Array:
@@ -41,6 +45,14 @@ def to_bfloat16(values: Array) -> Array:
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet_nan = (bits >> np.uint32(16)) | np.uint32(0x0040)
     return np.where(np.isnan(values), quiet_nan, rounded).astype(np.uint16)
+
+
+def as_stored(values: npt.ArrayLike, dtype: DType) -> Array:
+    """A copy of numbers, as elements of ``dtype`` are stored: bfloat16 as bit patterns."""
+    array = np.asarray(values)
+    if dtype is DType.BFLOAT16:
+        return to_bfloat16(array.astype(np.float32)).reshape(array.shape)
+    return array.astype(dtype.storage)
 
 
 def prepare(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
