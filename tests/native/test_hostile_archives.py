@@ -36,7 +36,7 @@ def test_instructions_that_lie() -> None:
 
 @pytest.mark.slow
 def test_more_instructions_that_lie() -> None:
-    _check_instructions(4, 30)
+    _check_instructions(3, 20)
 
 
 def test_damaged_archives() -> None:
@@ -45,7 +45,7 @@ def test_damaged_archives() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_more_damaged_archives(seed: int) -> None:
-    complained = list(complaints(list(damaged.trials(2000, seed))))
+    complained = list(complaints(list(damaged.trials(1000, seed))))
     assert not complained, "\n".join(complained)

@@ -37,7 +37,7 @@ _SUPPRESSED = "called_from_lib:libscipy_openblas\ncalled_from_lib:_multiarray_um
 # nothing survives a fork.
 _ALONE = "not fork and not pool_hands and not sanitizer and not valgrind"
 # The same code on more operands than it takes minutes for: they are tried without a sanitizer.
-_MANY = "not many_other_sizes and not more_records"
+_MANY = "not many_other_sizes and not test_more_"
 # A sanitizer of threads has nothing to watch where one thread runs: hostile records are tried on
 # one, in forked children.  The slow tests run the kernels of the others on more operands.
 _ONE_THREAD = ["--ignore-glob=*/test_hostile_*.py", "-m", "not slow"]

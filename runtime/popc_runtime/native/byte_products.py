@@ -13,13 +13,12 @@ from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.byte_epilogues import byte_epilogue
 from popc_runtime.native.forms import is_channels_last
-from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
+from popc_runtime.native.record import MAX_RANK, MOST_AXES, Encoder, Record, tensor_words
 from popc_runtime.native.views import View, broadcast_to, merged_view
 
 __all__ = ["ENCODERS", "ByteForm", "byte_conv_record", "byte_product_record"]
 
 _BYTES: Final = (DType.INT8, DType.UINT8)
-_MOST_AXES: Final = 3
 _EXACT_TAPS: Final = 2**24 // 255**2  # whose sums floats hold
 
 # Both factors, the result, and the residual
@@ -79,7 +78,7 @@ def byte_conv_record(binding: Binding, form: ByteForm, numbers: Mapping[str, int
     """
     x, w, out = binding.input(0), binding.input(1), binding.output()
     residual, group = binding.optional(RESIDUAL), binding.integer("group", 1)
-    if not _are_bytes(binding) or not w.is_contiguous or not 1 <= x.ndim - 2 <= _MOST_AXES:
+    if not _are_bytes(binding) or not w.is_contiguous or not 1 <= x.ndim - 2 <= MOST_AXES:
         return None
     zeros = _zeros(binding, (-x.ndim, -w.ndim))
     if zeros is None or (zeros[0] is not None and zeros[0].size > 1):

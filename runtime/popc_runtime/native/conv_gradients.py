@@ -17,6 +17,7 @@ from popc_runtime.native.forms import NO_ACTIVATION
 from popc_runtime.native.packing import move_record
 from popc_runtime.native.record import (
     MAX_RANK,
+    MOST_AXES,
     Encoder,
     Record,
     activation_words,
@@ -27,7 +28,6 @@ from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS"]
 
-_MOST_AXES: Final = 3
 _MOST_PHASES: Final = 16
 
 
@@ -52,7 +52,7 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
 
 def _is_plain(binding: Binding, x: View) -> bool:
     floats = is_float32(binding) and binding.text("partials", "float") == "float"
-    return floats and 1 <= x.ndim - 2 <= _MOST_AXES
+    return floats and 1 <= x.ndim - 2 <= MOST_AXES
 
 
 @frozen

@@ -14,13 +14,12 @@ from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
 from popc_runtime.native.packing import contiguous_copy
-from popc_runtime.native.record import Record, is_float32, tensor_words
+from popc_runtime.native.record import MOST_AXES, Record, is_float32, tensor_words
 from popc_runtime.native.views import View
 from popc_runtime.native.winograd import winograd_suits
 
 __all__ = ["ENCODERS", "packing_of_weights"]
 
-_MOST_AXES: Final = 3
 _FEW_CHANNELS: Final = 16  # of a group: less than a vector has
 _PANEL: Final = 16  # channels
 _DIRECT: Final = "ConvDirect_f32"
@@ -90,7 +89,7 @@ def _kernel(conv: Operands[View]) -> str:
     bias, residual = conv.optional(2), conv.optional(3)
     group = conv.integer("group", 1)
     plain = is_float32(conv) and conv.text("partials", "float") == "float"
-    if not plain or not 1 <= x.ndim - 2 <= _MOST_AXES or out.size == 0:
+    if not plain or not 1 <= x.ndim - 2 <= MOST_AXES or out.size == 0:
         return ""
     if group == 1 and _is_product(conv):
         return _PRODUCT

@@ -13,6 +13,7 @@ from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.packing import is_plain, made_contiguous, packed, tensors
 from popc_runtime.native.pool_gradients import of_squares, pooling_words, window_factors
 from popc_runtime.native.record import (
+    MOST_AXES,
     Encoder,
     Record,
     activation_words,
@@ -23,7 +24,6 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-_MOST_AXES: Final = 3
 _OTHERS: Final = (DType.FLOAT64, DType.INT8, DType.UINT8)
 
 
@@ -46,7 +46,7 @@ def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | Non
     """Kernels of pool_rows.c, which know up to three axes; maxima also of channels side by side."""
     x, out, taps = binding.input(0), binding.output(), binding.integers("kernel_shape")
     results = [one for one in (out, places) if one is not None]
-    if not 1 <= len(taps) <= _MOST_AXES or out.size == 0 or x.size == 0:
+    if not 1 <= len(taps) <= MOST_AXES or out.size == 0 or x.size == 0:
         return None
     axes, sizes = window_axes(binding, x.shape[2:], taps, out.shape[2:]), x.shape[2:]
     pixels = (0, *range(2, x.ndim), 1)
@@ -59,7 +59,7 @@ def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | Non
     by_column = bool(binding.integer("storage_order", 0))
     steps = [prod(sizes[:n] if by_column else sizes[n + 1 :]) for n in range(len(sizes))]
     words = [*tensors(x, out, places), binding.integer("p", 2), x.shape[-1] if last else 1]
-    words += (1, 1, 1, 1, 1, 0, 0) * (_MOST_AXES - len(axes))
+    words += (1, 1, 1, 1, 1, 0, 0) * (MOST_AXES - len(axes))
     for axis, step in zip(axes, steps, strict=True):
         words += (axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin, step)
     return Record(kernel, tuple(words), (x, *results), before=before)
@@ -72,7 +72,7 @@ def _average_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None
 
 def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     x, out, kernel = binding.input(0), binding.output(), binding.integers("kernel_shape")
-    plain = is_float32(binding) and 1 <= len(kernel) <= _MOST_AXES
+    plain = is_float32(binding) and 1 <= len(kernel) <= MOST_AXES
     if not plain or out.size == 0 or x.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])

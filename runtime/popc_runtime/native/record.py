@@ -18,6 +18,7 @@ from popc_runtime.native.views import View
 
 __all__ = [
     "MAX_RANK",
+    "MOST_AXES",
     "Encoder",
     "Record",
     "activation_words",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 MAX_RANK: Final = 8
+MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv.h
 _DTYPES: Final = (
     DType.FLOAT32,
     DType.FLOAT64,

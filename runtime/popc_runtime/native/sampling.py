@@ -8,7 +8,7 @@ from typing import Final
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, tensors
-from popc_runtime.native.record import Encoder, Record, float_word, is_float32
+from popc_runtime.native.record import MOST_AXES, Encoder, Record, float_word, is_float32
 from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
@@ -16,7 +16,6 @@ __all__ = ["ENCODERS"]
 # The numbers are known to csrc/kernels/grid.c.
 _MODES: Final = {"nearest": 0, "linear": 1, "cubic": 2}
 _PADDINGS: Final = {"zeros": 0, "border": 1, "reflection": 2}
-_MOST_AXES: Final = 3
 
 
 def _has_elements(binding: Binding) -> bool:
@@ -29,7 +28,7 @@ def _grid_sample(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     out = binding.output()
     fits = is_float32(binding) and _has_elements(binding) and out.is_contiguous
-    if not fits or binding.input(0).ndim - 2 > _MOST_AXES:
+    if not fits or binding.input(0).ndim - 2 > MOST_AXES:
         return None
     (x, first), (grid, second) = packed(binding, 0), packed(binding, 1)
     mode, padding = _MODES[binding.text("mode")], _PADDINGS[binding.text("padding_mode")]
