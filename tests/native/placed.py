@@ -8,7 +8,7 @@ __all__ = ["PLACED"]
 
 PLACED: Final = frozenset(
     {
-        *("ArgMax", "ArgMin", "CumProd", "CumSum", "TopK"),
+        *("ArgMax", "ArgMin", "CumProd", "CumProdGrad", "CumSum", "TopK"),
         *("GatherElements", "GatherND", "OneHot"),
         *("ScatterElements", "ScatterND", "ScatterReduce"),
         *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd"),

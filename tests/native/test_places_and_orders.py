@@ -183,6 +183,22 @@ def test_orders(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_gradients_of_running_products(data: st.DataObject) -> None:
+    """Of factors that may be 0, along an axis that is an attribute or a constant."""
+    shape = data.draw(_SHAPES)
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    dtype = data.draw(st.sampled_from(["float32", "float64"]))
+    grad = _laid_out(_numbers(shape, dtype), data.draw(_LAYOUTS))
+    x = _laid_out(np.round(_numbers(shape, dtype, 5)) / 2, data.draw(_LAYOUTS))
+    flags = {"reverse": data.draw(st.integers(0, 1)), "exclusive": data.draw(st.integers(0, 1))}
+    out = np.empty(shape, dtype)
+    _same("CumProdGrad", [grad, x], [out], {"axis": axis, **flags}, 1e-5)
+    chosen = np.array(axis - data.draw(st.sampled_from([0, len(shape)])))
+    _same("CumProdGrad", [grad, x, chosen], [out], flags, 1e-5, constant=(2,))
+
+
+@given(data=st.data())
 @settings(max_examples=120, deadline=None)
 def test_reductions(data: st.DataObject) -> None:
     shape = data.draw(_SHAPES)

@@ -35,7 +35,7 @@ _SUMS: Final = frozenset(
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),
         *("GridSampleGrad", "GridSampleGridGrad"),
-        *("Ctc", "LambSquare"),
+        *("Ctc", "CumProdGrad", "LambSquare"),
         *(
             "LayerNormalizationGrad",
             "LogSoftmax",

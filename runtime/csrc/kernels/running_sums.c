@@ -1,4 +1,4 @@
-// Along an axis, [outer][length][inner]: running sums and products.
+// Along an axis, [outer][length][inner]: running sums and products, and the gradient of the latter.
 #include <stdlib.h>
 
 #include "../kernel.h"
@@ -116,7 +116,83 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     return NULL;
 }
 
+// -- the gradient of products ----------------------------------------------------------------------
+
+typedef struct {
+    const char *grad, *x;
+    char *out;
+    int64_t outer, length, inner, unit;
+    bool wide, backwards, exclusive;
+} Slope;
+
+// Of one line: first the sums over later places, then times what is before; no factor is divided by.
+#define SLOPE(TYPE)                                                                              \
+    static void slope_##TYPE(const Slope *slope, int64_t line) {                                 \
+        const int64_t i = line / slope->inner, j = line % slope->inner, n = slope->length;       \
+        const int64_t first = slope->backwards ? n - 1 : 0;                                      \
+        const int64_t step = slope->backwards ? -slope->inner : slope->inner;                    \
+        const int64_t start = (i * n + first) * slope->inner + j;                                \
+        const TYPE *g = (const TYPE *)(const void *)slope->grad + start;                         \
+        const TYPE *x = (const TYPE *)(const void *)slope->x + start;                            \
+        TYPE *out = (TYPE *)(void *)slope->out + start, later = 0, before = 1;                   \
+        for (int64_t k = n - 1; k >= 0; k--) {                                                   \
+            const TYPE below = k + 1 < n ? x[(k + 1) * step] * later : 0;                        \
+            const int64_t place = slope->exclusive ? k + 1 : k;                                  \
+            later = place < n ? g[place * step] + below : below;                                 \
+            out[k * step] = later;                                                               \
+        }                                                                                        \
+        for (int64_t k = 0; k < n; k++) {                                                        \
+            out[k * step] *= before;                                                             \
+            before *= x[k * step];                                                               \
+        }                                                                                        \
+    }
+
+SLOPE(float)
+SLOPE(double)
+
+static void some_slopes(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Slope *slope = context;
+    const int64_t lines = slope->outer * slope->inner, end = (chunk + 1) * slope->unit;
+    for (int64_t line = chunk * slope->unit; line < end && line < lines; line++) {
+        if (slope->wide) slope_double(slope, line);
+        else slope_float(slope, line);
+    }
+}
+
+static Failure run_slopes(const void *state, const Run *run) {
+    const Slope *slope = state;
+    const int64_t lines = slope->outer * slope->inner;
+    share_chunks(run, (lines + slope->unit - 1) / slope->unit, some_slopes, (void *)slope);
+    return OK;
+}
+
+// grad, x, out {outer, length, inner, backwards, exclusive}
+static void *prepare_slope(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor grad = next_tensor(params), x = next_tensor(params), out = next_tensor(params);
+    Slope *slope = calloc(1, sizeof(Slope));
+    if (!slope) return NULL;
+    *slope = (Slope){.grad = grad.data, .x = x.data, .out = out.data, .wide = x.dtype == F64};
+    slope->outer = next_int(params);
+    slope->length = next_int(params);
+    slope->inner = next_int(params);
+    slope->backwards = next_int(params) != 0;
+    slope->exclusive = next_int(params) != 0;
+    const int64_t count = size_of(slope->outer, slope->length, slope->inner);
+    const bool fits = !params->bad && (x.dtype == F32 || x.dtype == F64) && count > 0 &&
+                      holds(&x, x.dtype, count) && holds(&grad, x.dtype, count) &&
+                      holds(&out, x.dtype, count);
+    if (!fits) {
+        free(slope);
+        return NULL;
+    }
+    slope->unit = (ORDER_WORK + slope->length - 1) / slope->length;
+    return slope;
+}
+
 const Kernel ISA(RUNNING_SUMS)[] = {
     {"Accumulate", prepare_accumulate, run_accumulate, NULL},
+    {"CumProdGrad", prepare_slope, run_slopes, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -184,6 +184,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ArgMax",
         "ArgMin",
         "CumProd",
+        "CumProdGrad",
         "CumSum",
         "Hardmax",
         "TopK",

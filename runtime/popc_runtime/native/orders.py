@@ -85,10 +85,27 @@ def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     return Record("Accumulate", (*words, *tensors(given)), (x, given), before=before)
 
 
+def _product_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """The gradient, X, axis? {axis, reverse, exclusive}; the axis is known."""
+    del numbers
+    axis, x, out = binding.optional(2), binding.input(1), binding.output()
+    types = {binding.input(0).dtype, x.dtype, out.dtype}
+    if not _fits(binding) or len(types) > 1 or x.dtype not in (DType.FLOAT32, DType.FLOAT64):
+        return None
+    if axis is not None and not binding.is_constant(2):
+        return None
+    along = binding.integer("axis") if axis is None else int(axis.item())
+    (grad, first), (x, second) = packed(binding, 0), packed(binding, 1)
+    flags = (binding.integer("reverse", 0), binding.integer("exclusive", 0))
+    words = (*tensors(grad, x, out), *sizes_along(x.shape, along), *flags)
+    return Record("CumProdGrad", words, (grad, x), before=(*first, *second))
+
+
 ENCODERS: Final[dict[str, Encoder]] = {
     "ArgMax": partial(_extreme, 1),
     "ArgMin": partial(_extreme, 0),
     "CumProd": partial(_running, 1),
+    "CumProdGrad": _product_grad,
     "CumSum": partial(_running, 0),
     "Hardmax": _hardmax,
     "TopK": _top_k,
