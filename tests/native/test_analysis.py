@@ -102,16 +102,17 @@ def test_ranks(library: Library, dtype: str, right: int) -> None:
         _check(library, "Bucketize", [laid, boundaries], out, {"right": right})
 
 
-def test_counts(library: Library) -> None:
+@pytest.mark.parametrize("count", [3, 8, 9, 100])
+def test_counts(library: Library, count: int) -> None:
     x = np.round(_numbers(5, 300) * 4) / 2
     x[0, :3] = (np.nan, np.inf, -np.inf)
-    levels = np.array([-1, 0, 0.5, 0.5, 3], np.float32)
+    levels = np.sort(np.round(_numbers(count, seed=1) * 4) / 2)
     for laid in (x, np.ascontiguousarray(x.T).T):
         for absolute in (0, 1):
-            out = np.empty(6, np.uint32)
+            out = np.empty(count + 1, np.uint32)
             _check(library, "BinCount", [laid, levels], out, {"absolute": absolute})
-        out = np.empty(4, np.float32)
-        _check(library, "Histogram", [laid], out, {"levels": (0.0, 0.5, 3.0)})
+        out = np.empty(count + 1, np.float32)
+        _check(library, "Histogram", [laid], out, {"levels": tuple(map(float, levels))})
 
 
 @pytest.mark.parametrize("shape", [(1,), (7, 5), (300, 401), ()])

@@ -1,6 +1,7 @@
 // Ranks of elements among boundaries, how many are between levels.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../kernel.h"
 #include "simd.h"
@@ -84,15 +85,17 @@ static Failure run_ranks(const void *state, const Run *run) {
 // -- counts ---------------------------------------------------------------------------------------
 
 typedef struct {
-    const float *x, *levels;
+    const float *x, *levels;  // levels may be in any order
     Tensor out;  // one more than there are levels
     int64_t count, bins;
     bool absolute;  // of sizes
     bool closed;  // an element that is equal to a level is below it
 } Counts;
 
+// Of so many levels each is compared with whole vectors; of more, elements look for their bin.
+enum { FEW_LEVELS = 8 };
+
 static void *prepare_counts(Params *params, Needs *needs) {
-    (void)needs;
     Counts *counts = calloc(1, sizeof(Counts));
     if (!counts) return NULL;
     const Tensor x = next_tensor(params), levels = next_tensor(params);
@@ -108,18 +111,60 @@ static void *prepare_counts(Params *params, Needs *needs) {
     const bool fits = !params->bad && x.dtype == F32 && levels.dtype == F32 && known &&
                       is_contiguous(&x) && is_contiguous(&levels) && is_contiguous(&counts->out) &&
                       element_count(&counts->out) == counts->bins + 1;
-    if (fits) return counts;
+    if (fits) {
+        needs->shared = (counts->bins + 1) * (int64_t)sizeof(int64_t);
+        return counts;
+    }
     free(counts);
     return NULL;
+}
+
+static bool is_below(const Counts *counts, float x, float level) {
+    return counts->closed ? x <= level : x < level;
 }
 
 static int64_t count_below(const Counts *counts, float level) {
     int64_t total = 0;
     for (int64_t i = 0; i < counts->count; i++) {
         const float x = counts->absolute ? fabsf(counts->x[i]) : counts->x[i];
-        total += counts->closed ? x <= level : x < level;
+        total += is_below(counts, x, level);
     }
     return total;
+}
+
+static void count_by_level(const Counts *counts, int64_t *found) {
+    int64_t before = 0;
+    for (int64_t i = 0; i <= counts->bins; i++) {
+        const int64_t up_to =
+            i < counts->bins ? count_below(counts, counts->levels[i]) : counts->count;
+        found[i] = up_to - before;
+        before = up_to;
+    }
+}
+
+static bool are_ascending(const float *levels, int64_t n) {
+    for (int64_t i = 1; i < n; i++)
+        if (!(levels[i - 1] <= levels[i])) return false;
+    return true;
+}
+
+// The first of ascending levels that `x` is below: half of them remain each time, without a branch
+// that would be foretold wrongly every other time.
+static int64_t bin_of(const Counts *counts, float x) {
+    const float *first = counts->levels;
+    int64_t n = counts->bins;
+    while (n > 1) {
+        const int64_t half = n / 2;
+        first += half * !is_below(counts, x, first[half - 1]);
+        n -= half;
+    }
+    return first - counts->levels + !is_below(counts, x, *first);
+}
+
+static void count_by_element(const Counts *counts, int64_t *found) {
+    memset(found, 0, (size_t)(counts->bins + 1) * sizeof(int64_t));
+    for (int64_t i = 0; i < counts->count; i++)
+        found[bin_of(counts, counts->absolute ? fabsf(counts->x[i]) : counts->x[i])]++;
 }
 
 static void store_count(const Tensor *out, int64_t i, int64_t count) {
@@ -131,15 +176,13 @@ static void store_count(const Tensor *out, int64_t i, int64_t count) {
 }
 
 static Failure run_counts(const void *state, const Run *run) {
-    (void)run;
     const Counts *counts = state;
-    int64_t before = 0;
-    for (int64_t i = 0; i <= counts->bins; i++) {
-        const int64_t up_to =
-            i < counts->bins ? count_below(counts, counts->levels[i]) : counts->count;
-        store_count(&counts->out, i, up_to - before);
-        before = up_to;
-    }
+    int64_t *found = (int64_t *)run->shared;
+    if (counts->bins > FEW_LEVELS && are_ascending(counts->levels, counts->bins))
+        count_by_element(counts, found);
+    else
+        count_by_level(counts, found);
+    for (int64_t i = 0; i <= counts->bins; i++) store_count(&counts->out, i, found[i]);
     return OK;
 }
 
