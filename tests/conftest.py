@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew from what is printed"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C raise `KeyboardInterrupt`: background jobs of a shell ignore it, processes inherit."""
+    del config
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
