@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C raise `KeyboardInterrupt`: background jobs of a shell ignore it, processes inherit."""
+    """Let Ctrl-C raise `KeyboardInterrupt`: processes of a shell's background jobs ignore it."""
     del config
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
