@@ -95,7 +95,7 @@ static bool is_valid(const Ctc *ctc, int64_t sample) {
 // out[s] = ln(e**a[s] + e**b[s] + e**(c[s] + jumps[s]))
 static void add_logarithms(
     const double *a, const double *b, const double *c, const double *jumps, double *out, int64_t n) {
-    _Pragma("GCC ivdep") for (int64_t s = 0; s < n; s++) {
+    INDEPENDENT for (int64_t s = 0; s < n; s++) {
         const double third = c[s] + jumps[s], two = a[s] > b[s] ? a[s] : b[s];
         const double peak = third > two ? third : two;
         const float sum = exp_below((float)(a[s] - peak)) + exp_below((float)(b[s] - peak)) +
