@@ -233,7 +233,7 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
             for (; i + MANY <= count; i += MANY) {                                               \
                 const TYPE *some_from = from + i;                                                \
                 TYPE *some_to = to + i;                                                          \
-                INDEPENDENT for (int k = 0; k < MANY; k++) {                            \
+                INDEPENDENT for (int k = 0; k < MANY; k++) {                                     \
                     const TYPE v = some_from[k], t = some_to[k];                                 \
                     some_to[k] = v > t || v != v ? v : t;                                        \
                 }                                                                                \
