@@ -1,8 +1,9 @@
 """How far each result of a native kernel may be from that of numpy, by the operands.
 
 Most of `tolerances` are relative to the largest number.  Reductions are relative to the sum of the
-magnitudes that are added, or multiply relative errors; matrices are inverted the less exactly the
-closer to singular they are.  Where an engine may as well say that there is none, anything goes.
+magnitudes that are added, or multiply relative errors; gradients of normalization are the less
+exact the farther means are from zero; matrices are inverted the less exactly the closer to singular
+they are.  Where an engine may as well say that there is none, anything goes.
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ def _largest(array: Array) -> float:
 
 
 def _first(problem: Problem) -> Array:
-    x, type_ = problem.inputs[0], problem.types[0]
+    return _operand(problem, 0)
+
+
+def _operand(problem: Problem, index: int) -> Array:
+    """An operand that is there, as float64."""
+    x, type_ = problem.inputs[index], problem.types[index]
     assert x is not None and type_ is not None  # noqa: PT018
     return as_numbers(x, type_.dtype).astype(np.float64)
 
@@ -114,9 +120,32 @@ def _of_determinant(problem: Problem, want: Array, dtype: DType) -> Array:
     return _of_finite(allowed * lengths).reshape(want.shape)
 
 
+# -- gradients of normalization --------------------------------------------------------------------
+
+
+def _of_normalized(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the mean of a row counts, as that of x, in deviations."""
+    allowed, x = _of_largest(problem, want, dtype), _operand(problem, 1)
+    if x.size == 0:
+        return allowed
+    rows = x.reshape(_rows(problem, x.shape), -1)
+    deviations = np.sqrt(rows.var(axis=1) + float(str(problem.attributes["epsilon"])))
+    return allowed * (1 + float((np.abs(rows.mean(axis=1)) / deviations).max()))
+
+
+def _rows(problem: Problem, shape: tuple[int, ...]) -> int:
+    """How many rows are normalized by themselves."""
+    if problem.opcode == "LayerNormalizationGrad":
+        return int(np.prod(shape[: int(str(problem.attributes["axis"]))]))
+    return shape[0] * int(str(problem.attributes.get("num_groups", shape[1])))
+
+
 _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "Det": _of_determinant,
+    "GroupNormalizationGrad": _of_normalized,
+    "InstanceNormalizationGrad": _of_normalized,
     "Inverse": _of_inverse,
+    "LayerNormalizationGrad": _of_normalized,
     "ReduceMean": _of_sum,
     "ReduceProd": _of_product,
     "ReduceSum": _of_sum,

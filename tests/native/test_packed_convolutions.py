@@ -12,9 +12,8 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import helper
 
-import popc
 import popc_runtime
 from popc_runtime.format import (
     ArchiveFile,
@@ -38,7 +37,7 @@ from popc_runtime.native.convolutions import packing_of_weights
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import PackedView, as_view
 from tests.native.bindings import bound, viewed
-from tests.native.panels import in_panels, with_panels
+from tests.native.panels import in_panels, model_of, saved, with_panels
 
 pytestmark = pytest.mark.skipif(not variants(), reason="there are no native kernels")
 
@@ -171,24 +170,6 @@ def test_panels_across_groups_are_unpacked(library: Library) -> None:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def _model(nodes: list[onnx.NodeProto], weights: dict[str, Array], *shape: int) -> bytes:
-    graph = helper.make_graph(
-        nodes,
-        "convolutions",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
-        [onnx.ValueInfoProto(name=nodes[-1].output[0])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    serialized: bytes = model.SerializeToString()
-    return serialized
-
-
-def _saved(model: bytes, folder: Path, **options: Any) -> Path:
-    return popc.compile(model, options=options).save(folder / "a.popx", force=True)
-
-
 def _weights(path: Path) -> list[Slot]:
     """Constants of two dimensions at least."""
     with ArchiveFile.open(path) as archive:
@@ -224,7 +205,7 @@ def _network(rank: int) -> tuple[bytes, Array]:
         last = f"r{number}"
         nodes.append(make("Relu", [f"c{number}"], [last]))
     sizes = (12,) * rank
-    return _model(nodes, arrays, 2, 3, *sizes), _numbers(2, 3, *sizes, seed=5)
+    return model_of(nodes, arrays, 2, 3, *sizes), _numbers(2, 3, *sizes, seed=5)
 
 
 @pytest.mark.parametrize("weights", ["mmap", "compressed"])
@@ -233,7 +214,7 @@ def test_networks(rank: int, weights: str, tmp_path: Path, unpacked: list[tuple[
     model, x = _network(rank)
     results: dict[tuple[bool, str], Array] = {}
     for pack in (False, True):
-        path = _saved(model, tmp_path, pack_weights=pack, weights=weights)
+        path = saved(model, tmp_path, pack_weights=pack, weights=weights)
         found = [one for one in _weights(path) if one.packing is not Packing.NONE]
         assert all(one.packing is Packing.ROWS for one in found)
         assert len(found) >= (2 if pack and rank == 2 else 0)
@@ -256,7 +237,7 @@ def _pair(second: dict[str, Any], size: int) -> bytes:
         make("ReduceMean", ["c"], ["m"], axes=[2, 3]),
         make("Add", ["a", "m"], ["y"]),
     ]
-    return _model(nodes, {"w": _numbers(32, 32, 3, 3) / 8}, 1, 32, size, size)
+    return model_of(nodes, {"w": _numbers(32, 32, 3, 3) / 8}, 1, 32, size, size)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +254,7 @@ def test_readers_of_the_same_weights(
     model, x = _pair(second, size), _numbers(1, 32, size, size)
     results = []
     for pack in (False, True):
-        path = _saved(model, tmp_path, pack_weights=pack)
+        path = saved(model, tmp_path, pack_weights=pack)
         (weights,) = _weights(path)
         assert (weights.packing is Packing.ROWS) == (pack and packed)
         assert prod(weights.shape) == 32 * 32 * 9
@@ -290,8 +271,8 @@ def test_other_readers_keep_weights_plain(tmp_path: Path) -> None:
         make("ReduceMax", ["w"], ["m"], axes=[1, 2, 3], keepdims=1),
         make("Add", ["a", "m"], ["y"]),
     ]
-    model = _model(nodes, {"w": _numbers(1, 32, 3, 3)}, 1, 32, 9, 9)
-    (weights, *_) = _weights(_saved(model, tmp_path, fold_limit_bytes=0))
+    model = model_of(nodes, {"w": _numbers(1, 32, 3, 3)}, 1, 32, 9, 9)
+    (weights, *_) = _weights(saved(model, tmp_path, fold_limit_bytes=0))
     assert weights.packing is Packing.NONE
 
 
@@ -299,9 +280,9 @@ def test_weights_that_are_results(tmp_path: Path) -> None:
     make = helper.make_node
     nodes = [make("Conv", ["x", "w"], ["a"], pads=[1] * 4), make("Relu", ["a"], ["y"])]
     w = _numbers(32, 32, 3, 3)
-    model = onnx.load_from_string(_model(nodes, {"w": w}, 1, 32, 9, 9))
+    model = onnx.load_from_string(model_of(nodes, {"w": w}, 1, 32, 9, 9))
     model.graph.output.append(onnx.ValueInfoProto(name="w"))
-    path = _saved(model.SerializeToString(), tmp_path)
+    path = saved(model.SerializeToString(), tmp_path)
     for engine in ("native", "numpy"):
         with popc_runtime.load(path, engine=engine) as program:
             assert np.array_equal(program.run({"x": _numbers(1, 32, 9, 9)})["w"], w)

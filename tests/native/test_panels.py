@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import helper
 
-import popc
 import popc_runtime
 from popc_runtime.format import (
     ArchiveFile,
@@ -28,6 +26,7 @@ from popc_runtime.native import NativeProgram, find_library
 from popc_runtime.native.forms import product_record
 from popc_runtime.native.library import variants
 from popc_runtime.native.views import as_view
+from tests.native.panels import model_of, saved
 
 _SIZES = st.sampled_from([1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 130, 300])
 
@@ -70,24 +69,6 @@ def test_kernels(batch: list[int], m: int, k: int, n: int, threads: int, packing
         assert np.array_equal(results[0], results[2])
 
 
-def _model(nodes: list[onnx.NodeProto], weights: dict[str, Array], *shape: int) -> bytes:
-    graph = helper.make_graph(
-        nodes,
-        "products",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
-        [onnx.ValueInfoProto(name=nodes[-1].output[0])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    serialized: bytes = model.SerializeToString()
-    return serialized
-
-
-def _saved(model: bytes, folder: Path, **options: Any) -> Path:
-    return popc.compile(model, options=options).save(folder / "a.popx", force=True)
-
-
 def _image(path: Path) -> ProgramImage:
     with ArchiveFile.open(path) as archive:
         return decode_program(archive.read("program"))
@@ -120,7 +101,7 @@ def _three_products(k: int, n: int) -> bytes:
         make("Gemm", ["d", "u"], ["y"], transB=1),
     ]
     arrays = [_numbers(k, n), _numbers(n, k, seed=1), _numbers(n, k, seed=2), _numbers(k, seed=3)]
-    return _model(nodes, dict(zip("vwub", arrays, strict=True)), 3, k)
+    return model_of(nodes, dict(zip("vwub", arrays, strict=True)), 3, k)
 
 
 @pytest.mark.parametrize("weights", ["mmap", "compressed"])
@@ -131,7 +112,7 @@ def test_programs(
     model, x = _three_products(k, n), _numbers(3, k, seed=4)
     results: dict[tuple[bool, str], Array] = {}
     for pack in (False, True):
-        path = _saved(model, tmp_path, pack_weights=pack, weights=weights)
+        path = saved(model, tmp_path, pack_weights=pack, weights=weights)
         found = [slot.packing for slot in _packed(path)]
         expected = [Packing.COLUMNS, Packing.COLUMNS, Packing.ROWS] if pack else []
         assert sorted(found) == expected or min(k, n) == 1  # a product by one number is none
@@ -165,14 +146,14 @@ def test_whoever_else_reads_weights_keeps_them_plain(nodes: list[Any], tmp_path:
         helper.make_node(kind, inputs, [f"t{number}"], **attributes)
         for number, (kind, inputs, attributes) in enumerate(nodes)
     ]
-    path = _saved(_model(made, {"w": _W}, 20, 20), tmp_path, fold_limit_bytes=0)
+    path = saved(model_of(made, {"w": _W}, 20, 20), tmp_path, fold_limit_bytes=0)
     assert _packed(path) == []
 
 
 def test_readers_that_agree_share_panels(tmp_path: Path) -> None:
     make = helper.make_node
     nodes = [make("MatMul", ["x", "w"], ["a"]), make("MatMul", ["a", "w"], ["y"])]
-    path = _saved(_model(nodes, {"w": _W}, 20, 20), tmp_path)
+    path = saved(model_of(nodes, {"w": _W}, 20, 20), tmp_path)
     image = _image(path)
     assert len(_packed(path)) == 1
     assert image.constant_bytes == 20 * 32 * 4  # with what is missing in the second panel
@@ -198,11 +179,11 @@ def test_convolutions_of_single_pixels(
         _numbers(9, 40, 1, 1, seed=2),
         _numbers(24),
     ]
-    model = _model(nodes, dict(zip("wvub", arrays, strict=True)), images, 40, 5, 5)
+    model = model_of(nodes, dict(zip("wvub", arrays, strict=True)), images, 40, 5, 5)
     x = _numbers(images, 40, 5, 5, seed=9)
     results: dict[tuple[bool, str], Array] = {}
     for pack in (False, True):
-        path = _saved(model, tmp_path, pack_weights=pack)
+        path = saved(model, tmp_path, pack_weights=pack)
         shapes = [slot.shape for slot in _packed(path)]
         assert sorted(shapes) == ([(24, 40, 1, 1), (40, 24, 1, 1)] if pack else [])
         for engine in ("native", "numpy"):
