@@ -134,6 +134,18 @@ static inline bool are_indices(const Tensor *tensor) {
     return tensor->data && (tensor->dtype == I32 || tensor->dtype == I64) && is_contiguous(tensor);
 }
 
+static inline int64_t index_at(const Tensor *indices, int64_t i) {
+    return indices->dtype == I64 ? ((const int64_t *)(const void *)indices->data)[i]
+                                 : ((const int32_t *)(const void *)indices->data)[i];
+}
+
+// The place among `size` that an index names, which counts from the end if it is below zero; -1 if it
+// lies outside.
+static inline int64_t place_at(const Tensor *indices, int64_t i, int64_t size) {
+    const int64_t index = index_at(indices, i), place = index < 0 ? index + size : index;
+    return place < 0 || place >= size ? -1 : place;
+}
+
 static inline bool has_shape_of(const Tensor *a, const Tensor *b) {
     if (a->rank != b->rank) return false;
     for (int axis = 0; axis < a->rank; axis++)

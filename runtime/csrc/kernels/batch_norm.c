@@ -6,6 +6,7 @@
 #include "../kernel.h"
 #include "math.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef struct {
     int64_t images, channels, pixels;
@@ -162,7 +163,7 @@ static void *prepare_softmax(Params *params, Needs *needs) {
     const int64_t size = size_of(grad->rows, grad->length, 1);
     if (!params->bad && size > 0 && holds(&dy, F32, size) && holds(&y, F32, size) &&
         holds(&dx, F32, size)) {
-        grad->unit = ((1 << 13) + grad->length - 1) / grad->length;
+        grad->unit = ceil_div(1 << 13, grad->length);
         return grad;
     }
     free(grad);
@@ -198,7 +199,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static Failure run_softmax(const void *state, const Run *run) {
     const SoftmaxGrad *grad = state;
-    share_chunks(run, (grad->rows + grad->unit - 1) / grad->unit, some_rows, (void *)grad);
+    share_chunks(run, ceil_div(grad->rows, grad->unit), some_rows, (void *)grad);
     return OK;
 }
 

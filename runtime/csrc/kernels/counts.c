@@ -5,6 +5,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 // -- ranks ----------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ static void some_ranks(void *context, int64_t chunk, int thread) {
 
 static Failure run_ranks(const void *state, const Run *run) {
     const Ranks *ranks = state;
-    share_chunks(run, (ranks->count + RANKED - 1) / RANKED, some_ranks, (void *)ranks);
+    share_chunks(run, ceil_div(ranks->count, RANKED), some_ranks, (void *)ranks);
     return OK;
 }
 

@@ -7,6 +7,7 @@
 #include "../kernel.h"
 #include "math.h"
 #include "simd.h"
+#include "sizes.h"
 
 #define IMPOSSIBLE -1e30  // logarithm of 0: unlike -inf it may be subtracted from itself
 #define UNLIKELY -1e29  // less is impossible
@@ -33,7 +34,7 @@ typedef struct {
 
 static int64_t kept_rows(const Ctc *ctc) { return ctc->grads ? ctc->steps : 2; }
 
-static int64_t padded_row(const Ctc *ctc) { return (ctc->states + BEFORE + 7) / 8 * 8; }
+static int64_t padded_row(const Ctc *ctc) { return padded(ctc->states + BEFORE, 8); }
 
 static int64_t lattice_words(const Ctc *ctc) { return (kept_rows(ctc) + 5) * padded_row(ctc); }
 
@@ -75,11 +76,6 @@ static void *prepare(Params *params, Needs *needs) {
     needs->own = lattice_words(ctc) * (int64_t)sizeof(double);
     needs->shared = ctc->batch * (int64_t)sizeof(double);
     return ctc;
-}
-
-static int64_t index_at(const Tensor *tensor, int64_t place) {
-    return tensor->dtype == I64 ? ((const int64_t *)(const void *)tensor->data)[place]
-                                : ((const int32_t *)(const void *)tensor->data)[place];
 }
 
 static bool is_valid(const Ctc *ctc, int64_t sample) {

@@ -4,6 +4,7 @@
 #include "fits.h"
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
 typedef double LooseDoubles __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
@@ -50,8 +51,8 @@ static void *prepare(Params *params, Needs *needs) {
         state->left_batch[axis] = left.dims[axis] == 1 ? 0 : left.strides[axis];
         state->right_batch[axis] = right.dims[axis] == 1 ? 0 : right.strides[axis];
     }
-    state->row_chunks = (state->m + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    state->panels = (state->n + COLUMNS - 1) / COLUMNS;
+    state->row_chunks = ceil_div(state->m, CHUNK_ROWS);
+    state->panels = ceil_div(state->n, COLUMNS);
     needs->own = (state->k + 1) * COLUMNS * (int64_t)sizeof(double);
     return state;
 }

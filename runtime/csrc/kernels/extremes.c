@@ -212,9 +212,9 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    state->blocks = (state->inner + LINES - 1) / LINES;
+    state->blocks = ceil_div(state->inner, LINES);
     const int64_t work = state->length * lesser(state->inner, LINES);
-    state->unit = work > 0 ? (EXTREME_WORK + work - 1) / work : 1;
+    state->unit = work > 0 ? ceil_div(EXTREME_WORK, work) : 1;
     return state;
 }
 
@@ -235,7 +235,7 @@ static void some_blocks(void *context, int64_t chunk, int thread) {
 static Failure run_extremes(const void *argument, const Run *run) {
     const Extremes *state = argument;
     const int64_t blocks = state->outer * state->blocks;
-    share_chunks(run, (blocks + state->unit - 1) / state->unit, some_blocks, (void *)state);
+    share_chunks(run, ceil_div(blocks, state->unit), some_blocks, (void *)state);
     return OK;
 }
 

@@ -69,8 +69,8 @@ static void *prepare(Params *params, Needs *needs) {
     state->read = lesser(given, most);
     state->lines = element_count(&y) / (y.dims[axis] * y.dims[y.rank - 1]);
     state->together = state->lines > 1 && length <= MOST_TOGETHER;
-    state->unit = (TRANSFORMED + length - 1) / length;
-    if (state->together) state->unit = (state->unit + TOGETHER - 1) / TOGETHER * TOGETHER;
+    state->unit = ceil_div(TRANSFORMED, length);
+    if (state->together) state->unit = padded(state->unit, TOGETHER);
     const int64_t at_once = state->together ? TOGETHER : 1;
     needs->own = 4 * length * at_once * (int64_t)sizeof(Root);
     fill_roots(state);
@@ -121,7 +121,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
 static Failure run_fourier(const void *argument, const Run *run) {
     const Fourier *state = argument;
     Job job = {state, run};
-    share_chunks(run, (state->lines + state->unit - 1) / state->unit, some_lines, &job);
+    share_chunks(run, ceil_div(state->lines, state->unit), some_lines, &job);
     return OK;
 }
 

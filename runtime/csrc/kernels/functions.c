@@ -11,15 +11,15 @@
     _(Acos, SIZE(x) < 1, fast_acos(x), acosf(x))                                                  \
     _(Acosh, x > 1 && x < 0x1p120f, wide_acosh(x), acoshf(x))                                     \
     _(Asin, SIZE(x) < 1, fast_asin(x), asinf(x))                                                  \
-    _(Asinh, SIZE(x) < 0x1p120f, wide_asinh(x), asinhf(x))                                    \
-    _(Atan, SIZE(x) < 0x1p120f, fast_atan(x), atanf(x))                                       \
-    _(Atanh, SIZE(x) < 1, wide_atanh(x), atanhf(x))                                          \
-    _(Cos, SIZE(x) < 0x1p15f, fast_cos(x), cosf(x))                                          \
-    _(Cosh, SIZE(x) < 600, wide_cosh(x), coshf(x))                                           \
-    _(Expm1, SIZE(x) < 600, wide_expm1(x), expm1f(x))                                        \
+    _(Asinh, SIZE(x) < 0x1p120f, wide_asinh(x), asinhf(x))                                        \
+    _(Atan, SIZE(x) < 0x1p120f, fast_atan(x), atanf(x))                                           \
+    _(Atanh, SIZE(x) < 1, wide_atanh(x), atanhf(x))                                               \
+    _(Cos, SIZE(x) < 0x1p15f, fast_cos(x), cosf(x))                                               \
+    _(Cosh, SIZE(x) < 600, wide_cosh(x), coshf(x))                                                \
+    _(Expm1, SIZE(x) < 600, wide_expm1(x), expm1f(x))                                             \
     _(Log1p, x > -1 && x < 0x1p120f, wide_log1p(x), log1pf(x))                                    \
-    _(Sin, SIZE(x) < 0x1p15f, fast_sin(x), sinf(x))                                          \
-    _(Sinh, SIZE(x) < 600, wide_sinh(x), sinhf(x))                                           \
+    _(Sin, SIZE(x) < 0x1p15f, fast_sin(x), sinf(x))                                               \
+    _(Sinh, SIZE(x) < 600, wide_sinh(x), sinhf(x))                                                \
     _(Tan, SIZE(x) < 0x1p20, wide_tan(x), tanf(x))
 #define SIZE(X) __builtin_fabsf(X)
 // Bounds that no operand of a usual quotient or power is near.

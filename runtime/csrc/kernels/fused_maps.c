@@ -87,7 +87,7 @@ static void choose_block(State *state) {
     if (width < WORTH_ROW) {
         state->block = BLOCK / width * width;
     } else {
-        const int64_t parts = (width + BLOCK - 1) / BLOCK;
+        const int64_t parts = ceil_div(width, BLOCK);
         state->row = width;
         state->block = (width / parts / WHOLE_VECTORS + 1) * WHOLE_VECTORS;
         if (state->block > BLOCK) state->block = BLOCK;
@@ -318,7 +318,7 @@ static Failure run_fused(const void *argument, const Run *run) {
         return OK;
     }
     Task task = {state, run};
-    share_chunks(run, (state->count + state->chunk - 1) / state->chunk, run_chunk, &task);
+    share_chunks(run, ceil_div(state->count, state->chunk), run_chunk, &task);
     return OK;
 }
 

@@ -4,16 +4,16 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 
 typedef struct {
     const char *data;
-    const char *indices;
     char *to;
+    Tensor indices;
     int64_t outer, rows, bytes, count;  // [outer][rows][bytes] and `count` indices
     int64_t unit;  // rows of a chunk
-    bool wide;  // indices are int64, else int32
 } Gather;
 
 static void *prepare_gather(Params *params, Needs *needs) {
@@ -31,7 +31,7 @@ static void *prepare_gather(Params *params, Needs *needs) {
         return NULL;
     }
     gather->data = data.data;
-    gather->indices = indices.data;
+    gather->indices = indices;
     gather->to = to.data;
     gather->outer = 1;
     gather->rows = data.dims[axis];
@@ -39,25 +39,18 @@ static void *prepare_gather(Params *params, Needs *needs) {
     for (int i = 0; i < axis; i++) gather->outer *= data.dims[i];
     for (int i = axis + 1; i < data.rank; i++) gather->bytes *= data.dims[i];
     gather->count = element_count(&indices);
-    gather->wide = indices.dtype == I64;
     gather->unit = CHUNK_BYTES / (gather->bytes + 1) + 1;
     return gather;
 }
 
-// Indices below zero count from the end.
-static int64_t row_at(const Gather *gather, int64_t i) {
-    const int64_t row = gather->wide ? ((const int64_t *)gather->indices)[i]
-                                     : ((const int32_t *)gather->indices)[i];
-    return row < 0 ? row + gather->rows : row;
-}
-
 // Rows begin .. end - 1 of the result.  `bytes` may be a constant.
-INLINE void gather_rows(const Gather *gather, int64_t begin, int64_t end, const int64_t bytes) {
-    int64_t block = begin / gather->count, number = begin % gather->count;
+INLINE void gather_rows(const Gather *given, int64_t begin, int64_t end, const int64_t bytes) {
+    const Gather gather = *given;  // which the bytes that are written do not change
+    int64_t block = begin / gather.count, number = begin % gather.count;
     for (int64_t place = begin; place < end; place++) {
-        const int64_t row = block * gather->rows + row_at(gather, number);
-        memcpy(gather->to + place * bytes, gather->data + row * bytes, (size_t)bytes);
-        if (++number == gather->count) number = 0, block++;
+        const int64_t row = block * gather.rows + place_at(&gather.indices, number, gather.rows);
+        memcpy(gather.to + place * bytes, gather.data + row * bytes, (size_t)bytes);
+        if (++number == gather.count) number = 0, block++;
     }
 }
 
@@ -77,12 +70,10 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static Failure run_gather(const void *argument, const Run *run) {
     const Gather *gather = argument;
-    for (int64_t i = 0; i < gather->count; i++) {
-        const int64_t row = row_at(gather, i);
-        if (row < 0 || row >= gather->rows) return INDEX_OUTSIDE;
-    }
+    for (int64_t i = 0; i < gather->count; i++)
+        if (place_at(&gather->indices, i, gather->rows) < 0) return INDEX_OUTSIDE;
     const int64_t all = gather->outer * gather->count;
-    share_chunks(run, (all + gather->unit - 1) / gather->unit, some_rows, (void *)gather);
+    share_chunks(run, ceil_div(all, gather->unit), some_rows, (void *)gather);
     return OK;
 }
 

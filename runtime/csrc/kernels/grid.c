@@ -60,7 +60,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->plane = 1;
     for (int i = 0; i < state->axes; i++) state->plane *= state->sizes[i] = x.dims[i + 2];
     state->positions = element_count(&out) / (state->images * state->channels);
-    state->blocks = (state->positions + POSITIONS - 1) / POSITIONS;
+    state->blocks = ceil_div(state->positions, POSITIONS);
     state->unit = SAMPLED_WORK / (POSITIONS * state->channels) + 1;
     needs->own = sizeof(Corners);
     return state;
@@ -195,7 +195,7 @@ static Failure run_grid(const void *argument, const Run *run) {
     const Grid *state = argument;
     Job job = {state, run};
     const int64_t blocks = state->images * state->blocks;
-    share_chunks(run, (blocks + state->unit - 1) / state->unit, some_blocks, &job);
+    share_chunks(run, ceil_div(blocks, state->unit), some_blocks, &job);
     return OK;
 }
 

@@ -44,7 +44,7 @@ static void *read_groups(Params *params, int operands) {
 // Rows of `size` elements.
 static void *with_rows(Groups *groups, Params *params, int64_t rows, int64_t size) {
     groups->rows = rows;
-    groups->unit = (GROUP_WORK + size - 1) / size;
+    groups->unit = ceil_div(GROUP_WORK, size);
     if (!params->bad) return groups;
     free(groups);
     return NULL;
@@ -69,7 +69,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static Failure run_rows(const Run *run, Job job) {
     const Groups *groups = job.groups;
-    share_chunks(run, (groups->rows + groups->unit - 1) / groups->unit, some_rows, &job);
+    share_chunks(run, ceil_div(groups->rows, groups->unit), some_rows, &job);
     return OK;
 }
 

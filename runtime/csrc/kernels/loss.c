@@ -6,6 +6,7 @@
 #include "../kernel.h"
 #include "math.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { LOSS_WORK = 1 << 14 };
 #define LEAST_PROBABILITY 1e-7f
@@ -17,8 +18,7 @@ typedef struct {
     int64_t batch, classes, inner;
     const float *scores;  // of the gradient: the softmax, or shares whose logarithms are picked
     int64_t strides[3];  // of the scores, in floats
-    const char *labels;
-    bool wide;  // labels are int64, else int32
+    Tensor labels;
     const float *weights;  // of classes, or NULL
     Reduction reduction;
     bool ignores;
@@ -69,8 +69,7 @@ static bool read_loss(Loss *loss, Params *params, bool gradient) {
     loss->scores = (const float *)scores.data;
     for (int axis = 0; axis < 3; axis++)
         loss->strides[axis] = scores.strides[axis] / (int64_t)sizeof(float);
-    loss->labels = labels.data;
-    loss->wide = labels.dtype == I64;
+    loss->labels = labels;
     loss->weights = (const float *)weights.data;
     loss->reduction = (Reduction)reduction;
     loss->out = (float *)results[0].data;
@@ -87,7 +86,7 @@ static void *prepare(Params *params, Needs *needs, bool gradient) {
         return NULL;
     }
     const int64_t size = loss->classes * loss->inner;
-    loss->unit = (LOSS_WORK + size - 1) / size;
+    loss->unit = ceil_div(LOSS_WORK, size);
     needs->shared = 2 * loss->batch * loss->inner * (int64_t)sizeof(float);
     needs->own = 2 * (loss->classes + LANES) * (int64_t)sizeof(float);
     return loss;
@@ -97,11 +96,6 @@ static void *prepare_loss(Params *params, Needs *needs) { return prepare(params,
 
 static void *prepare_gradient(Params *params, Needs *needs) { return prepare(params, needs, true); }
 
-static int64_t label_of(const Loss *loss, int64_t place) {
-    return loss->wide ? ((const int64_t *)loss->labels)[place]
-                      : ((const int32_t *)loss->labels)[place];
-}
-
 static bool is_ignored(const Loss *loss, int64_t label) {
     return loss->ignores && label == loss->ignored;
 }
@@ -110,7 +104,7 @@ static bool is_ignored(const Loss *loss, int64_t label) {
 static bool count_labels(const Loss *loss, float *counts, double *total) {
     *total = 0;
     for (int64_t place = 0; place < loss->batch * loss->inner; place++) {
-        const int64_t label = label_of(loss, place);
+        const int64_t label = index_at(&loss->labels, place);
         counts[place] = 0;
         if (is_ignored(loss, label)) continue;
         if (label < 0 || label >= loss->classes) return false;
@@ -121,7 +115,7 @@ static bool count_labels(const Loss *loss, float *counts, double *total) {
 }
 
 static Failure share_batch(const Run *run, Job *job, ChunkFn work) {
-    share_chunks(run, (job->loss->batch + job->loss->unit - 1) / job->loss->unit, work, job);
+    share_chunks(run, ceil_div(job->loss->batch, job->loss->unit), work, job);
     return OK;
 }
 
@@ -148,7 +142,7 @@ static void one_loss(const Job *job, int64_t place, float *powers, float *centre
     if (loss->log_prob)
         for (int64_t i = 0; i < n; i++) loss->log_prob[first + i * step] = centred[i] - shift;
     const float count = job->counts[place];
-    const int64_t label = label_of(loss, place);
+    const int64_t label = index_at(&loss->labels, place);
     job->losses[place] = count == 0 ? 0 : (shift - centred[label]) * count;
 }
 
@@ -172,7 +166,7 @@ static void some_picked(void *context, int64_t chunk, int thread) {
     for (int64_t place = chunk * loss->unit * loss->inner; place < end * loss->inner; place++) {
         const float count = job->counts[place];
         const int64_t image = place / loss->inner, column = place % loss->inner;
-        const int64_t label = label_of(loss, place);
+        const int64_t label = index_at(&loss->labels, place);
         job->losses[place] = 0;
         if (count == 0) continue;
         const float score = loss->scores
@@ -224,7 +218,7 @@ static void one_gradient(const Job *job, int64_t image) {
             for (int64_t j = 0; j < inner; j++) out[i * inner + j] = given[i * inner + j] * shares[j];
     }
     for (int64_t j = 0; j < inner; j++) {
-        const int64_t label = label_of(loss, image * inner + j);
+        const int64_t label = index_at(&loss->labels, image * inner + j);
         if (!is_ignored(loss, label)) out[label * inner + j] -= shares[j];
     }
 }
@@ -249,7 +243,7 @@ static void some_picked_gradients(void *context, int64_t chunk, int thread) {
         float *out = loss->out + image * size;
         memset(out, 0, (size_t)size * sizeof(float));
         for (int64_t j = 0; j < inner; j++) {
-            const int64_t label = label_of(loss, image * inner + j);
+            const int64_t label = index_at(&loss->labels, image * inner + j);
             if (is_ignored(loss, label)) continue;
             const float share = job->losses[image * inner + j];
             const int64_t place = label * inner + j;

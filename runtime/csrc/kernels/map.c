@@ -204,6 +204,6 @@ Failure ISA(map_run)(const void *argument, const Run *run) {
         map_range(state, 0, state->count);
         return OK;
     }
-    share_chunks(run, (state->count + state->chunk - 1) / state->chunk, map_chunk, state);
+    share_chunks(run, ceil_div(state->count, state->chunk), map_chunk, state);
     return OK;
 }

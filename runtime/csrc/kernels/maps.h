@@ -7,9 +7,8 @@
 
 enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };
 
-// Elements, of which loops leave none over for the end, where some functions round otherwise than in
-// vectors.  Work is divided at multiples of them, and where rows end: results must depend neither on
-// the number of threads nor on what is fused.
+// Elements, of which loops leave none over for the end, which goes one by one.  Work is divided at
+// multiples of them, and where rows end.
 enum { WHOLE_VECTORS = 64 };
 
 // out[i] = f(in[0][i], in[1][i], ...) for i < n.  `steps` are bytes from element to element: those

@@ -77,10 +77,10 @@ static void cut(Move *move) {
     const bool single = move->dims[row] == 1;
     const int64_t extent = move->dims[single ? column : row];
     const int64_t bytes = (single ? 1 : move->dims[column]) * move->size;
-    move->piece = ((MOVE_BYTES + bytes - 1) / bytes + BLOCK - 1) / BLOCK * BLOCK;
+    move->piece = padded(ceil_div(MOVE_BYTES, bytes), BLOCK);
     if (move->piece > extent) move->piece = extent;
-    move->pieces = (extent + move->piece - 1) / move->piece;
-    move->unit = (MOVE_BYTES + move->piece * bytes - 1) / (move->piece * bytes);
+    move->pieces = ceil_div(extent, move->piece);
+    move->unit = ceil_div(MOVE_BYTES, move->piece * bytes);
     move->lines = 1;
     for (int axis = 0; axis < row; axis++) move->lines *= move->dims[axis];
 }
@@ -209,7 +209,7 @@ static void some_pieces(void *context, int64_t chunk, int thread) {
 static Failure run_move(const void *argument, const Run *run) {
     const Move *move = argument;
     const int64_t pieces = move->lines * move->pieces;
-    share_chunks(run, (pieces + move->unit - 1) / move->unit, some_pieces, (void *)move);
+    share_chunks(run, ceil_div(pieces, move->unit), some_pieces, (void *)move);
     return OK;
 }
 

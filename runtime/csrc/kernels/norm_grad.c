@@ -9,6 +9,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { NORM_WORK = 1 << 14, MOST_BLOCKS = 32 };
 
@@ -48,9 +49,9 @@ static void *prepare(Params *params, Needs *needs) {
         free(norm);
         return NULL;
     }
-    norm->unit = (NORM_WORK + norm->length - 1) / norm->length;
-    if (norm->unit * MOST_BLOCKS < norm->rows) norm->unit = (norm->rows + MOST_BLOCKS - 1) / MOST_BLOCKS;
-    norm->blocks = (norm->rows + norm->unit - 1) / norm->unit;
+    norm->unit = ceil_div(NORM_WORK, norm->length);
+    if (norm->unit * MOST_BLOCKS < norm->rows) norm->unit = ceil_div(norm->rows, MOST_BLOCKS);
+    norm->blocks = ceil_div(norm->rows, norm->unit);
     needs->shared = norm->blocks * 2 * norm->length * (int64_t)sizeof(float);
     return norm;
 }

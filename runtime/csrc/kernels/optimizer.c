@@ -186,7 +186,7 @@ static void some_elements(void *context, int64_t chunk, int thread) {
 static Failure run_step(const void *state, const Run *run) {
     Job job = {.step = state};
     find_factors(job.step, job.factors);
-    share_chunks(run, (job.step->count + STEP_CHUNK - 1) / STEP_CHUNK, some_elements, &job);
+    share_chunks(run, ceil_div(job.step->count, STEP_CHUNK), some_elements, &job);
     return OK;
 }
 

@@ -12,8 +12,7 @@ typedef void (*CombineFn)(char *to, const char *from, int64_t count);
 
 typedef struct {
     char *table, *values;
-    const char *indices;
-    bool wide;  // indices are int64, else int32
+    Tensor indices;
     int axis;  // each index replaces the coordinate of this axis; -1: tuples name rows
     int rank;
     int64_t dims[MAX_RANK];  // of the indices
@@ -128,8 +127,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     places->table = table.data;
     places->values = values.data;
-    places->indices = indices.data;
-    places->wide = indices.dtype == I64;
+    places->indices = indices;
     places->axis = axis;
     places->rank = indices.rank;
     places->bytes = item_size(table.dtype);
@@ -145,14 +143,6 @@ static void *prepare(Params *params, Needs *needs) {
     if (which == REPLACE || places->combine) return places;
     free(places);
     return NULL;
-}
-
-// Index `i` of those given, counted from the front; -1 if it lies outside.
-static inline int64_t index_at(const Places *places, int64_t i, int64_t size) {
-    int64_t index = places->wide ? ((const int64_t *)places->indices)[i]
-                                 : ((const int32_t *)places->indices)[i];
-    if (index < 0) index += size;
-    return index < 0 || index >= size ? -1 : index;
 }
 
 static inline void exchange(const Places *places, int64_t offset, int64_t place, bool put) {
@@ -174,7 +164,7 @@ static Failure visit_elements(const Places *places, bool put) {
             rest /= places->dims[i];
         }
         for (int64_t j = 0; j < places->length; j++, place++, offset += along) {
-            const int64_t index = index_at(places, place, size);
+            const int64_t index = place_at(&places->indices, place, size);
             if (index < 0) return INDEX_OUTSIDE;
             exchange(places, offset + index * step, place, put);
         }
@@ -188,7 +178,7 @@ static Failure visit_rows(const Places *places, bool put) {
         for (int64_t j = 0; j < places->length; j++) {
             const int axis = places->first + (int)j;
             const int64_t index =
-                index_at(places, line * places->length + j, places->sizes[axis]);
+                place_at(&places->indices, line * places->length + j, places->sizes[axis]);
             if (index < 0) return INDEX_OUTSIDE;
             offset += index * places->steps[axis];
         }
@@ -212,10 +202,10 @@ static Failure run_put(const void *state, const Run *run) {
 // -- one of many: [outer][depth][inner] -----------------------------------------------------------
 
 typedef struct {
-    const char *indices, *values;  // values: off, on
+    const char *values;  // off, on
     char *out;
+    Tensor indices;
     int64_t outer, depth, inner, size;
-    bool wide;
 } OneHot;
 
 static void *prepare_one_hot(Params *params, Needs *needs) {
@@ -224,14 +214,13 @@ static void *prepare_one_hot(Params *params, Needs *needs) {
     const Tensor out = next_tensor(params);
     OneHot *state = calloc(1, sizeof(OneHot));
     if (!state) return NULL;
-    state->indices = indices.data;
+    state->indices = indices;
     state->values = values.data;
     state->out = out.data;
     state->outer = next_int(params);
     state->depth = next_int(params);
     state->inner = next_int(params);
     state->size = item_size(out.dtype);
-    state->wide = indices.dtype == I64;
     const int64_t given = size_of(state->outer, state->inner, 1);
     const int64_t wanted = size_of(state->outer, state->depth, state->inner);
     if (!params->bad && given >= 0 && wanted >= 0 && are_indices(&indices) &&
@@ -258,10 +247,8 @@ static Failure run_one_hot(const void *argument, const Run *run) {
     const int64_t size = state->size, total = state->outer * state->depth * state->inner;
     fill_all(state->out, state->values, size, total * size);
     for (int64_t i = 0; i < state->outer * state->inner; i++) {
-        int64_t index = state->wide ? ((const int64_t *)state->indices)[i]
-                                    : ((const int32_t *)state->indices)[i];
-        if (index < 0) index += state->depth;
-        if (index < 0 || index >= state->depth) continue;
+        const int64_t index = place_at(&state->indices, i, state->depth);
+        if (index < 0) continue;
         const int64_t outer = i / state->inner, inner = i % state->inner;
         const int64_t place = (outer * state->depth + index) * state->inner + inner;
         memcpy(state->out + place * size, state->values + size, (size_t)size);

@@ -121,8 +121,8 @@ static Span find_span(const PoolGrad *pool, int axis, int64_t place) {
     const int64_t origin = place * pool->stride[axis] - pool->before[axis];
     const int64_t step = pool->dilation[axis], size = pool->size[axis];
     Span span = {0, pool->taps[axis], origin};
-    if (origin < 0) span.begin = (-origin + step - 1) / step;
-    if (origin + (span.end - 1) * step >= size) span.end = (size - origin + step - 1) / step;
+    if (origin < 0) span.begin = ceil_div(-origin, step);
+    if (origin + (span.end - 1) * step >= size) span.end = ceil_div(size - origin, step);
     if (span.end < span.begin) span.end = span.begin;
     return span;
 }
@@ -306,7 +306,7 @@ static void some_channels(void *context, int64_t chunk, int thread) {
 
 static Failure for_channels(const PoolGrad *pool, const Run *run, ChannelsFn work) {
     Job job = {pool, work};
-    share_chunks(run, (pool->channels + pool->unit - 1) / pool->unit, some_channels, &job);
+    share_chunks(run, ceil_div(pool->channels, pool->unit), some_channels, &job);
     return OK;
 }
 

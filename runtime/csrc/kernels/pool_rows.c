@@ -5,6 +5,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { AXES = 3, POOLED_WORK = 1 << 15 };
 
@@ -65,7 +66,7 @@ static void *prepare(Params *params, Needs *needs) {
     pool->y = y.data;
     pool->places = (int64_t *)places.data;
     pool->dtype = x.dtype;
-    pool->unit = (POOLED_WORK + work - 1) / work;
+    pool->unit = ceil_div(POOLED_WORK, work);
     return pool;
 }
 
@@ -80,7 +81,7 @@ typedef void (*TapFn)(const Pool *pool, const Tap *tap, const char *x, char *y, 
 // Which elements of the result a tap of an axis belongs to: those whose element exists.
 static void reach(const Axis *axis, int64_t tap, int64_t *first, int64_t *end) {
     const int64_t offset = tap * axis->dilation - axis->begin;
-    *first = offset < 0 ? (-offset + axis->stride - 1) / axis->stride : 0;
+    *first = offset < 0 ? ceil_div(-offset, axis->stride) : 0;
     const int64_t last = axis->size - 1 - offset;
     *end = last < 0 ? 0 : last / axis->stride + 1;
     if (*end > axis->out) *end = axis->out;
@@ -208,7 +209,7 @@ static void some_planes(void *context, int64_t chunk, int thread) {
 
 static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
     Job job = {pool, steps, run};
-    share_chunks(run, (pool->planes + pool->unit - 1) / pool->unit, some_planes, &job);
+    share_chunks(run, ceil_div(pool->planes, pool->unit), some_planes, &job);
     return OK;
 }
 

@@ -292,7 +292,7 @@ static void gradient_chunk(void *context, int64_t chunk, int thread) {
 static Failure run_gradient(const void *state, const Run *run) {
     const Dropout *dropout = state;
     GradientJob job = {dropout, scale_of(dropped_share(dropout))};
-    share_chunks(run, (dropout->count + GRADIENT_CHUNK - 1) / GRADIENT_CHUNK, gradient_chunk, &job);
+    share_chunks(run, ceil_div(dropout->count, GRADIENT_CHUNK), gradient_chunk, &job);
     return OK;
 }
 

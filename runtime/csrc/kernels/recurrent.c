@@ -209,31 +209,41 @@ static void lstm_step(const Step *now) {
     }
 }
 
+// The products of candidates with the state, n behind the gates, times the reset gate: before that a bias.
+static void reset_products(const float *gates, float *products, const float *bias, int64_t n) {
+    float *candidates = products + 2 * n;
+    if (bias) {
+        INDEPENDENT
+        for (int64_t j = 0; j < n; j++) candidates[j] += bias[j];
+    }
+    INDEPENDENT
+    for (int64_t j = 0; j < n; j++) candidates[j] *= fast_sigmoid(gates[n + j] + products[n + j]);
+}
+
 static void gru_step(const Step *now) {
     const State *state = now->state;
     const Memory *memory = now->memory;
-    const float *late = now->late_bias;
     const int64_t n = state->hidden, rows = 3 * n;
     ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, state->reset_late ? 3 : 2);
     if (!state->reset_late) {
         for (int64_t b = 0; b < state->batch; b++) {
             const float *s = now->shares + b * rows + n, *p = memory->products + b * rows + n;
-            for (int64_t j = 0; j < n; j++)
-                memory->reset[b * n + j] = fast_sigmoid(s[j] + p[j]) * memory->h[b * n + j];
+            const float *h = memory->h + b * n;
+            float *reset = memory->reset + b * n;
+            INDEPENDENT
+            for (int64_t j = 0; j < n; j++) reset[j] = fast_sigmoid(s[j] + p[j]) * h[j];
         }
         ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
     }
     for (int64_t b = 0; b < state->batch; b++) {
         if (is_over(state, b, now->time)) continue;
-        const float *s = now->shares + b * rows, *p = memory->products + b * rows;
-        float *h = memory->h + b * n;
+        const float *s = now->shares + b * rows;
+        float *p = memory->products + b * rows, *h = memory->h + b * n;
+        if (state->reset_late) reset_products(s, p, now->late_bias, n);
         INDEPENDENT
         for (int64_t j = 0; j < n; j++) {
             const float update = fast_sigmoid(s[j] + p[j]);
-            float product = p[2 * n + j];
-            if (state->reset_late)
-                product = fast_sigmoid(s[n + j] + p[n + j]) * (product + (late ? late[j] : 0));
-            const float candidate = fast_tanh(s[2 * n + j] + product);
+            const float candidate = fast_tanh(s[2 * n + j] + p[2 * n + j]);
             h[j] = candidate + update * (h[j] - candidate);
         }
     }

@@ -6,6 +6,7 @@
 #include "../kernel.h"
 #include "folds.h"
 #include "simd.h"
+#include "sizes.h"
 #include "wide.h"
 
 // The order is that of _REDUCTIONS in popc_runtime/native/reductions.py.
@@ -175,7 +176,7 @@ static void split_dims(Reduce *reduce, const Tensor *x, const Tensor *out) {
     if (reduce->reduced == 0) reduce->dims[reduce->reduced++] = 1;
     for (int i = 0; i < reduce->kept - 1; i++) reduce->lines *= reduce->kept_dims[i];
     for (int i = 0; i < reduce->reduced - 1; i++) reduce->turns *= reduce->dims[i];
-    reduce->blocks_of_line = (reduce->kept_dims[reduce->kept - 1] + BLOCK - 1) / BLOCK;
+    reduce->blocks_of_line = ceil_div(reduce->kept_dims[reduce->kept - 1], BLOCK);
 }
 
 // Whether `out` keeps each axis of `x`, or has one element along it.
@@ -202,7 +203,7 @@ static void *prepare(Params *params, Needs *needs) {
     reduce->operation = (Operation)operation;
     reduce->step = step_of(x.dtype);
     split_dims(reduce, &x, &out);
-    reduce->unit = (REDUCE_WORK + BLOCK * reduce->count - 1) / (BLOCK * reduce->count);
+    reduce->unit = ceil_div(REDUCE_WORK, BLOCK * reduce->count);
     return reduce;
 }
 
@@ -283,7 +284,7 @@ static void some_blocks(void *context, int64_t chunk, int thread) {
 static Failure run_reduce(const void *state, const Run *run) {
     const Reduce *reduce = state;
     const int64_t blocks = reduce->lines * reduce->blocks_of_line;
-    share_chunks(run, (blocks + reduce->unit - 1) / reduce->unit, some_blocks, (void *)reduce);
+    share_chunks(run, ceil_div(blocks, reduce->unit), some_blocks, (void *)reduce);
     return OK;
 }
 

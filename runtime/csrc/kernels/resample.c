@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { RESAMPLE_WORK = 1 << 14 };
 
@@ -63,7 +64,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
     pick->runs = true;
     for (int64_t i = 0; i < length && !params->bad; i++)
         pick->runs &= pick->offsets[out.rank - 1][i] == i * pick->size;
-    pick->unit = length > 0 ? (RESAMPLE_WORK + length - 1) / length : 1;
+    pick->unit = length > 0 ? ceil_div(RESAMPLE_WORK, length) : 1;
     const bool dense = length == 1 || (length > 0 && out.strides[out.rank - 1] == pick->size);
     if (!params->bad && dense && are_inside(pick, &x)) return pick;
     free(pick);
@@ -113,7 +114,7 @@ static void some_picks(void *context, int64_t chunk, int thread) {
 
 static Failure run_pick(const void *state, const Run *run) {
     const Pick *pick = state;
-    share_chunks(run, (pick->lines + pick->unit - 1) / pick->unit, some_picks, (void *)pick);
+    share_chunks(run, ceil_div(pick->lines, pick->unit), some_picks, (void *)pick);
     return OK;
 }
 
@@ -143,7 +144,7 @@ static void *prepare_resample(Params *params, Needs *needs) {
     state->resized = indices.dims[0];
     state->taps = indices.dims[1];
     const int64_t work = size_of(state->inner, state->taps, 1);
-    state->unit = work > 0 ? (RESAMPLE_WORK + work - 1) / work : 1;
+    state->unit = work > 0 ? ceil_div(RESAMPLE_WORK, work) : 1;
     const int64_t given = size_of(state->outer, state->length, state->inner);
     const int64_t wanted = size_of(state->outer, state->resized, state->inner);
     const int64_t terms = element_count(&indices);
@@ -191,7 +192,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 static Failure run_resample(const void *argument, const Run *run) {
     const Resample *state = argument;
     const int64_t rows = state->outer * state->resized;
-    share_chunks(run, (rows + state->unit - 1) / state->unit, some_rows, (void *)state);
+    share_chunks(run, ceil_div(rows, state->unit), some_rows, (void *)state);
     return OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef struct {
     const float *x;
@@ -44,7 +45,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->length = x.dims[last];
     state->rows = element_count(&x) / state->length;
     state->pairs = state->cosine.dims[last];
-    state->unit = (ROTATED_ELEMENTS + state->length - 1) / state->length;
+    state->unit = ceil_div(ROTATED_ELEMENTS, state->length);
     if (2 * state->pairs <= state->length) return state;
     free(state);
     return NULL;
@@ -97,7 +98,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static Failure run_rotary(const void *argument, const Run *run) {
     const Rotary *state = argument;
-    const int64_t chunks = (state->rows + state->unit - 1) / state->unit;
+    const int64_t chunks = ceil_div(state->rows, state->unit);
     share_chunks(run, chunks, some_rows, (void *)state);
     return OK;
 }

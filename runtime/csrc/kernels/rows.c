@@ -34,7 +34,7 @@ static bool read_rows(Rows *rows, Params *params, bool reduces) {
     const int64_t all = size_of(rows->rows, rows->length, rows->inner);
     const int64_t results = reduces ? size_of(rows->rows, rows->inner, 1) : all;
     if (params->bad || all <= 0 || !holds(&x, F32, all) || !holds(&y, F32, results)) return false;
-    rows->unit = (ROW_WORK + size - 1) / size;
+    rows->unit = ceil_div(ROW_WORK, size);
     return true;
 }
 
@@ -90,7 +90,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static void for_rows(const Rows *rows, const Run *run, RowFn work) {
     Job job = {rows, work};
-    share_chunks(run, (rows->rows + rows->unit - 1) / rows->unit, some_rows, &job);
+    share_chunks(run, ceil_div(rows->rows, rows->unit), some_rows, &job);
 }
 
 // -- softmax --------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ static void log_softmax_row(const Rows *rows, int64_t row) {
 static void *prepare_softmax(Params *params, Needs *needs) {
     Rows *rows = prepare(params, needs);
     if (!rows || rows->inner == 1) return rows;
-    rows->blocks = (rows->inner + COLUMN_BLOCK - 1) / COLUMN_BLOCK;
-    const int64_t width = (rows->inner + rows->blocks - 1) / rows->blocks;
+    rows->blocks = ceil_div(rows->inner, COLUMN_BLOCK);
+    const int64_t width = ceil_div(rows->inner, rows->blocks);
     rows->rows *= rows->blocks;
-    rows->unit = (ROW_WORK + width * rows->length - 1) / (width * rows->length);
+    rows->unit = ceil_div(ROW_WORK, width * rows->length);
     return rows;
 }
 

@@ -3,6 +3,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum { ORDER_WORK = 1 << 13 };
 
@@ -11,7 +12,7 @@ typedef struct Sums Sums;
 typedef void (*LineFn)(const Sums *sums, int64_t line);
 
 struct Sums {
-    const char *x;
+    const char *x, *grad;  // the gradient of products has one of the result
     char *out;
     int64_t outer, length, inner;
     bool backwards, exclusive, product;
@@ -30,7 +31,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
 }
 
 static Failure run_lines(const Sums *sums, const Run *run) {
-    share_chunks(run, (count_lines(sums) + sums->unit - 1) / sums->unit, some_lines, (void *)sums);
+    share_chunks(run, ceil_div(count_lines(sums), sums->unit), some_lines, (void *)sums);
     return OK;
 }
 
@@ -69,11 +70,9 @@ static LineFn accumulation(DType dtype) {
 
 // The sizes before, along and behind the axis that is chosen now; false if there is no such axis.
 static bool choose_axis(Sums *sums) {
-    const Tensor *axis = &sums->axis, *shape = &sums->shape;
-    int64_t chosen =
-        axis->dtype == I64 ? *(const int64_t *)axis->data : *(const int32_t *)axis->data;
-    if (chosen < 0) chosen += shape->rank;
-    if (chosen < 0 || chosen >= shape->rank) return false;
+    const Tensor *shape = &sums->shape;
+    const int64_t chosen = place_at(&sums->axis, 0, shape->rank);
+    if (chosen < 0) return false;
     sums->outer = sums->inner = 1;
     for (int i = 0; i < shape->rank; i++) {
         if (i < chosen) sums->outer *= shape->dims[i];
@@ -90,54 +89,52 @@ static Failure run_accumulate(const void *state, const Run *run) {
     return choose_axis(&chosen) ? run_lines(&chosen, run) : INDEX_OUTSIDE;
 }
 
-// x, out {outer, length, inner, backwards, exclusive, product}, axis?
+// Operands, and {outer, length, inner, backwards, exclusive}; gives how many elements they have, or -1.
+static int64_t read_lines(Sums *sums, const Tensor *x, const Tensor *out, Params *params) {
+    sums->x = x->data;
+    sums->out = out->data;
+    sums->outer = next_int(params);
+    sums->length = next_int(params);
+    sums->inner = next_int(params);
+    sums->backwards = next_int(params) != 0;
+    sums->exclusive = next_int(params) != 0;
+    sums->unit = sums->length > 0 ? ceil_div(ORDER_WORK, sums->length) : 1;
+    const int64_t count = size_of(sums->outer, sums->length, sums->inner);
+    return holds(x, x->dtype, count) && holds(out, x->dtype, count) ? count : -1;
+}
+
+// x, out, {lines}, whether they are multiplied, an axis that is read on every run?
 static void *prepare_accumulate(Params *params, Needs *needs) {
     (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
     Sums *sums = calloc(1, sizeof(Sums));
     if (!sums) return NULL;
-    sums->x = x.data;
-    sums->out = out.data;
+    const int64_t count = read_lines(sums, &x, &out, params);
     sums->along = accumulation(x.dtype);
-    sums->outer = next_int(params);
-    sums->length = next_int(params);
-    sums->inner = next_int(params);
-    sums->unit = sums->length > 0 ? (ORDER_WORK + sums->length - 1) / sums->length : 1;
-    sums->backwards = next_int(params) != 0;
-    sums->exclusive = next_int(params) != 0;
     sums->product = next_int(params) != 0;
     sums->shape = x;
     sums->axis = maybe_tensor(params);
-    const bool known = !sums->axis.data || holds(&sums->axis, I32, 1) || holds(&sums->axis, I64, 1);
-    const int64_t count = size_of(sums->outer, sums->length, sums->inner);
-    if (!params->bad && known && sums->along && holds(&x, x.dtype, count) && holds(&out, x.dtype, count))
-        return sums;
+    const bool chosen = are_indices(&sums->axis) && element_count(&sums->axis) == 1;
+    if (!params->bad && (chosen || !sums->axis.data) && sums->along && count >= 0) return sums;
     free(sums);
     return NULL;
 }
 
 // -- the gradient of products ----------------------------------------------------------------------
 
-typedef struct {
-    const char *grad, *x;
-    char *out;
-    int64_t outer, length, inner, unit;
-    bool wide, backwards, exclusive;
-} Slope;
-
 // Of one line: first the sums over later places, then times what is before; no factor is divided by.
 #define SLOPE(TYPE)                                                                              \
-    static void slope_##TYPE(const Slope *slope, int64_t line) {                                 \
-        const int64_t i = line / slope->inner, j = line % slope->inner, n = slope->length;       \
-        const int64_t first = slope->backwards ? n - 1 : 0;                                      \
-        const int64_t step = slope->backwards ? -slope->inner : slope->inner;                    \
-        const int64_t start = (i * n + first) * slope->inner + j;                                \
-        const TYPE *g = (const TYPE *)(const void *)slope->grad + start;                         \
-        const TYPE *x = (const TYPE *)(const void *)slope->x + start;                            \
-        TYPE *out = (TYPE *)(void *)slope->out + start, later = 0, before = 1;                   \
+    static void slope_##TYPE(const Sums *sums, int64_t line) {                                   \
+        const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length;          \
+        const int64_t first = sums->backwards ? n - 1 : 0;                                       \
+        const int64_t step = sums->backwards ? -sums->inner : sums->inner;                       \
+        const int64_t start = (i * n + first) * sums->inner + j;                                 \
+        const TYPE *g = (const TYPE *)(const void *)sums->grad + start;                          \
+        const TYPE *x = (const TYPE *)(const void *)sums->x + start;                             \
+        TYPE *out = (TYPE *)(void *)sums->out + start, later = 0, before = 1;                    \
         for (int64_t k = n - 1; k >= 0; k--) {                                                   \
             const TYPE below = k + 1 < n ? x[(k + 1) * step] * later : 0;                        \
-            const int64_t place = slope->exclusive ? k + 1 : k;                                  \
+            const int64_t place = sums->exclusive ? k + 1 : k;                                   \
             later = place < n ? g[place * step] + below : below;                                 \
             out[k * step] = later;                                                               \
         }                                                                                        \
@@ -150,49 +147,23 @@ typedef struct {
 SLOPE(float)
 SLOPE(double)
 
-static void some_slopes(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Slope *slope = context;
-    const int64_t lines = slope->outer * slope->inner, end = (chunk + 1) * slope->unit;
-    for (int64_t line = chunk * slope->unit; line < end && line < lines; line++) {
-        if (slope->wide) slope_double(slope, line);
-        else slope_float(slope, line);
-    }
-}
-
-static Failure run_slopes(const void *state, const Run *run) {
-    const Slope *slope = state;
-    const int64_t lines = slope->outer * slope->inner;
-    share_chunks(run, (lines + slope->unit - 1) / slope->unit, some_slopes, (void *)slope);
-    return OK;
-}
-
 // grad, x, out {outer, length, inner, backwards, exclusive}
 static void *prepare_slope(Params *params, Needs *needs) {
     (void)needs;
     const Tensor grad = next_tensor(params), x = next_tensor(params), out = next_tensor(params);
-    Slope *slope = calloc(1, sizeof(Slope));
-    if (!slope) return NULL;
-    *slope = (Slope){.grad = grad.data, .x = x.data, .out = out.data, .wide = x.dtype == F64};
-    slope->outer = next_int(params);
-    slope->length = next_int(params);
-    slope->inner = next_int(params);
-    slope->backwards = next_int(params) != 0;
-    slope->exclusive = next_int(params) != 0;
-    const int64_t count = size_of(slope->outer, slope->length, slope->inner);
-    const bool fits = !params->bad && (x.dtype == F32 || x.dtype == F64) && count > 0 &&
-                      holds(&x, x.dtype, count) && holds(&grad, x.dtype, count) &&
-                      holds(&out, x.dtype, count);
-    if (!fits) {
-        free(slope);
-        return NULL;
-    }
-    slope->unit = (ORDER_WORK + slope->length - 1) / slope->length;
-    return slope;
+    Sums *sums = calloc(1, sizeof(Sums));
+    if (!sums) return NULL;
+    sums->grad = grad.data;
+    if (x.dtype == F32) sums->along = slope_float;
+    if (x.dtype == F64) sums->along = slope_double;
+    const int64_t count = read_lines(sums, &x, &out, params);
+    if (!params->bad && sums->along && count > 0 && holds(&grad, x.dtype, count)) return sums;
+    free(sums);
+    return NULL;
 }
 
 const Kernel ISA(RUNNING_SUMS)[] = {
     {"Accumulate", prepare_accumulate, run_accumulate, NULL},
-    {"CumProdGrad", prepare_slope, run_slopes, NULL},
+    {"CumProdGrad", prepare_slope, run_accumulate, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -5,14 +5,8 @@
 #include "../kernel.h"
 #include "simd.h"
 
-static int64_t number_of(const Tensor *tensor, int64_t i) {
-    return tensor->dtype == I64 ? ((const int64_t *)tensor->data)[i]
-                                : ((const int32_t *)tensor->data)[i];
-}
-
 static bool are_numbers(const Tensor *tensor, int64_t count) {
-    return (tensor->dtype == I64 || tensor->dtype == I32) && is_contiguous(tensor) &&
-           element_count(tensor) == count;
+    return are_indices(tensor) && element_count(tensor) == count;
 }
 
 // -- sequences in reverse -------------------------------------------------------------------------
@@ -53,7 +47,7 @@ static void *prepare_reversal(Params *params, Needs *needs) {
 static void reverse_sequence(void *context, int64_t number, int thread) {
     (void)thread;
     const Reversal *state = context;
-    const int64_t length = number_of(&state->lengths, number);
+    const int64_t length = index_at(&state->lengths, number);
     for (int64_t i = 0; i < state->steps; i++) {
         const int64_t source = i < length ? length - 1 - i : i;
         memcpy(
@@ -65,7 +59,7 @@ static void reverse_sequence(void *context, int64_t number, int thread) {
 static Failure run_reversal(const void *argument, const Run *run) {
     const Reversal *state = argument;
     for (int64_t i = 0; i < state->batch; i++) {
-        const int64_t length = number_of(&state->lengths, i);
+        const int64_t length = index_at(&state->lengths, i);
         if (length < 0 || length > state->steps) return INDEX_OUTSIDE;
     }
     share_chunks(run, state->batch, reverse_sequence, (void *)state);
@@ -126,7 +120,7 @@ static void store_steps(const Steps *state, int64_t line, int64_t first) {
 
 // A start counts from the end where steps go round.
 static int64_t start_of(const Steps *state, int64_t i) {
-    const int64_t first = state->starts.data ? number_of(&state->starts, i) : 0;
+    const int64_t first = state->starts.data ? index_at(&state->starts, i) : 0;
     return state->circular ? (first % state->length + state->length) % state->length : first;
 }
 
@@ -191,8 +185,8 @@ static Failure run_runs(const void *argument, const Run *run) {
     (void)run;
     const Runs *state = argument;
     for (int64_t i = 0; i < state->runs; i++) {
-        const int64_t count = number_of(&state->counts, i);
-        const int64_t read = number_of(&state->read, i), written = number_of(&state->written, i);
+        const int64_t count = index_at(&state->counts, i);
+        const int64_t read = index_at(&state->read, i), written = index_at(&state->written, i);
         if (count == 0) continue;
         if (count < 0 || read < 0 || written < 0 || read > state->from_rows - count ||
             written > state->to_rows - count)

@@ -4,15 +4,15 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 // -- rows that were taken by their numbers --------------------------------------------------------
 
 typedef struct {
     const float *grad;
-    const char *indices;
     float *out;
+    Tensor indices;
     int64_t outer, rows, width, count;
-    bool wide;  // indices are int64, else int32
 } Scatter;
 
 static void *prepare_scatter(Params *params, Needs *needs) {
@@ -22,8 +22,7 @@ static void *prepare_scatter(Params *params, Needs *needs) {
     const Tensor grad = next_tensor(params), indices = next_tensor(params);
     const Tensor out = next_tensor(params);
     scatter->grad = (const float *)grad.data;
-    scatter->indices = indices.data;
-    scatter->wide = indices.dtype == I64;
+    scatter->indices = indices;
     scatter->count = element_count(&indices);
     scatter->out = (float *)out.data;
     scatter->outer = next_int(params);
@@ -39,7 +38,6 @@ static void *prepare_scatter(Params *params, Needs *needs) {
     return NULL;
 }
 
-// Indices below zero count from the end.
 static Failure run_scatter(const void *state, const Run *run) {
     (void)run;
     const Scatter *scatter = state;
@@ -48,10 +46,8 @@ static Failure run_scatter(const void *state, const Run *run) {
     memset(scatter->out, 0, (size_t)(scatter->outer * size) * sizeof(float));
     for (int64_t i = 0; i < scatter->outer; i++)
         for (int64_t j = 0; j < scatter->count; j++, grad += width) {
-            int64_t row = scatter->wide ? ((const int64_t *)scatter->indices)[j]
-                                        : ((const int32_t *)scatter->indices)[j];
-            if (row < 0) row += scatter->rows;
-            if (row < 0 || row >= scatter->rows) return INDEX_OUTSIDE;
+            const int64_t row = place_at(&scatter->indices, j, scatter->rows);
+            if (row < 0) return INDEX_OUTSIDE;
             float *to = scatter->out + i * size + row * width;
             INDEPENDENT
             for (int64_t k = 0; k < width; k++) to[k] += grad[k];
@@ -83,7 +79,7 @@ static void *prepare_channels(Params *params, Needs *needs) {
     const int64_t all = size_of(channels->outer, channels->channels, channels->inner);
     if (!params->bad && all > 0 && holds(&x, F32, all) && holds(&y, F32, channels->channels)) {
         const int64_t size = all / channels->channels;
-        channels->unit = (SUM_WORK + size - 1) / size;
+        channels->unit = ceil_div(SUM_WORK, size);
         return channels;
     }
     free(channels);
@@ -115,7 +111,7 @@ static void some_channels(void *context, int64_t chunk, int thread) {
 static Failure run_channels(const void *state, const Run *run) {
     const Channels *channels = state;
     share_chunks(
-        run, (channels->channels + channels->unit - 1) / channels->unit, some_channels,
+        run, ceil_div(channels->channels, channels->unit), some_channels,
         (void *)channels);
     return OK;
 }

@@ -8,6 +8,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 enum {
     TOP_WORK = 1 << 13,
@@ -70,7 +71,7 @@ static void *prepare(Params *params, Needs *needs) {
         free(top);
         return NULL;
     }
-    top->unit = (TOP_WORK + top->length - 1) / top->length;
+    top->unit = ceil_div(TOP_WORK, top->length);
     needs->own = room_bytes(top);
     return top;
 }
@@ -315,7 +316,7 @@ static void some_lines(void *context, int64_t chunk, int thread) {
 static Failure run_top(const void *state, const Run *run) {
     const Top *top = state;
     Job job = {top, run};
-    share_chunks(run, (top->outer * top->inner + top->unit - 1) / top->unit, some_lines, &job);
+    share_chunks(run, ceil_div(top->outer * top->inner, top->unit), some_lines, &job);
     return OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 
 typedef struct {
     char *data;
@@ -32,7 +33,7 @@ static void *prepare(Params *params, Needs *needs) {
     triangle->columns = data.dims[data.rank - 1];
     triangle->size = item_size(data.dtype);
     triangle->lines = element_count(&data) / triangle->columns;
-    triangle->unit = (CLEARED_ELEMENTS + triangle->columns - 1) / triangle->columns;
+    triangle->unit = ceil_div(CLEARED_ELEMENTS, triangle->columns);
     return triangle;
 }
 
@@ -58,7 +59,7 @@ static void clear_lines(void *context, int64_t chunk, int thread) {
 
 static Failure run_triangle(const void *state, const Run *run) {
     const Triangle *triangle = state;
-    const int64_t chunks = (triangle->lines + triangle->unit - 1) / triangle->unit;
+    const int64_t chunks = ceil_div(triangle->lines, triangle->unit);
     share_chunks(run, chunks, clear_lines, (void *)triangle);
     return OK;
 }

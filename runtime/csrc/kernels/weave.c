@@ -4,6 +4,7 @@
 
 #include "../kernel.h"
 #include "simd.h"
+#include "sizes.h"
 #include "squares.h"
 
 enum { MOST_PHASES = 16, CHUNK_FLOATS = 1 << 15 };
@@ -20,7 +21,7 @@ typedef struct {
 } Job;
 
 static int64_t ceil_part(int64_t count, int64_t first, int64_t step) {
-    return count > first ? (count - first + step - 1) / step : 0;
+    return count > first ? ceil_div(count - first, step) : 0;
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -97,7 +98,7 @@ static void weave_plane(const Weave *weave, int64_t plane) {
 
 static int64_t planes_of_chunk(const Weave *weave) {
     const int64_t floats = weave->rows * weave->columns;
-    return (CHUNK_FLOATS + floats - 1) / floats;
+    return ceil_div(CHUNK_FLOATS, floats);
 }
 
 static void some_planes(void *context, int64_t chunk, int thread) {
@@ -112,7 +113,7 @@ static Failure run_weave(const void *state, const Run *run) {
     const Weave *weave = state;
     Job job = {weave};
     const int64_t unit = planes_of_chunk(weave);
-    share_chunks(run, (weave->planes + unit - 1) / unit, some_planes, &job);
+    share_chunks(run, ceil_div(weave->planes, unit), some_planes, &job);
     return OK;
 }
 

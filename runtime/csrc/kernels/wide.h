@@ -11,6 +11,13 @@
 // 1.5 * 2**52: what is added to it is rounded to an integer, which the low bits of the sum hold.
 #define WIDE_SHIFT 6755399441055744.0
 
+// 2**n of the integer n in the low bits of such a sum.  Unsigned: of sums out of range this is computed,
+// too, and not used.
+static inline double wide_power_of_two(double shifted) {
+    const uint64_t exponent = (uint64_t)as_wide_bits(shifted) << 52;
+    return as_double((int64_t)(exponent + (uint64_t)as_wide_bits(1.0)));
+}
+
 #define TERM(P, X, C) (P) = __builtin_fma(P, X, C)
 
 // e**x = (1 + p) 2**n where |ln (1 + p)| <= ln 2 / 2: gives p and 2**n, for |x| < 700.
@@ -31,8 +38,7 @@ static inline double wide_exp_parts(double x, double *power) {
     TERM(p, r, 1.0 / 24.0);
     TERM(p, r, 1.0 / 6.0);
     TERM(p, r, 0.5);
-    // Unsigned: of other x this is computed, too, and not used.
-    *power = as_double((int64_t)(((uint64_t)as_wide_bits(shifted) << 52) + (uint64_t)as_wide_bits(1.0)));
+    *power = wide_power_of_two(shifted);
     return __builtin_fma(p * r, r, r);
 }
 
@@ -140,8 +146,7 @@ static inline double wide_pow(double a, double b) {
     TERM(e, r, 0.5);
     TERM(e, r, 1.0);
     TERM(e, r, 1.0);
-    const uint64_t exponent = (uint64_t)as_wide_bits(shifted) << 52;
-    return e * as_double((int64_t)(exponent + (uint64_t)as_wide_bits(1.0)));
+    return e * wide_power_of_two(shifted);
 }
 
 // Less of pi / 2 by multiples: the rest, and what the sum of multiple and WIDE_SHIFT has.
