@@ -25,7 +25,7 @@ from popc.cost.work import Machine, Work
 from popc.ir import Graph, Op, Tensor
 from popc.memory import MemoryPlan
 from popc.ops.control import callee_of
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.schedule import Schedule
 from popc.target import Target
 
@@ -212,7 +212,7 @@ class _Estimator:
                     self._layouts[inner] = self._layouts.get(tensor, LINEAR)
         phases = tuple(work.phases)
         self._note(op, phases)
-        if any(nested.name == PIPELINE for nested in op.subgraphs.values()):
+        if is_pipeline(op):
             self.timeline.enter(self._step[1] if self._step else 0, trips)
             self._step = None  # its body has steps of its own
         yield op, self._cost(op, times * trips, phases)

@@ -104,6 +104,13 @@ def captured_as(op: Op, index: int) -> list[Tensor]:
     return [graph.inputs[index - shift] for graph in op.subgraphs.values()]
 
 
+def inner_names(op: Op, tensor: Tensor) -> list[Tensor]:
+    """What the graphs nested in ``op``, if there are any, call ``tensor``, which they capture."""
+    indices = range(first_capture(op), len(op.inputs)) if op.subgraphs else ()
+    found = (captured_as(op, index) for index in indices if op.inputs[index] is tensor)
+    return [name for names in found for name in names]
+
+
 def is_read_throughout(op: Op, index: int) -> bool:
     """Whether operand ``index`` of a control-flow op is read until the op ends.
 

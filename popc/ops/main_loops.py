@@ -6,7 +6,14 @@ from typing import Final, NamedTuple
 
 from popc.ir import Graph, Op
 
-__all__ = ["ACCUMULATION_LOOP", "PIPELINE", "STEP_LOOP", "MainLoop", "main_loops"]
+__all__ = [
+    "ACCUMULATION_LOOP",
+    "PIPELINE",
+    "STEP_LOOP",
+    "MainLoop",
+    "is_pipeline",
+    "main_loops",
+]
 
 STEP_LOOP: Final = "stepLoop"
 ACCUMULATION_LOOP: Final = "accumulationLoop"
@@ -42,6 +49,11 @@ def main_loops(graph: Graph) -> list[MainLoop]:
             return found
         found.append(loop)
         graph = loop.body
+
+
+def is_pipeline(op: Op) -> bool:
+    """Whether ``op`` is the loop in which the stages of a pipeline take turns."""
+    return op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE
 
 
 def _is_main(op: Op) -> bool:

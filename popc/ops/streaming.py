@@ -14,7 +14,7 @@ from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 
-__all__ = ["LOAD", "OPS", "STORE", "constants_off_chip", "find_remote", "passes_on"]
+__all__ = ["LOAD", "OPS", "STORE", "constants_off_chip", "find_remote"]
 
 LOAD: Final = "RemoteLoad"
 STORE: Final = "RemoteStore"
@@ -52,7 +52,7 @@ def _visit(graph: Graph, found: set[Tensor]) -> None:
         if op.op_type == STORE:
             found.update(op.outputs)
         for subgraph in op.subgraphs.values():
-            for outer, inner in passes_on(op.inputs, subgraph.inputs):
+            for outer, inner in _passes_on(op.inputs, subgraph.inputs):
                 if outer in found:
                     found.add(inner)
             _visit(subgraph, found)
@@ -80,7 +80,7 @@ def constants_off_chip(graph: Graph) -> list[Tensor]:
     return [tensor for number, tensor in found.items() if number not in read]
 
 
-def passes_on(operands: list[Tensor | None], inputs: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def _passes_on(operands: list[Tensor | None], inputs: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Operands of an op with subgraphs, and what they are called inside: the last are the last."""
     pairs = zip(reversed(operands), reversed(inputs), strict=False)
     return [(outer, inner) for outer, inner in pairs if outer is not None]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from popc_runtime.format import ReturnType
 
-__all__ = ["Anchor"]
+__all__ = ["Anchor", "asking_for_all"]
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 
@@ -67,6 +68,11 @@ class Anchor:
         if type(period) is int:
             return cls(kind, period)
         raise ValueError("is every_n, which needs n, the return period, as in every_n:2")
+
+
+def asking_for_all(outputs: Iterable[str]) -> str:
+    """What to type so that all values of ``outputs`` are returned."""
+    return " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in outputs)
 
 
 def _parts(value: object) -> tuple[str, object]:

@@ -315,9 +315,9 @@ class Options(ReportOptions):
         metadata=described(
             "bool",
             "Let native kernels compute 3 x 3 convolutions by Winograd's algorithm. They do where "
-            "that is faster. Results then differ from sums of products by up to about a "
-            "hundred-thousandth of the largest one, and an infinite or undefined element makes all "
-            "results of its tiles of 4 x 4 undefined.",
+            "that is faster. Results then differ from sums of products by up to about five "
+            "millionths of the largest one, and an infinite or undefined element makes all results "
+            "of its tiles of 4 x 4 undefined.",
         ),
     )
     origins: FrozenTable[Origin] = _NO_ORIGINS

@@ -6,7 +6,7 @@ from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, StepPart, Tensor, TensorKind, VariableRole
 from popc.ops import OPS
-from popc.ops.control import captured_as, first_capture, loop_body
+from popc.ops.control import first_capture, inner_names, loop_body
 from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
 
 __all__ = ["MAIN_LOOPS", "Homes", "chip_of_variable", "is_main_loop", "main_graphs"]
@@ -148,8 +148,6 @@ def _users(tensor: Tensor) -> list[Op]:
         if not is_main_loop(op):
             found.append(op)
             continue
-        for index in range(first_capture(op), len(op.inputs)):
-            if op.inputs[index] is tensor:
-                for inner in captured_as(op, index):
-                    found.extend(_users(inner))
+        for inner in inner_names(op, tensor):
+            found.extend(_users(inner))
     return found

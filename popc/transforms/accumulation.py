@@ -10,6 +10,7 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.main_loops import ACCUMULATION_LOOP
 from popc.options import ReturnType
+from popc.options.anchors import asking_for_all
 from popc.transforms.loop_states import (
     LoopState,
     capture_variables,
@@ -69,7 +70,7 @@ def _refuse_periodic_stores(graph: Graph) -> None:
             f"the return type of {', '.join(periodic)} is every_n, which does not say what to "
             "return of the micro-batches of a batch",
             subject="accumulation_factor",
-            hint="return all values of these outputs, or the final one",
+            hint=asking_for_all(periodic),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.main_loops import STEP_LOOP
 from popc.options import ReturnType
+from popc.options.anchors import asking_for_all
 from popc.transforms.accumulation import split_accumulation
 from popc.transforms.base import Pass
 from popc.transforms.loop_states import (
@@ -102,7 +102,7 @@ def _refuse_sums_of_bool(graph: Graph) -> None:
         raise OptionError(
             f"the return type of {', '.join(wrong)} is sum, but values of type bool have no sum",
             subject=wrong[0],
-            hint=" ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in wrong),
+            hint=asking_for_all(wrong),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.control import first_capture, loop_states
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, is_pipeline
 
 __all__ = ["find_mixtures"]
 
@@ -36,7 +36,7 @@ def find_mixtures(graph: Graph) -> list[str]:
     """
     for one in graph.walk():
         for op in one.ops:
-            if op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE:
+            if is_pipeline(op):
                 return list(_Walk(one, op).problems())
     return []
 

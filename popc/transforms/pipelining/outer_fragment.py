@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from popc.ir import Graph, Op, StepPart
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.transforms.base import Outcome, Pass
 
 __all__ = ["OuterFragment"]
@@ -57,7 +57,7 @@ class OuterFragment(Pass):
 def _holder(graph: Graph) -> Graph | None:
     """The graph that holds the pipeline."""
     for one in graph.walk():
-        if any(op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE for op in one.ops):
+        if any(map(is_pipeline, one.ops)):
             return one
     return None
 

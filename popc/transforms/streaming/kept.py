@@ -8,9 +8,8 @@ from fnmatch import fnmatchcase
 from math import prod
 
 from popc.ir import Graph, Op, StepPart, Tensor
-from popc.ops.control import loop_states
+from popc.ops.control import inner_names, loop_states
 from popc.ops.load import find_load_ops
-from popc.ops.streaming import passes_on
 from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
 from popc.transforms.streaming.sources import COMPUTE, Source, TileSets
@@ -95,7 +94,7 @@ class Keeper:
         variable.whole = variable.type.shape
         variable.rows = tuple(range(size))
         part = variable.type.with_shape((-(-variable.type.size // size),))
-        for name in [variable, *_inner_names(variable)]:
+        for name in [variable, *_nested_names(variable)]:
             name.type = part
 
     def tiles(self, location: TensorLocation) -> TileSets:
@@ -167,21 +166,19 @@ class Keeper:
 
 
 def _writers(graph: Graph, variable: Tensor) -> Iterator[Op]:
-    names = {variable, *_inner_names(variable)}
+    names = {variable, *_nested_names(variable)}
     for part in graph.walk():
         for op in part.ops:
             if op.op_type == "CopyVarUpdate" and op.operand(0) in names:
                 yield op
 
 
-def _inner_names(tensor: Tensor) -> list[Tensor]:
-    """What a tensor is called in nested graphs that are given it."""
+def _nested_names(tensor: Tensor) -> list[Tensor]:
+    """What a tensor is called in nested graphs that capture it: not states that start as it."""
     found: list[Tensor] = []
     for op in tensor.uses:
-        for subgraph in op.subgraphs.values():
-            for outer, inner in passes_on(op.inputs, subgraph.inputs):
-                if outer is tensor:
-                    found += [inner, *_inner_names(inner)]
+        for inner in inner_names(op, tensor):
+            found += [inner, *_nested_names(inner)]
     return found
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor
 from popc.ops.build import build
-from popc.ops.control import captured_as, first_capture, loop_states
+from popc.ops.control import captured_as, first_capture, inner_names, loop_states
 from popc.ops.load import find_load_ops
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.ops.streaming import LOAD, STORE
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
@@ -56,6 +56,7 @@ class _Visit:
         self._contexts = Contexts(self._order, transfers.rules.gap)
         self._sources = Sources(graph, self._contexts, transfers.rules)
         self._stored: list[tuple[Tensor, Op]] = []
+        self._holds_pipeline = any(map(is_pipeline, self._order))
 
     def run(self, given: Sequence[Source]) -> None:
         """Do it."""
@@ -107,7 +108,7 @@ class _Visit:
         latest: Op | None = None
         for op in self._order:
             before[op] = latest
-            if op in places and not is_view(op) and not _is_ordered_later(op):
+            if op in places and not is_view(op) and not self._is_ordered_later(op):
                 latest = op
         for op in self._sources.fetches:
             waits = [self._awaited(one, places) or before[one] for one in _readers_of(op, places)]
@@ -127,6 +128,11 @@ class _Visit:
         if last is None or (half != "forward" and self._contexts.of(last).half == "forward"):
             return None
         return last
+
+    def _is_ordered_later(self, op: Op) -> bool:
+        """Whether `OuterFragment` will say when ``op`` runs, or the store that it waits for."""
+        is_update = op.settings.part is StepPart.UPDATE and op.settings.pipeline_stage is not None
+        return is_update or (self._holds_pipeline and op.op_type == "CopyVarUpdate")
 
     def _drop_views(self) -> None:
         """Views of what has to be fetched: whoever read them reads others now."""
@@ -282,21 +288,9 @@ def _plain(settings: OpSettings) -> OpSettings:
     )
 
 
-def _is_ordered_later(op: Op) -> bool:
-    """Whether another pass, `OuterFragment`, is going to say when ``op`` runs."""
-    return op.settings.part is StepPart.UPDATE and op.settings.pipeline_stage is not None
-
-
 def _is_written(tensor: Tensor) -> bool:
     return any(
         (op.op_type == "CopyVarUpdate" and op.operand(0) is tensor)
-        or any(
-            _is_written(inner)
-            for index in range(first_capture(op), len(op.inputs))
-            if op.inputs[index] is tensor
-            for inner in captured_as(op, index)
-        )
-        if op.subgraphs or op.op_type == "CopyVarUpdate"
-        else False
+        or any(map(_is_written, inner_names(op, tensor)))
         for op in tensor.uses
     )
