@@ -6,6 +6,7 @@ popc-runtime has one wheel for each kind of processor that it has native kernels
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -31,8 +32,10 @@ _OF_THIS_MACHINE: Final = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "POPC_N
 
 
 def main() -> int:
-    """Build all wheels into the folder that the first argument names (dist)."""
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
+    """Build all wheels into the folder that is given."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist", help="default: dist")
+    target: Path = parser.parse_args().folder.resolve()
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
     wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
