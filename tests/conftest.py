@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -20,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew from what is printed"
     )
+    parser.addoption(
+        "--salt", default="", help="other random numbers in every test, to find bounds too narrow"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,6 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
     del config
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the random generators of a test's module anew, from the name of the test.
+
+    What a test draws does not depend on the tests that ran before it in its process.
+    """
+    seed = zlib.crc32(f"{item.name}{item.config.getoption('--salt')}".encode())
+    for value in vars(getattr(item, "module", item)).values():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
 
 @pytest.fixture

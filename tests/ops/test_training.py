@@ -37,7 +37,7 @@ def test_adagrad(updates: int, dtype: Any) -> None:
         decayed = 0.01 * x + g
         state = h + decayed * decayed
         expected = x - rate * decayed / (np.sqrt(state) + 1e-5)
-        np.testing.assert_allclose(actual[index], expected, rtol=1e-5)
+        np.testing.assert_allclose(actual[index], expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(actual[2 + index], state, rtol=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_adam(updates: int, post: float, dtype: Any) -> None:
     rate = 0.1 * np.sqrt(1 - 0.99**updates) / (1 - 0.9**updates) if updates else 0.1
     expected = [(1 - post) * (x - rate * v / (np.sqrt(h) + 1e-4)), v, h]
     for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=2e-5)
+        np.testing.assert_allclose(a, e, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("updates", [0, 2])
@@ -71,7 +71,7 @@ def test_momentum(updates: int, mode: str) -> None:
     g = 0.01 * x + g
     v = 0.9 * v + (0.5 if updates else 1) * g
     step = v if mode == "standard" else g + 0.9 * v
-    np.testing.assert_allclose(actual[0], x - 0.1 * step, rtol=1e-5)
+    np.testing.assert_allclose(actual[0], x - 0.1 * step, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(actual[1], v, rtol=1e-5)
 
 
