@@ -77,6 +77,7 @@ def test_numpy_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_a_package_without_kernels_computes_with_numpy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("POPC_NATIVE", raising=False)
     monkeypatch.delattr(popc_runtime.native, "_native", raising=False)
     monkeypatch.setitem(sys.modules, "popc_runtime.native._native", None)
     _runs_with_numpy(tmp_path, capsys, "the package was built without native kernels")
@@ -90,6 +91,7 @@ def test_a_package_without_kernels_computes_with_numpy(
 def test_a_processor_without_kernels_computes_with_numpy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("POPC_NATIVE", raising=False)
     module = importlib.import_module("popc_runtime.native._native")
     monkeypatch.setattr(module, "variants", list)
     _runs_with_numpy(tmp_path, capsys, "there are no native kernels for this processor")
