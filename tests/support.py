@@ -39,6 +39,7 @@ __all__ = [
     "run_one",
     "run_onnxruntime",
     "run_op",
+    "smallest",
 ]
 
 _IR_VERSION = 10
@@ -49,6 +50,13 @@ def epsilon(dtype: Any) -> float:
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+
+
+def smallest(dtype: Any) -> float:
+    """The least positive number of a float type (bfloat16 too)."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
 def one_node_model(

@@ -16,7 +16,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import epsilon, run_ir, run_kernel
+from tests.support import epsilon, run_ir, run_kernel, smallest
 
 _Attributes = dict[str, Attribute]
 _RNG: Final = np.random.default_rng(7)
@@ -210,8 +210,8 @@ def test_softmax(shape: tuple[int, ...], axis: int, dtype: Any) -> None:
         step = epsilon(dtype)
         off = step * np.sqrt(shape[axis]) * np.abs(terms).sum(axis, keepdims=True) * factor
         actual = _run(name, [g, value], {"axis": axis})
-        least = float(ml_dtypes.finfo(dtype).smallest_subnormal)
-        assert (np.abs(actual - expected) <= 8 * step * np.abs(expected) + off + least).all()
+        near = 8 * step * np.abs(expected) + off + smallest(dtype)
+        assert (np.abs(actual - expected) <= near).all()
 
 
 def test_softmax_of_strided_operands() -> None:
