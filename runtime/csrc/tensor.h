@@ -101,6 +101,24 @@ static inline int64_t element_count(const Tensor *tensor) {
     return count;
 }
 
+// Whether no byte is one of both.  What says where to read or to write is looked at before a result is
+// written, and again afterwards: it must not lie where the result does.
+static inline bool are_apart(const Tensor *a, const Tensor *b) {
+    const Tensor *both[] = {a, b};
+    intptr_t low[2], high[2];
+    for (int i = 0; i < 2; i++) {
+        const Tensor *one = both[i];
+        if (!one->data || element_count(one) == 0) return true;
+        low[i] = high[i] = (intptr_t)one->data;
+        for (int axis = 0; axis < one->rank; axis++) {
+            const int64_t span = (one->dims[axis] - 1) * one->strides[axis];
+            *(span < 0 ? &low[i] : &high[i]) += span;
+        }
+        high[i] += item_size(one->dtype);
+    }
+    return high[0] <= low[1] || high[1] <= low[0];
+}
+
 static inline bool is_contiguous(const Tensor *tensor) {
     int64_t expected = item_size(tensor->dtype);
     for (int axis = tensor->rank - 1; axis >= 0; axis--) {

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import permutations
 from math import prod
 from typing import Final
 
@@ -47,11 +48,14 @@ class _Memory:
         for end in self._ends:
             assert protect(ctypes.c_void_p(end), ctypes.c_size_t(page), 0) == 0
 
-    def hold(self, number: int, tensor: Tensor) -> int:
-        """Where the first element of ``tensor`` is, in place ``number``."""
+    def hold(self, number: int, tensor: Tensor, before: int = 0) -> int:
+        """Where the first element of ``tensor`` is, in place ``number``.
+
+        ``before``: bytes from the end of the tensor to that of the place.
+        """
         below, above = tensor.extent
-        start = self._ends[number] - below - above
-        assert below + above <= _ROOM
+        start = self._ends[number] - below - above - before
+        assert below + above + before <= _ROOM
         contents = (tensor.contents or b"\x01")[: below + above]
         ctypes.memset(start, 1, below + above)
         ctypes.memmove(start, contents, len(contents))
@@ -63,12 +67,20 @@ class _Memory:
 
 @dataclass(frozen=True)
 class _Spoilt:
-    """Another record; ``hopeless``: it must be refused."""
+    """Another record.
+
+    Attributes:
+        hopeless: It must be refused.
+        pair: Numbers of tensors of which the first lies over the second.
+        at_start: They begin at the same address; else they end there.
+    """
 
     label: str
     words: tuple[int, ...]
     tensors: tuple[Tensor, ...]
     hopeless: bool = False
+    pair: tuple[int, int] | None = None
+    at_start: bool = False
 
 
 def _spoilt(sample: Sample) -> Iterator[_Spoilt]:
@@ -83,6 +95,10 @@ def _spoilt(sample: Sample) -> Iterator[_Spoilt]:
             tensors = (*sample.tensors[:number], other, *sample.tensors[number + 1 :])
             yield _Spoilt(f"tensor {number} {label}", sample.words, tensors)
     yield from _with_other_numbers(sample)
+    for pair in permutations(range(len(sample.tensors)), 2):
+        for at_start in (False, True):
+            label = f"tensor {pair[0]} over {pair[1]}, at its {'start' if at_start else 'end'}"
+            yield _Spoilt(label, sample.words, sample.tensors, pair=pair, at_start=at_start)
 
 
 def _with_other_numbers(sample: Sample) -> Iterator[_Spoilt]:
@@ -159,12 +175,28 @@ def _placed(spoilt: _Spoilt, memory: _Memory) -> tuple[int, ...]:
     """The words, with addresses of memory that holds the tensors."""
     words: list[int] = []
     at = 0
-    for number, tensor in enumerate(spoilt.tensors):
+    held = [
+        0 if tensor.dtype == _ABSENT else memory.hold(number, tensor)
+        for number, tensor in enumerate(spoilt.tensors)
+    ]
+    if spoilt.pair:
+        _overlap(spoilt, memory, held)
+    for tensor, address in zip(spoilt.tensors, held, strict=True):
         words += spoilt.words[at : tensor.place]
-        absent = tensor.dtype == _ABSENT
-        words += (0, 0, 0, 0) if absent else tensor.words(memory.hold(number, tensor))
+        words += tensor.words(address) if address else (0, 0, 0, 0)
         at = tensor.place + HEAD + 2 * tensor.rank
     return (*words, *spoilt.words[at:])
+
+
+def _overlap(spoilt: _Spoilt, memory: _Memory, held: list[int]) -> None:
+    """Put one tensor of a pair where the other one is; the contents are those of the second."""
+    assert spoilt.pair is not None
+    first, second = spoilt.pair
+    pair = [spoilt.tensors[number] for number in spoilt.pair]
+    sizes = [sum(tensor.extent) for tensor in pair]
+    behind = [max(sizes) - size if spoilt.at_start else 0 for size in sizes]
+    held[first] = memory.hold(second, pair[0], behind[0])
+    held[second] = memory.hold(second, pair[1], behind[1])
 
 
 # -- trying them out -------------------------------------------------------------------------------

@@ -67,6 +67,9 @@ static void *prepare(Params *params, Needs *needs) {
                are_indices(&counts) && element_count(&ends) == batch &&
                element_count(&counts) == batch && may_hold(&grads, F32, all) &&
                holds(&loss, F32, reduction == NONE ? batch : 1);
+        const Tensor *given[] = {&labels, &ends, &counts};
+        for (int i = 0; i < 3; i++)
+            fits = fits && are_apart(given[i], &loss) && are_apart(given[i], &grads);
     }
     int64_t words = fits ? size_of(kept_rows(ctc) + 5, padded_row(ctc), (int64_t)sizeof(double)) : -1;
     if (words < 0 || words > MOST_BYTES) {

@@ -43,6 +43,8 @@ static bool operands_fit(
     const Tensor *results, bool gradient) {
     const int64_t count = loss->batch * loss->inner, all = count * loss->classes;
     const int64_t single = loss->reduction == NONE ? count : 1;
+    for (int i = 0; i < 3; i++)
+        if (!are_apart(labels, &results[i])) return false;
     return scores->dtype == F32 && are_indices(labels) && element_count(labels) == count &&
            all > 0 && may_hold(weights, F32, loss->classes) &&
            holds(&results[0], F32, gradient ? all : single) && may_hold(&results[1], F32, all) &&

@@ -265,6 +265,7 @@ static Failure run_move_at(const void *argument, const Run *run) {
     for (int i = 0; i < state->count; i++) {
         const int64_t places = state->places[i];
         int64_t number = number_at(&state->numbers, i);
+        if (places < 1) return INDEX_OUTSIDE;
         if (state->wrapping == MODULO) number %= places;
         if (state->wrapping != NO_PLACE && number < 0) number += places;
         if (number < 0 || number >= places) return INDEX_OUTSIDE;

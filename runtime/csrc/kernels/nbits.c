@@ -98,7 +98,8 @@ static bool read_operands(State *state, Params *params, Tensor *zero) {
     PackedBits *bits = &state->bits;
     if (width < 0 || width > 8 || !weights_fit(bits, &packed, &scale)) return false;
     bits->words = bits->blocks * (block / 32 * width + block % 32 * width / 32);
-    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) && may_hold(&bias, F32, n);
+    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) &&
+           are_apart(&groups, &out) && may_hold(&bias, F32, n);
 }
 
 static bool is_row(const State *state) { return state->m == 1 && !state->bits.groups; }

@@ -42,7 +42,8 @@ static bool are_regions(
     if (x->rank != 4 || out->rank != 4 || regions->rank != 2) return false;
     const int64_t count = regions->dims[0], bins[] = {out->dims[2], out->dims[3]};
     const bool placed = numbered ? holds(numbers, I64, count) : !numbers->data;
-    return placed && holds(regions, F32, size_of(count, numbered ? 4 : 5, 1)) &&
+    return placed && are_apart(numbers, out) && are_apart(regions, out) &&
+           holds(regions, F32, size_of(count, numbered ? 4 : 5, 1)) &&
            holds(x, F32, element_count(x)) && element_count(x) > 0 && out->dims[0] == count &&
            holds(out, F32, element_count(out)) && out->dims[1] == x->dims[1] && bins[0] > 0 &&
            bins[0] < MOST_BINS && bins[1] > 0 && bins[1] < MOST_BINS;

@@ -58,7 +58,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
         pick->dims[axis] = out.dims[axis];
         pick->strides[axis] = out.strides[axis];
         if (axis < out.rank - 1) pick->lines *= out.dims[axis];
-        if (!holds(&offsets, I64, out.dims[axis])) params->bad = true;
+        if (!holds(&offsets, I64, out.dims[axis]) || !are_apart(&offsets, &out)) params->bad = true;
     }
     const int64_t length = out.rank ? out.dims[out.rank - 1] : 0;
     pick->runs = true;
@@ -150,7 +150,8 @@ static void *prepare_resample(Params *params, Needs *needs) {
     const int64_t terms = element_count(&indices);
     bool fits = !params->bad && indices.rank == 2 && work > 0 && given > 0 && wanted > 0 &&
                 holds(&x, F32, given) && holds(&out, F32, wanted) &&
-                holds(&indices, I64, terms) && holds(&weights, F32, terms);
+                holds(&indices, I64, terms) && are_apart(&indices, &out) &&
+                holds(&weights, F32, terms);
     for (int64_t i = 0; fits && i < terms; i++)
         fits = state->indices[i] >= 0 && state->indices[i] < state->length;
     if (fits) return state;

@@ -28,7 +28,7 @@ static void *prepare_reversal(Params *params, Needs *needs) {
     if (!state || params->bad || from.rank < 2 || (batch_axis != 0 && batch_axis != 1) ||
         !is_contiguous(&from) || !is_contiguous(&to) || !has_shape_of(&from, &to) ||
         item_size(from.dtype) != item_size(to.dtype) ||
-        !are_numbers(&lengths, from.dims[batch_axis])) {
+        !are_numbers(&lengths, from.dims[batch_axis]) || !are_apart(&lengths, &to)) {
         free(state);
         return NULL;
     }
@@ -101,7 +101,8 @@ static void *prepare_steps(Params *params, Needs *needs) {
     state->count = next_int(params);
     state->bytes = next_int(params);
     state->circular = next_int(params) != 0;
-    const bool placed = !state->starts.data || are_numbers(&state->starts, state->batch);
+    const bool placed = !state->starts.data || (are_numbers(&state->starts, state->batch) &&
+                                                are_apart(&state->starts, &cache));
     if (!params->bad && placed && (state->length > 0 || !state->circular) &&
         has_steps(&cache, state, state->length) && has_steps(&update, state, state->count))
         return state;
