@@ -252,7 +252,9 @@ static bool must_stop(Program *program) {
 
 static int64_t run_repeat(Program *program, int64_t index) {
     const Node *node = &program->nodes[index];
+    // Only a number that is known beforehand may be below zero, which is no limit.
     int64_t limit = node->limit ? *node->limit : node->count;
+    if (node->limit && limit < 0) limit = 0;
     for (int64_t iteration = 0; limit < 0 || iteration < limit; iteration++) {
         if (node->condition && !*node->condition) break;
         if (node->counter) *node->counter = iteration;

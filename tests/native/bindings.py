@@ -12,6 +12,7 @@ from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.native import Binding as ViewBinding
 from popc_runtime.native import Library, NativeProgram, Record, Space, translate
 from popc_runtime.native import encode as encode_views
+from tests.support import hidden_operands
 
 _DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
 
@@ -80,10 +81,12 @@ def native_results(
     """Results of the native kernel, in arrays like ``outputs``; ``None`` if there is none."""
     results = [np.full_like(one, 77) for one in outputs]
     binding = bound(inputs, results, attributes, constant, dtypes)
-    record = encode(opcode, binding, library.numbers)
-    if record is None:
-        return None
-    NativeProgram(library, [record], binding, threads).run()
+    with hidden_operands(binding):
+        record = encode(opcode, binding, library.numbers)
+        if record is None:
+            return None
+        program = NativeProgram(library, [record], binding, threads)
+    program.run()
     return results
 
 

@@ -23,7 +23,17 @@ from tests.native.layouts import place
 from tests.native.tolerances import is_exact
 from tests.support import hidden_operands
 
-__all__ = ["Problem", "check", "emptied", "has_kernel", "known", "narrowed", "repeated", "resized"]
+__all__ = [
+    "Problem",
+    "check",
+    "emptied",
+    "has_kernel",
+    "known",
+    "narrowed",
+    "partly_known",
+    "repeated",
+    "resized",
+]
 
 
 _IMPOSSIBLE: Final = (PopcError, ValueError, IndexError, ZeroDivisionError, TypeError)
@@ -108,6 +118,15 @@ def repeated(problem: Problem) -> Problem | None:
 def known(problem: Problem) -> Problem:
     """The same instruction with all operands but the first known before it runs."""
     return replace(problem, constant=tuple(index > 0 for index in range(len(problem.inputs))))
+
+
+def partly_known(problem: Problem) -> Iterator[Problem]:
+    """The same with one operand known before it runs, and with all but one and the first."""
+    later = range(1, len(problem.inputs))
+    for index in later if len(later) > 1 else ():
+        for only in (True, False):
+            constant = (False, *((other == index) == only for other in later))
+            yield replace(problem, constant=constant)
 
 
 def resized(problem: Problem, sizes: Mapping[int, int], seed: int) -> Problem | None:

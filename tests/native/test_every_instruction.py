@@ -24,6 +24,7 @@ from tests.native.problems import (
     has_kernel,
     known,
     narrowed,
+    partly_known,
     repeated,
     resized,
 )
@@ -77,6 +78,7 @@ def _forms(problem: Problem) -> Iterator[Problem]:
     yield problem
     yield from emptied(problem)
     yield known(problem)
+    yield from partly_known(problem)
     for changed in (repeated(problem), *(narrowed(problem, dtype) for dtype in _HALVES)):
         if changed is not None:
             yield changed

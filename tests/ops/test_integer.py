@@ -162,7 +162,7 @@ _CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize(("x_shape", "w_shape", "attributes"), _CONVOLUTIONS)
-@pytest.mark.parametrize("constants", [(), (1, 2, 3)])
+@pytest.mark.parametrize("constants", [(), (1,), (2, 3), (1, 2, 3)])
 def test_conv_integer(
     x_shape: tuple[int, ...],
     w_shape: tuple[int, ...],

@@ -197,6 +197,9 @@ def test_split_refuses_parts_that_do_not_add_up(opset: int, split: tuple[int, ..
         ((5,), (9,), (0,), (1,)),
         ((-100, 1, 2), (100, -1, 1), None, None),
         ((0,), (-1,), (1,), (100,)),
+        ((-100,), (-100,), (2,), (-1,)),  # begins at the first element
+        ((-4, -4), (-5, 0), (2, 1), (-3, -1)),
+        ((100,), (2,), (2,), (-1,)),
     ],
 )
 def test_slice(

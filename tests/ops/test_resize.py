@@ -59,6 +59,19 @@ def test_nearest(transformation: str, nearest_mode: str, sizes: tuple[int, int])
     )
 
 
+@pytest.mark.parametrize("nearest_mode", ["floor", "ceil"])
+@pytest.mark.parametrize(("length", "scale"), [(5, 1.5), (3, 1.5), (5, 1.75), (7, 1.5), (3, 2.6)])
+def test_symmetric_about_an_element(length: int, scale: float, nearest_mode: str) -> None:
+    """Its coordinate is a whole number: no rounding may lead to a neighbour."""
+    _check(
+        np.arange(length, dtype=np.float32).reshape(1, 1, 1, length),
+        np.array([1, 1, 1, scale], np.float32),
+        mode="nearest",
+        coordinate_transformation_mode="half_pixel_symmetric",
+        nearest_mode=nearest_mode,
+    )
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 @pytest.mark.parametrize("sizes", [(7, 9), (3, 4), (10, 16), (1, 40), (100, 3)])

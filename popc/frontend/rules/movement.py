@@ -178,9 +178,19 @@ def _slice(node: Node) -> Tensor:
         if place in seen or step == 0:
             raise ModelError(f"axis {axis} is sliced twice, or by step 0")
         seen.add(place)
-        # Python's rules for counting from the end and clamping are those of ONNX.
-        windows[place] = windows[place][start:end:step]
+        windows[place] = _window(x.type.shape[place], start, end, step)
     return emit_slice(node, x, windows)
+
+
+def _window(dim: int, start: int, end: int, step: int) -> range:
+    """The indices of a slice; numbers below zero count from the end.
+
+    Unlike Python's, a slice backwards from before the first element begins at that one.
+    """
+    start, end = (number + dim if number < 0 else number for number in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), dim), min(max(end, 0), dim), step)
+    return range(min(max(start, 0), dim - 1), min(max(end, -1), dim - 1), step)
 
 
 def _split(node: Node) -> list[Tensor]:

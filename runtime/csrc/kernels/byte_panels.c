@@ -16,6 +16,7 @@ static bool read_side(
     side->is_signed = type == I8;
     side->flip = side->is_signed == as_signed ? 0 : 128;
     if (type != I8 && type != U8) return false;
+    side->is_final = !zero.data || zero.constant;
     if (!zero.data) return true;
     side->zero = (const uint8_t *)zero.data;
     if (element_count(&zero) == 1) return true;

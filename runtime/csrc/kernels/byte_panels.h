@@ -10,6 +10,7 @@
 typedef struct {
     const uint8_t *zero;  // NULL: zero
     int64_t zero_line;  // bytes from line to line; 0: all have the same
+    bool is_final;  // zero points are known when the kernel is prepared
     bool is_signed;
     uint8_t flip;  // 128 if the panel wants the other kind of bytes
 } ByteSide;

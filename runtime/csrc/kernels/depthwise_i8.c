@@ -71,7 +71,8 @@ static void *prepare(Params *params, Needs *needs) {
         needs->own = TILES_BYTES + state->lanes.woven_bytes;
         return state;
     }
-    if (conv->constant) {
+    // Packed weights are those less their zero points.
+    if (conv->constant && conv->panels.right.is_final) {
         state->weights = aligned_alloc(64, (size_t)padded(state->packed_bytes, 64));
         if (!state->weights) {
             release(state);
@@ -79,7 +80,7 @@ static void *prepare(Params *params, Needs *needs) {
         }
         pack_weights(state, state->weights);
     }
-    if (!conv->constant) needs->shared += state->packed_bytes;
+    if (!state->weights) needs->shared += state->packed_bytes;
     needs->own = TILES_BYTES + CHUNK_PIXELS * conv->window * (int64_t)sizeof(uint8_t *);
     return state;
 }

@@ -288,7 +288,7 @@ class Engine:
         row = self.counts.row(block) if self.counts else None
 
         def repeat() -> None:
-            count = int(limit[()]) if limit is not None else block.count
+            count = max(0, int(limit[()])) if limit is not None else block.count
             iteration = 0
             try:
                 while (count < 0 or iteration < count) and (condition is None or condition[()]):

@@ -97,9 +97,8 @@ def _pytorch_half_pixel(x: _Singles, axis: Axis) -> _Singles:
 
 def _half_pixel_symmetric(x: _Singles, axis: Axis) -> _Singles:
     """Half pixel about the centre of the axis, for scales that do not divide evenly."""
-    adjustment = axis.resized / (axis.scale * axis.length)
-    offset = _single(axis.length / 2 * (1 - adjustment))
-    return _singles([offset + one for one in _half_pixel(x, axis)])
+    scale, centre = _single(axis.scale), axis.resized / 2 - 0.5
+    return _singles([(one - centre) / scale + (axis.length / 2 - 0.5) for one in x])
 
 
 def _align_corners(x: _Singles, axis: Axis) -> _Singles:

@@ -20,7 +20,12 @@ def _gather(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """X, indices {axis}."""
     del numbers
     x, indices, out = binding.input(0), binding.input(1), binding.output()
-    if out.size == 0 or x.ndim >= MAX_RANK or indices.dtype not in (DType.INT32, DType.INT64):
+    if (
+        out.size == 0
+        or x.size == 0
+        or x.ndim >= MAX_RANK
+        or indices.dtype not in (DType.INT32, DType.INT64)
+    ):
         return None
     axis = binding.integer("axis", 0) % x.ndim
     if indices.size == 1 and not x.is_contiguous:
