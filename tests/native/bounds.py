@@ -1,9 +1,9 @@
 """How far each result of a native kernel may be from that of numpy, by the operands.
 
 Most of `tolerances` are relative to the largest number.  Reductions are relative to the sum of the
-magnitudes that are added, or multiply relative errors; gradients of normalization are the less
-exact the farther means are from zero; matrices are inverted the less exactly the closer to singular
-they are.  Where an engine may as well say that there is none, anything goes.
+magnitudes that are added, or multiply relative errors; attention is the less exact the larger
+scores are, gradients of normalization the farther means are from zero, inverses the closer to
+singular matrices are.  Where an engine may as well say that there is none, anything goes.
 """
 
 from __future__ import annotations
@@ -97,6 +97,24 @@ def _of_product(problem: Problem, want: Array, dtype: DType) -> Array:
     return np.where(large | small, np.inf, _of_finite(allowed * np.abs(want)))
 
 
+def _of_log_of_sum(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of a sum of exponentials counts relative to it: here, as it is."""
+    allowed = of_many_roundings(problem.opcode, dtype, _terms(problem, want))
+    return _of_finite(allowed * (1 + np.abs(want)))
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+def _of_attention(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the largest score counts as a share of each value."""
+    queries, keys, values = (_operand(problem, index) for index in range(3))
+    lengths = [float(np.linalg.norm(one, axis=-1).max(initial=0)) for one in (queries, keys)]
+    score = abs(float(str(problem.attributes["scale"]))) * lengths[0] * lengths[1]
+    errors = of_many_roundings(problem.opcode, dtype, queries.shape[-1]) * score
+    return _of_largest(problem, want, dtype) + errors * _largest(values)
+
+
 # -- matrices --------------------------------------------------------------------------------------
 
 
@@ -141,11 +159,15 @@ def _rows(problem: Problem, shape: tuple[int, ...]) -> int:
 
 
 _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
+    "Attention": _of_attention,
     "Det": _of_determinant,
     "GroupNormalizationGrad": _of_normalized,
     "InstanceNormalizationGrad": _of_normalized,
     "Inverse": _of_inverse,
     "LayerNormalizationGrad": _of_normalized,
+    "ReduceL1": _of_sum,
+    "ReduceL2": _of_sum,
+    "ReduceLogSumExp": _of_log_of_sum,
     "ReduceMean": _of_sum,
     "ReduceProd": _of_product,
     "ReduceSum": _of_sum,

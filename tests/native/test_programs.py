@@ -46,7 +46,8 @@ def test_items_run_in_order(library: Library) -> None:
 
 
 @pytest.mark.parametrize(("count", "limit", "stop", "expected"), [
-    (4, None, None, 4), (-1, 3, None, 3), (-1, -3, None, 0), (-1, None, 2, 2), (5, None, 2, 2), (0, None, None, 0),
+    (4, None, None, 4), (-1, 3, None, 3), (-1, -3, None, 0), (-1, None, 2, 2), (5, None, 2, 2),
+    (0, None, None, 0),
 ])  # fmt: skip
 def test_loops(
     library: Library, count: int, limit: int | None, stop: int | None, expected: int

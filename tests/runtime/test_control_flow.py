@@ -49,6 +49,6 @@ def test_a_row_of_nothing_may_stand_where_nobody_takes_it(tmp_path: Path, engine
     executable = _loaded(_CHOICE, tmp_path, engine)
     x, none = np.array([1, 2], np.float32), np.empty((0, 2), np.float32)
     feeds = {"x": x, "none": none, "place": np.array(0)}
-    np.testing.assert_array_equal(executable.run(feeds, way=np.array(False))["y"], -x)
+    np.testing.assert_array_equal(executable.run(feeds, way=np.zeros((), bool))["y"], -x)
     with pytest.raises(DeviceError, match="Gather"):
-        executable.run(feeds, way=np.array(True))
+        executable.run(feeds, way=np.ones((), bool))

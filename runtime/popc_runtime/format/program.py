@@ -85,9 +85,10 @@ class RepeatBlock:
     """Run ``body`` until ``count`` iterations are done or the condition is false.
 
     ``count`` is the static number of iterations (-1: none), ``count_slot`` an int64 scalar that
-    gives it at run time (-1: none; both -1: unbounded); a number below zero there is no iteration.  ``condition_slot`` is a bool scalar that
-    is read before each iteration (-1: always true).  ``counter_slot`` is an int64 scalar that
-    receives the iteration number before each iteration (-1: not wanted).
+    gives it at run time, where less than zero is zero (-1: none; both -1: unbounded).
+    ``condition_slot`` is a bool scalar that is read before each iteration (-1: always true).
+    ``counter_slot`` is an int64 scalar that receives the iteration number before each iteration
+    (-1: not wanted).
     """
 
     body: Block
