@@ -49,6 +49,8 @@ def check_sample(
 
     array = np.asarray(value)
     storage = stream.dtype.storage
+    if not array.dtype.isnative:  # from a file of another machine: the numbers are the same
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != storage:
         if array.dtype.name == stream.dtype:  # ml_dtypes.bfloat16
             array = array.view(storage)
@@ -66,6 +68,8 @@ def check_sample(
 
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
     parts: list[str] = []
+    if array.dtype.kind not in "biufcV":
+        return "give an array of numbers"
     if array.dtype != stream.dtype.storage:
         parts.append(f"convert it with .astype({stream.dtype.value!r})")
     if array.shape != shape:
