@@ -4,6 +4,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -130,17 +131,33 @@ static void forget_threads(void) {
     if (owns_pool) pthread_mutex_lock(&pool.owner);
 }
 
+// Signals to the process are for threads of its own: one that they block later, to wait for it, would
+// find a helper that does not, and end the process.  What a helper causes itself stays open, and so
+// does the clock of profilers.
+static void block_signals(sigset_t *before) {
+    static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(open) / sizeof(*open); i++) sigdelset(&blocked, open[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, before);
+}
+
+static bool start_helper(int number) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int failed = pthread_create(&thread, &attributes, help, (void *)(intptr_t)number);
+    pthread_attr_destroy(&attributes);
+    return !failed;
+}
+
 static void start_helpers(int helpers) {
-    while (pool.started < helpers) {
-        pthread_t thread;
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        int failed = pthread_create(&thread, &attributes, help, (void *)(intptr_t)(pool.started + 1));
-        pthread_attr_destroy(&attributes);
-        if (failed) return;
-        pool.started++;
-    }
+    if (pool.started >= helpers) return;
+    sigset_t before;
+    block_signals(&before);  // a thread begins with the signals of its maker
+    while (pool.started < helpers && start_helper(pool.started + 1)) pool.started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void wake_helpers(void) {

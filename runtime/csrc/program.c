@@ -154,6 +154,9 @@ static ProgramError add_records(Program *program, Params *params) {
     return PROGRAM_OK;
 }
 
+// Whether no size that is computed of it overflows, however many threads there are.
+static bool is_allocatable(int64_t bytes) { return bytes >= 0 && bytes <= MOST_BYTES; }
+
 static void prepare_kernel(void *context, int64_t index, int thread) {
     (void)thread;
     Program *program = context;
@@ -163,7 +166,7 @@ static void prepare_kernel(void *context, int64_t index, int thread) {
     node->state = node->kernel->prepare(&own->params, &own->needs);
     if (own->params.bad)
         own->error = PROGRAM_MALFORMED;
-    else if (!node->state || own->needs.shared < 0 || own->needs.own < 0)
+    else if (!node->state || !is_allocatable(own->needs.shared) || !is_allocatable(own->needs.own))
         own->error = PROGRAM_REFUSED;
 }
 

@@ -157,19 +157,23 @@ class _Reader:
                 raise self.refuse("it is truncated")
             raw = self.file.read(last - first)
             checksum = crc32(raw, checksum)
-            tensors[name] = np.frombuffer(raw, dtype.storage.newbyteorder("<")).reshape(shape)
+            tensors[name] = self._array(name, raw, dtype, shape)
             dtypes[name] = dtype
         if start + expected != self.size:
             raise self.refuse("it is longer than it says")
         if state.get("crc32", checksum) != checksum:  # older files have none
             raise self.refuse("its content is damaged")
-        return Checkpoint(
-            tensors,
-            dtypes,
-            _text(state, "model_sha256"),
-            state.get("random"),
-            state.get("progress") or {},
-        )
+        progress = state.get("progress") or {}
+        if not isinstance(progress, dict):
+            raise self.refuse("its state is damaged")
+        sha256 = _text(state, "model_sha256")
+        return Checkpoint(tensors, dtypes, sha256, state.get("random"), progress)
+
+    def _array(self, name: str, raw: bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
+        try:
+            return np.frombuffer(raw, dtype.storage.newbyteorder("<")).reshape(shape)
+        except (OverflowError, ValueError):  # without elements, but numpy has no such shape
+            raise self.refuse(f"what it says about {name!r} is damaged") from None
 
     def _json(self, raw: bytes | str, what: str) -> dict[str, Any]:
         try:
@@ -188,7 +192,7 @@ class _Reader:
                 dtype = _DTYPES[row["dtype"]]
                 shape = tuple(int(dim) for dim in row["shape"])
                 first, last = (int(offset) for offset in row["data_offsets"])
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, OverflowError, TypeError, ValueError):
                 raise self.refuse(f"what it says about {name!r} is damaged") from None
             if min(shape, default=0) < 0 or not 0 <= first <= last:
                 raise self.refuse(f"what it says about {name!r} is damaged")

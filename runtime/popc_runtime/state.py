@@ -181,15 +181,14 @@ class DeviceState:
         checkpoint = read_checkpoint(path)
         check_checkpoint(checkpoint, self._manifest, str(path))
         with self._lock:
-            before = self._engine.random.save()
             try:
                 self._engine.random.restore(checkpoint.random)
-            except (LookupError, TypeError, ValueError) as error:
-                self._engine.random.restore(before)
+            except ValueError as error:
                 raise CheckpointError(
-                    f"the random numbers in {path} are those of another program",
+                    f"the random numbers in {path} are damaged, or those of another program",
                     subject=str(path),
                     hint="compile the model as it was when the checkpoint was written",
+                    details=(str(error),),
                 ) from error
             for spec in self.specs:
                 self._set(spec, checkpoint.tensors[spec.name])
@@ -204,13 +203,17 @@ class DeviceState:
         """Go on with the random numbers from where `random_state` was called.
 
         Raises:
-            UsageError: it is the state of another program.
+            UsageError: it is damaged, or the state of another program.  Nothing has changed then.
         """
         with self._lock:
             try:
                 self._engine.random.restore(state)
-            except (LookupError, TypeError, ValueError) as error:
-                raise UsageError(f"the random state is that of another program: {error}") from error
+            except ValueError as error:
+                raise UsageError(
+                    "the random state is damaged, or that of another program",
+                    hint="use what random_state() gave of this program, as it is",
+                    details=(str(error),),
+                ) from error
 
 
 def _differences(spec: VariableSpec, held: Callable[[str], Sequence[Array]]) -> Iterator[str]:

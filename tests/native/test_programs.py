@@ -17,6 +17,8 @@ from popc_runtime.native import (
     NativeProgram,
     Record,
 )
+from popc_runtime.native.record import tensor_words
+from popc_runtime.native.views import as_view
 from tests.native.bindings import bound, encode, product_program
 
 
@@ -126,6 +128,17 @@ def test_refusals_name_their_instruction(library: Library) -> None:
         with pytest.raises(NativeFailure, match="record") as caught:
             NativeProgram(library, items, (total, one), 1)
         assert caught.value.owner == "mine"
+
+
+def test_needs_that_no_memory_holds_are_refused(library: Library) -> None:
+    """2^48 bytes of matrices, which nobody reads: each thread needs 2^50 to work with."""
+    matrices, results = np.ones((1, 2, 2), np.float32), np.ones(1, np.float32)
+    head = (*tensor_words(as_view(matrices))[:3], 3)
+    words = (*head, 1, 1 << 23, 1 << 23, 1 << 48, 1 << 25, 4, *tensor_words(as_view(results)))
+    record = Record("Determinant_f32", words, owner="mine")
+    with pytest.raises(NativeFailure, match="not supported") as caught:
+        NativeProgram(library, [record], (matrices, results), 2)
+    assert caught.value.owner == "mine"
 
 
 def test_a_call_that_there_is_not_is_an_error(library: Library) -> None:

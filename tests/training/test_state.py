@@ -113,6 +113,9 @@ def test_round_trip(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.tensors[name], array)
 
 
+_PROGRESS = '{"version": "1", "progress": 3}'
+
+
 def _rewritten(raw: bytes, edit: Callable[[dict[str, Any]], object]) -> bytes:
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
@@ -126,11 +129,15 @@ def _rewritten(raw: bytes, edit: Callable[[dict[str, Any]], object]) -> bytes:
     [
         (lambda h: h["half"].update(dtype="F128"), "'half' is damaged"),
         (lambda h: h["half"].update(shape=[-1, -2]), "'half' is damaged"),
+        (lambda h: h["half"].update(shape=[float("inf")]), "'half' is damaged"),
+        (lambda h: h["empty"].update(shape=[0, 10**30]), "'empty' is damaged"),
+        (lambda h: h["empty"].update(shape=[0] * 100), "'empty' is damaged"),
         (lambda h: h["half"].update(shape=[10**9]), "not where they should be"),
         (lambda h: h["half"].update(data_offsets=[0, 10**15]), "not where they should be"),
         (lambda h: h.pop("scalar"), "not where they should be|longer than it says"),
         (lambda h: h.pop("__metadata__"), "its state is damaged"),
         (lambda h: h["__metadata__"].update({"popc.state": '{"version": "9"}'}), "version '9'"),
+        (lambda h: h["__metadata__"].update({"popc.state": _PROGRESS}), "its state is damaged"),
     ],
 )
 def test_contradictory_headers(

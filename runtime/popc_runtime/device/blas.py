@@ -12,6 +12,7 @@ when the last one ends.  Where numpy uses another BLAS, nothing is changed.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,9 +32,18 @@ _SUFFIXES: Final = (
     "openblas_{}_num_threads",
 )
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may fork while its thread has it
 _users = 0
 _threads_before = 0
+
+
+class _OfThread(threading.local):
+    """How often a thread is inside of `settings_of_numpy`."""
+
+    users = 0
+
+
+_of_thread = _OfThread()
 
 
 @cache
@@ -73,10 +83,29 @@ def _single_threaded_blas() -> Iterator[None]:
             _threads_before = int(read())
             write(1)
         _users += 1
+        _of_thread.users += 1
     try:
         yield
     finally:
         with _lock:
+            _of_thread.users -= 1
             _users -= 1
             if _users == 0:
                 write(_threads_before)
+
+
+def _forget_threads() -> None:
+    """In a forked child, of its parent's threads only the one that has forked goes on."""
+    global _users  # noqa: PLW0603 - as above
+    others = _users - _of_thread.users
+    _users -= others
+    if others and _users == 0 and (functions := _functions()) is not None:
+        functions[1](_threads_before)
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits for the lock, so that the child never finds a number half changed.
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forget_threads
+    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from popc_runtime.kernels import RandomState
+from popc_runtime.kernels.random_checks import field_of
 
 __all__ = ["ReplicatedRandom"]
 
@@ -29,10 +30,12 @@ class ReplicatedRandom:
         """Go on from where `save` was called.
 
         Raises:
-            ValueError, TypeError, LookupError: the state is that of another program.
+            ValueError: the state is damaged, or that of another program; nothing has changed then.
         """
-        saved = state["replicas"]
+        saved = field_of(state, "replicas", "random", list)
         if len(saved) != len(self._sequences):
             raise ValueError(f"{len(saved)} sequences instead of {len(self._sequences)}")
+        for number, (sequence, one) in enumerate(zip(self._sequences, saved, strict=True)):
+            sequence.check(one, f"random.replicas[{number}]")
         for sequence, one in zip(self._sequences, saved, strict=True):
             sequence.restore(one)

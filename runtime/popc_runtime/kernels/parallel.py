@@ -13,6 +13,7 @@ up to 80.  So: chunks of 100 microseconds and more, made of few calls.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -26,6 +27,13 @@ from popc_runtime.kernels.binding import Call, Scratch
 __all__ = ["parallel_calls", "together"]
 
 Chunk: TypeAlias = "tuple[Call, ...]"
+
+# What a thread causes itself, and the clock of profilers.
+_OPEN_SIGNALS: Final = frozenset(
+    getattr(signal, name)
+    for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGPROF")
+    if hasattr(signal, name)
+)
 
 
 def parallel_calls(
@@ -119,12 +127,22 @@ class _Helper(threading.Thread):
     def run(self) -> None:
         """Work on what is offered, for ever."""
         np.seterr(all="ignore")  # as the engine does in the thread that runs the program
+        _block_signals()
         while True:
             self._asleep.acquire()
             task, self._task = self._task, None
             if task is not None:
                 task.work()
                 del task  # its buffers may belong to a program that is closed meanwhile
+
+
+def _block_signals() -> None:
+    """Leave signals to the program's own threads, as the helpers of native kernels do.
+
+    One that they block later, to wait for it, would come here and end the process.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OPEN_SIGNALS)
 
 
 class _Pool:

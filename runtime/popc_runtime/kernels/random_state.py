@@ -8,6 +8,7 @@ from __future__ import annotations
 from popc_runtime.format.dtypes import Array
 from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.kernels.operands import Operands
+from popc_runtime.kernels.random_checks import check_generator, check_seed, field_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,26 +147,46 @@ class RandomState:
         drawn = None if self._generator is None else self._generator.bit_generator.state
         numbered = {str(one): state.save() for one, state in sorted(self._numbered.items())}
         return {
-            "seed": self._seed,
+            "seed": _plain(self._seed),
             "drawn": _plain(drawn),
             "rounding": _plain(None if self._rounding is None else self._rounding.state),
             "own": [sequence.save() for sequence in self._own],
             **({"numbered": numbered} if numbered else {}),
         }
 
+    def check(self, state: Plain, where: str = "random") -> None:
+        """Check everything that `restore` relies on.
+
+        Raises:
+            ValueError: the state is damaged, or that of another program; says where it is wrong.
+        """
+        drawn, rounding = field_of(state, "drawn", where), state.get("rounding")
+        if drawn is not None:
+            check_generator(drawn, "Philox", f"{where}.drawn")
+        if rounding is not None:
+            check_generator(rounding, "SFC64", f"{where}.rounding")
+        made = (drawn, rounding, self._source, self._rounding_source)
+        check_seed(state, where, drawn=any(one is not None for one in made))
+        own = field_of(state, "own", where, list)
+        if len(own) != len(self._own):
+            raise ValueError(f"{where} has {len(own)} own sequences, not {len(self._own)}")
+        for index, (sequence, saved) in enumerate(zip(self._own, own, strict=True)):
+            sequence.check(saved, f"{where}.own[{index}]")
+        numbered = field_of({"numbered": {}, **state}, "numbered", where, dict)
+        if numbered.keys() != {str(number) for number in self._numbered}:
+            raise ValueError(f"{where} has other numbered sequences: {len(numbered)} of them")
+        for number, known in self._numbered.items():
+            known.check(numbered[str(number)], f"{where}.numbered[{number}]")
+
     def restore(self, state: Plain) -> None:
         """Go on from where `save` was called.
 
         Raises:
-            ValueError, TypeError, LookupError: the state is that of another program.
+            ValueError: as `check`; nothing has changed then.
         """
-        if len(state["own"]) != len(self._own):
-            raise ValueError(f"{len(state['own'])} sequences instead of {len(self._own)}")
-        numbered = {int(number): saved for number, saved in state.get("numbered", {}).items()}
-        if numbered.keys() != self._numbered.keys():
-            raise ValueError(f"{len(numbered)} numbered sequences, not {len(self._numbered)}")
-        self._seed, self._generator, self._rounding = int(state["seed"]), None, None
-        self._point_source()  # before anything can fail: the old generator is gone
+        self.check(state)
+        self._seed, self._generator, self._rounding = state["seed"], None, None
+        self._point_source()  # the old generator is gone
         if state["drawn"] is not None:
             self.generator.bit_generator.state = state["drawn"]
         if state.get("rounding") is not None:
@@ -176,8 +197,8 @@ class RandomState:
             self._rounding.state = state["rounding"]
         for sequence, saved in zip(self._own, state["own"], strict=True):
             sequence.restore(saved)
-        for number, saved in numbered.items():
-            self._numbered[number].restore(saved)
+        for number, known in self._numbered.items():
+            known.restore(state["numbered"][str(number)])
 
 
 class NumberedState(RandomState):
@@ -257,8 +278,21 @@ class LegacySequence:
         """Where the sequence is."""
         return _plain(self._generator.get_state(legacy=False))
 
+    def check(self, state: Plain, where: str = "random") -> None:
+        """Check everything that `restore` relies on.
+
+        Raises:
+            ValueError: as that of `RandomState`.
+        """
+        check_generator(state, "MT19937", where)
+
     def restore(self, state: Plain) -> None:
-        """Go on from where `save` was called."""
+        """Go on from where `save` was called.
+
+        Raises:
+            ValueError: as `check`; nothing has changed then.
+        """
+        self.check(state)
         self._generator.set_state(state)
 
 
