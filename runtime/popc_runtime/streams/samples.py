@@ -50,7 +50,7 @@ def check_sample(
     array = np.asarray(value)
     storage = stream.dtype.storage
     if array.dtype != storage:
-        if array.dtype.name == stream.dtype:  # ml_dtypes.bfloat16
+        if array.dtype.name == stream.dtype == DType.BFLOAT16:  # of ml_dtypes
             array = array.view(storage)
         elif array.shape == shape and np.can_cast(array.dtype, storage, cast):  # type: ignore[arg-type]
             array = array.astype(storage)
