@@ -65,7 +65,7 @@ class Memory:
 
     def array(self, index: int) -> Array:
         """The array that slot ``index`` stands for."""
-        return self._arrays.find(index)
+        return self._arrays[index]
 
     def arrays(self, indices: Sequence[int]) -> tuple[Array | None, ...]:
         """The arrays of an operand list; -1 gives ``None``."""
@@ -93,24 +93,22 @@ class Memory:
         return self._addresses[region]
 
 
-class _Arrays:
+class _Arrays(dict[int, Array]):
     """The arrays that slots stand for; each is made when somebody asks for it."""
 
     def __init__(self, regions: Mapping[Region, memoryview], slots: Sequence[Slot]) -> None:
+        super().__init__()
         self._regions = regions
         self._slots = slots
-        self._found: dict[int, Array] = {}
 
-    def find(self, index: int) -> Array:
-        """The array of slot ``index``."""
-        if index not in self._found:
-            slot = self._slots[index]
-            self._found[index] = _make_array(slot, self._regions[slot.region])
-        return self._found[index]
+    def __missing__(self, index: int) -> Array:
+        slot = self._slots[index]
+        self[index] = _make_array(slot, self._regions[slot.region])
+        return self[index]
 
     def address(self, index: int) -> int:
         """Where the elements of slot ``index`` lie: of a constant in panels, in their own order."""
-        address: int = self.find(index).__array_interface__["data"][0]
+        address: int = self[index].__array_interface__["data"][0]
         return address
 
 
