@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <string.h>
+#include <unistd.h>
 
 #include "processor.h"
 #include "program.h"
@@ -109,7 +110,7 @@ typedef struct {
     Program *program;
     PyObject *calls;  // tuple: what callbacks call
     PyObject *kept;  // whatever owns the memory that the program reads and writes
-    int running;
+    pid_t running;  // the process that runs it: not a child forked meanwhile by another thread
 } ProgramObject;
 
 typedef struct {
@@ -209,11 +210,12 @@ static PyObject *program_run_method(PyObject *self, PyObject *argument) {
     ProgramObject *object = (ProgramObject *)self;
     long threads = PyLong_AsLong(argument);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (object->running) {
+    const pid_t process = getpid();
+    if (object->running == process) {
         PyErr_SetString(PyExc_RuntimeError, "the program is running already");
         return NULL;
     }
-    object->running = 1;
+    object->running = process;
     Context context = {object->calls, NULL};
     context.thread = PyEval_SaveThread();
     int64_t failed = program_run(object->program, (int)threads, call_back, poll_signals, &context);

@@ -9,8 +9,8 @@ import numpy as np
 
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.feeds import check_stored, wrong_names
-from popc_runtime.format import Array, StreamSpec, TensorSpec
-from popc_runtime.streams import check_sample, joined_mismatches
+from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
+from popc_runtime.streams import check_sample, describe, joined_mismatches
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,19 +51,38 @@ def check_arrays(
     return samples
 
 
-def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> Mapping[str, Array]:
-    """``out``, if all results fit.
+def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """What results are written to: the memory of ``out``, as elements are stored.
 
     Raises:
-        UsageError: there is no such output.
+        UsageError: there is no such output, or what is given for it is no array or read-only.
         InputMismatchError: an array has another dtype or shape.
     """
     specs = {spec.name: spec for spec in outputs} if out else {}
-    for name, array in out.items():
+    for name in out:
         if name not in specs:
             raise UsageError(f"out: there is no output {name!r}")
-        check_sample(array, specs[name], specs[name].shape)
-    return out
+    return {name: _target(array, specs[name]) for name, array in out.items()}
+
+
+def _target(array: object, spec: TensorSpec) -> Array:
+    wanted, storage = describe(spec.dtype, spec.shape), spec.dtype.storage
+    advice = f"make one with numpy.empty({spec.shape}, {storage.name!r})"
+    if not isinstance(array, np.ndarray):
+        found = f"an object of type {type(array).__name__}, not an array of numpy"
+        raise UsageError(f"out {spec.name!r}: this is {found}", subject=spec.name, hint=advice)
+    if not array.flags.writeable:
+        found = "the array is read-only"
+        raise UsageError(f"out {spec.name!r}: {found}", subject=spec.name, hint=advice)
+    target = np.asarray(array)
+    if target.dtype.name == spec.dtype == DType.BFLOAT16:  # of ml_dtypes
+        target = target.view(storage)
+    if target.dtype != storage or target.shape != spec.shape:
+        found = describe(array.dtype, array.shape)
+        raise InputMismatchError(
+            f"out {spec.name!r}: expected {wanted}, got {found}", subject=spec.name, hint=advice
+        )
+    return target
 
 
 def array_taker(
@@ -93,8 +112,11 @@ def joined_samples(
         DeviceError: it is not as many samples as it should be.
     """
     check_stored(spec, len(samples), max(stream.samples_per_step, 1), "samples")
-    if target is not None:
-        np.copyto(target.reshape(len(samples), *stream.shape), samples)
+    if target is not None and target.flags.c_contiguous:
+        np.stack(samples, out=target.reshape(len(samples), *stream.shape))
         return target
-    joined = np.stack(samples) if len(samples) > 1 else samples[0]
-    return joined.reshape(spec.shape)
+    joined = (np.stack(samples) if len(samples) > 1 else samples[0]).reshape(spec.shape)
+    if target is None:
+        return joined
+    np.copyto(target, joined)  # whatever its strides are
+    return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from _thread import RLock  # what `threading` has more is not needed, and takes its time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import perf_counter
@@ -16,9 +15,10 @@ from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, Tenso
 from popc_runtime.frozen import frozen
 from popc_runtime.hints import TYPE_CHECKING, Any, Self
 from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
+from popc_runtime.turns import Background, Turn
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -44,7 +44,8 @@ class Executable:
     """A program with its weights in memory.
 
     Thread-safe: any thread may call any method.  Runs of one executable wait for each other,
-    because they share one arena; for parallel runs, load the archive once per thread.
+    because they share one arena; for parallel runs, load the archive once per thread.  A run cannot
+    be started from within another one (by a source, a sink or a signal handler).
 
     Attributes:
         manifest: What the archive says about itself.
@@ -87,8 +88,9 @@ class Executable:
             engine=engine,
         )
         self._counters = cycle_counters(profile, self._engine)
-        self._lock = RLock()
-        self._worker: ThreadPoolExecutor | None = None
+        self._turn = Turn()
+        self._lock = self._turn.lock
+        self._background = Background()
         self._closed = False
         self._bind_seconds = perf_counter() - start
         self._runs, self._run_seconds = 0, 0.0
@@ -125,7 +127,8 @@ class Executable:
             inputs: Arrays by input name; they may also be given as keyword arguments.  Where a
                 step has several batches, inputs have a leading dimension for them; so for
                 micro-batches, then for replicas.
-            out: Arrays to write results to, by output name; other results are fresh arrays.
+            out: Arrays to write results to, by output name, with any strides; other results are
+                fresh arrays.
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.
 
         Returns:
@@ -133,6 +136,8 @@ class Executable:
 
         Raises:
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.
+            UsageError: ``out`` has what is no output or cannot be written to, or this is called
+                from within a run of the same executable.
             DeviceError: an instruction failed.
         """
         from popc_runtime.arrays import check_targets, joined_samples
@@ -141,12 +146,13 @@ class Executable:
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
-        return {
+        results = {
             spec.name: joined_samples(
                 spec, self._streams[spec.name], collected[spec.name], targets.get(spec.name)
             )
             for spec in self.outputs
         }
+        return {**results, **(out or {})}  # the caller's own arrays, bfloat16 or not
 
     def run_buffers(
         self, inputs: Mapping[str, object] | None = None, /, **named: object
@@ -166,6 +172,7 @@ class Executable:
         Raises:
             InputMismatchError: inputs are missing, unknown, not contiguous, or of another type,
                 shape or size; lists every problem.
+            UsageError: called from within a run of the same executable.
             DeviceError: an instruction failed.
         """
         from popc_runtime.tensors import Tensor, check_buffers
@@ -187,11 +194,7 @@ class Executable:
         """`run` in a background thread; runs are made in the order of the calls."""
         with self._lock:
             self._check_open()
-            if self._worker is None:
-                from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
-
-                self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
-            return self._worker.submit(self.run, {**(inputs or {}), **named})
+            return self._background.submit(self.run, {**(inputs or {}), **named})
 
     def session(self) -> Session:
         """A session: streams stay connected while the program steps through them."""
@@ -210,11 +213,13 @@ class Executable:
         """Run once and tell how long each instruction took."""
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
-            self._check_open()
+            self._check_ready()
             try:
+                self._turn.running = True
                 self._connect(feeds, {})
                 return self._engine.profile(MAIN_PROGRAM)
             finally:
+                self._turn.running = False
                 self._disconnect()
 
     def _check_inputs(
@@ -262,9 +267,10 @@ class Executable:
         takers: Mapping[str, Callable[[memoryview], object]],
     ) -> None:
         with self._lock:
-            self._check_open()
+            self._check_ready()
             start = perf_counter()
             try:
+                self._turn.running = True
                 self._connect(samples, takers)
                 if self._counters:
                     self._counters.begin()
@@ -272,6 +278,7 @@ class Executable:
                 if self._counters:
                     self._counters.end()
             finally:
+                self._turn.running = False
                 self._disconnect()
             self._runs += 1
             self._run_seconds += perf_counter() - start
@@ -324,12 +331,23 @@ class Executable:
         return self._streams[name]
 
     def close(self) -> None:
-        """Finish pending asynchronous runs and refuse new ones."""
+        """Finish pending asynchronous runs and refuse new ones.
+
+        Raises:
+            UsageError: called from within a run, which pending ones wait for.
+        """
         with self._lock:
-            self._closed = True
-            worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.shutdown(wait=True)
+            if self._turn.running and self._background.is_started:
+                raise UsageError(
+                    "a source, a sink or a signal handler closes the executable that is calling it",
+                    hint="close it when the run has ended: asynchronous runs may be pending",
+                )
+            self._background.refuse()
+        try:
+            self._background.finish()
+        finally:
+            with self._lock:
+                self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -350,3 +368,11 @@ class Executable:
     def _check_open(self) -> None:
         if self._closed:
             raise DeviceError("the executable is closed")
+
+    def _check_ready(self) -> None:
+        self._check_open()
+        if self._turn.running:  # by this thread, which has the turn
+            raise UsageError(
+                "a source, a sink or a signal handler runs the executable that is calling it",
+                hint="load the archive a second time, and run that",
+            )

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
-from popc_runtime.errors import CorruptArchiveError, UsageError
+from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
 from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
-from popc_runtime.threads import thread_count
+from popc_runtime.threads import chosen_threads
 
 if TYPE_CHECKING:
     from popc_runtime.execution import Profile
@@ -47,11 +47,10 @@ def load(
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: the number of threads is not positive, or a check or an engine does not exist.
+        UsageError: the number of threads is not positive or too large, or a check or an engine
+            does not exist.
     """
-    count = thread_count() if threads is None else threads
-    if count < 1:
-        raise UsageError(f"threads={threads}: there must be at least one")
+    count = chosen_threads(threads)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         archive.begin("weights", fast_sha256()) as weights,

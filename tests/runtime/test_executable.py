@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from onnx import parser
 
 import popc_runtime
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
@@ -34,9 +36,60 @@ def test_results_are_fresh_unless_out_is_given(tmp_path: Path) -> None:
     assert target == expected_affine(X)
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_out_may_have_any_strides(batches: int, tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path, batches_per_step=batches, replicated_graph_count=2)
+    shape = model.outputs[0].shape
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    expected = model.run(x=x)["y"]
+    targets = [
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32, order="F"),
+        np.zeros((2 * shape[0], *shape[1:]), np.float32)[::2],
+        np.zeros((shape[0], 3 * shape[1], *shape[2:]), np.float32)[:, ::3],
+        np.zeros((*shape[:-1], 2 * shape[-1]), np.float32)[..., ::-2],
+        np.zeros((*shape, 4), np.int8).view(np.float32)[..., 0],
+    ]
+    for target in targets:
+        assert model.run({"x": x}, out={"y": target})["y"] is target
+        np.testing.assert_array_equal(target, expected)
+
+
+def test_out_may_be_an_array_of_bfloat16(tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[2,3] x) => (bfloat16[2,3] y) '
+    model = executable(parser.parse_model(text + "{ y = Neg(x) }"), tmp_path)
+    x = X.astype(ml_dtypes.bfloat16)
+    for target in (np.zeros_like(x), np.zeros_like(x, order="F")):
+        assert model.run({"x": x}, out={"y": target})["y"] is target
+        np.testing.assert_array_equal(target, -x)
+    bits = np.zeros(x.shape, np.uint16)
+    assert model.run({"x": x}, out={"y": bits})["y"] is bits
+    np.testing.assert_array_equal(bits.view(x.dtype), -x)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ([[0.0] * 3] * 2, "out 'y': this is an object of type list, not an array of numpy"),
+        (np.broadcast_to(X[0], X.shape), "out 'y': the array is read-only"),
+        (X.astype(np.float64), "out 'y': expected float32[2,3], got float64[2,3]"),
+        (X.astype(">f4"), "out 'y': expected float32[2,3], got >f4[2,3]"),
+        (X[:1].copy(), "out 'y': expected float32[2,3], got float32[1,3]"),
+    ],
+)
+def test_what_cannot_be_written_to_is_refused(target: Any, message: str, tmp_path: Path) -> None:
+    model = executable(affine(), tmp_path)
+    with pytest.raises((UsageError, InputMismatchError)) as caught:
+        model.run({"x": X}, out={"y": target})
+    assert caught.value.message == message
+    assert "numpy.empty((2, 3), 'float32')" in caught.value.hint
+    assert model.stats().runs == 0
+
+
 @pytest.mark.parametrize(
     ("feeds", "message"),
     [
+        ({"x": X.astype(">f4")}, "input 'x': expected float32[2,3], got >f4[2,3]"),
         ({"x": X.astype(np.float64)}, "input 'x': expected float32[2,3], got float64[2,3]"),
         ({"x": X[:1]}, "input 'x': expected float32[2,3], got float32[1,3]"),
         ({}, "input 'x' is missing"),
@@ -70,6 +123,7 @@ def test_what_is_no_number_is_refused(tmp_path: Path, value: Any) -> None:
 def test_cast_safe_widens_but_never_narrows(tmp_path: Path) -> None:
     model = executable(affine(), tmp_path)
     assert model.run({"x": X.astype(np.float16)}, cast="safe")["y"] == expected_affine(X)
+    assert model.run({"x": X.astype(">f4")}, cast="equiv")["y"] == expected_affine(X)
     with pytest.raises(InputMismatchError):
         model.run({"x": X.astype(np.float64)}, cast="safe")
 

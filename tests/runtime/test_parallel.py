@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import popc
 import popc_runtime
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
 from popc_runtime.kernels import Call, Scratch
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.threads import thread_count
+from tests.models import affine, expected_affine
 
 
 def _squares(scratch: Scratch, x: Array, out: Array) -> Iterator[Call]:
@@ -78,7 +82,7 @@ def test_programs_in_several_threads_share_the_helpers() -> None:
     assert len(results) == 4 * 50 * 10
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "65537", str(1 << 31), "9" * 5000])
 def test_the_environment_must_name_a_positive_number(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,3 +102,17 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPa
 def test_there_must_be_a_thread() -> None:
     with pytest.raises(UsageError, match="threads=0"):
         popc_runtime.load(b"", threads=0)
+
+
+@pytest.mark.parametrize("threads", [65_537, 1 << 31, 1 << 70, 2.5, "2"])
+def test_numbers_of_threads_that_no_machine_has(threads: Any) -> None:
+    with pytest.raises(UsageError, match="threads") as refused:
+        popc_runtime.load(b"", threads=threads)
+    assert "processors" in refused.value.hint
+
+
+@pytest.mark.parametrize("threads", [np.int64(3), 1000])
+def test_more_threads_than_processors(threads: Any, tmp_path: Path) -> None:
+    path = popc.compile(affine()).save(tmp_path / "model.popx")
+    x = np.ones((2, 3), np.float32)
+    assert popc_runtime.load(path, threads=threads).run(x=x)["y"] == expected_affine(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from popc_runtime.errors import CorruptArchiveError
@@ -27,6 +27,9 @@ class Memory:
 
     Slots are arrays for numpy's kernels, and views for native ones.  Constants in panels are
     unpacked, once, for whoever has no use for panels.
+
+    Views keep regions, not this object, which keeps them: memory is free when nobody uses it, and
+    does not wait for a collector of cycles.
     """
 
     def __init__(self, image: ProgramImage, constants: memoryview) -> None:
@@ -37,7 +40,7 @@ class Memory:
             Region.REMOTE: aligned_bytes(image.remote_bytes),
         }
         self._slots = image.slots
-        self._arrays: dict[int, Array] = {}
+        self._arrays = _Arrays(self._regions, image.slots)
         self._views: dict[int, View] = {}
         self._addresses: dict[Region, int] = {}
 
@@ -57,12 +60,11 @@ class Memory:
 
     def variable(self, spec: VariableSpec) -> Array:
         """The array that holds a variable."""
-        return self._make_array(Slot(_region_of(spec), spec.offset, spec.dtype, spec.shape))
+        slot = Slot(_region_of(spec), spec.offset, spec.dtype, spec.shape)
+        return _make_array(slot, self._regions[slot.region])
 
     def array(self, index: int) -> Array:
         """The array that slot ``index`` stands for."""
-        if index not in self._arrays:
-            self._arrays[index] = self._make_array(self._slots[index])
         return self._arrays[index]
 
     def arrays(self, indices: Sequence[int]) -> tuple[Array | None, ...]:
@@ -74,9 +76,10 @@ class Memory:
         if index not in self._views:
             slot = self._slots[index]
             address = self._address(slot.region) + slot.offset
-            view = View(address, slot.shape, slot.dtype.stored, slot.strides, self)
+            kept = self._regions[slot.region]
+            view = View(address, slot.shape, slot.dtype.stored, slot.strides, kept)
             if slot.packing is not Packing.NONE:
-                view = PackedView(view, slot.packing, partial(self._unpacked_address, index))
+                view = PackedView(view, slot.packing, partial(self._arrays.address, index))
             self._views[index] = view
         return self._views[index]
 
@@ -84,27 +87,41 @@ class Memory:
         """The views of an operand list; -1 gives ``None``."""
         return tuple(None if index < 0 else self.view(index) for index in indices)
 
-    def _unpacked_address(self, index: int) -> int:
-        """Where the elements of a constant in panels lie in their own order."""
-        address: int = self.array(index).__array_interface__["data"][0]
-        return address
-
     def _address(self, region: Region) -> int:
         if region not in self._addresses:
             self._addresses[region] = address_of(self._regions[region])
         return self._addresses[region]
 
-    def _make_array(self, slot: Slot) -> Array:
-        import numpy as np  # native programs have no arrays
 
-        buffer = self._regions[slot.region]
-        if 0 in slot.shape:
-            return np.empty(slot.shape, slot.dtype.storage)
-        if slot.packing is not Packing.NONE:
-            count = packed_bytes(slot.shape, slot.packing) // slot.dtype.itemsize
-            packed = np.frombuffer(buffer, slot.dtype.storage, count, slot.offset)
-            return unpack_panels(packed, slot.shape, slot.packing)
-        return np.ndarray(slot.shape, slot.dtype.storage, buffer, slot.offset, slot.strides)
+class _Arrays(dict[int, Array]):
+    """The arrays that slots stand for; each is made when somebody asks for it."""
+
+    def __init__(self, regions: Mapping[Region, memoryview], slots: Sequence[Slot]) -> None:
+        super().__init__()
+        self._regions = regions
+        self._slots = slots
+
+    def __missing__(self, index: int) -> Array:
+        slot = self._slots[index]
+        self[index] = _make_array(slot, self._regions[slot.region])
+        return self[index]
+
+    def address(self, index: int) -> int:
+        """Where the elements of slot ``index`` lie: of a constant in panels, in their own order."""
+        address: int = self[index].__array_interface__["data"][0]
+        return address
+
+
+def _make_array(slot: Slot, buffer: memoryview) -> Array:
+    import numpy as np  # native programs have no arrays
+
+    if 0 in slot.shape:
+        return np.empty(slot.shape, slot.dtype.storage)
+    if slot.packing is not Packing.NONE:
+        count = packed_bytes(slot.shape, slot.packing) // slot.dtype.itemsize
+        packed = np.frombuffer(buffer, slot.dtype.storage, count, slot.offset)
+        return unpack_panels(packed, slot.shape, slot.packing)
+    return np.ndarray(slot.shape, slot.dtype.storage, buffer, slot.offset, slot.strides)
 
 
 def _region_of(spec: VariableSpec) -> Region:

@@ -5,6 +5,7 @@ numpy is imported where the first number is drawn: most programs draw none.
 
 from __future__ import annotations
 
+from popc_runtime.forks import free_in_children
 from popc_runtime.format.dtypes import Array
 from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.kernels.operands import Operands
@@ -92,7 +93,9 @@ class RandomState:
             import numpy as np
 
             entropy = _entropy(self._key, self._replica)
-            self._generator = np.random.Generator(np.random.Philox(entropy))
+            bits = np.random.Philox(entropy)
+            free_in_children(bits.lock)
+            self._generator = np.random.Generator(bits)
         return self._generator
 
     @property
@@ -120,6 +123,7 @@ class RandomState:
             import numpy as np
 
             self._rounding = np.random.SFC64(_entropy([self._seed, _ROUNDING], self._replica))
+        free_in_children(self._rounding.lock)
         return self._rounding
 
     @property
@@ -255,6 +259,7 @@ class LegacySequence:
 
         # A generator made from a seed does not give its bits away.
         self._bits = np.random.MT19937(0)
+        free_in_children(self._bits.lock)
         self._generator = np.random.RandomState(self._bits)
         self._generator.set_state(np.random.RandomState(self._seed).get_state(legacy=False))
         if self._source is not None:

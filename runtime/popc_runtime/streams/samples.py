@@ -52,7 +52,7 @@ def check_sample(
     if not array.dtype.isnative:  # from a file of another machine: the numbers are the same
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != storage:
-        if array.dtype.name == stream.dtype:  # ml_dtypes.bfloat16
+        if array.dtype.name == stream.dtype == DType.BFLOAT16:  # of ml_dtypes
             array = array.view(storage)
         elif array.shape == shape and np.can_cast(array.dtype, storage, cast):  # type: ignore[arg-type]
             array = array.astype(storage)
