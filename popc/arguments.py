@@ -59,7 +59,7 @@ def parse_dims(items: Iterable[str]) -> dict[str, int]:
 
 
 def parse_bindings(items: Iterable[str]) -> dict[str, Any]:
-    """``sr=16000``, ``sizes=1,2,3``, ``x=x.npy`` or ``seq=items.npz`` as values by name."""
+    """``sr=16000``, ``sizes=1,2,3`` or ``x=x.npy`` as values by name; of ``x=x.npz`` all arrays."""
     return {name: _bound(name, text) for name, text in pairs(items, "--bind").items()}
 
 
@@ -67,7 +67,7 @@ def _bound(name: str, text: str) -> Any:
     if text.endswith(".npy"):
         return load_file(Path(text))
     if text.endswith(".npz"):
-        return list(read_arrays(Path(text)).values())
+        return read_arrays(Path(text))
     if text.lower() in ("true", "false"):
         return np.asarray(text.lower() == "true")
     parts = text.split(",")

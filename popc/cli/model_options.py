@@ -140,7 +140,8 @@ def model_options(function: _F) -> _F:
                 "--bind",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Make an input a constant: a number, 1,2,3, or a .npy or .npz file.",
+                help="Make an input a constant: a number, 1,2,3, a .npy file, or a .npz file, of "
+                "which a tensor takes the array of its name and a sequence all arrays.",
             ),
             click.option(
                 "--outputs",
