@@ -79,7 +79,8 @@ def compile_model(
         options: Options by name, the path of a TOML or JSON file, or `make_options`' result.
         shapes: Shapes of inputs by name; needed where the model leaves dimensions open.
         dims: Values of symbolic dimensions by their names in the model.
-        bind: Inputs that become constants, by name; a list for a sequence.
+        bind: Inputs that become constants, by name; a list for a sequence.  Of arrays by name, as
+            `numpy.load` gives them, a tensor takes the one of its own name and a sequence all.
         outputs: Names of the tensors to return; if not given, those of the model, or the loss
             alone if it is trained.
         train: How to train the model: the path of a TOML or JSON file with the tables ``loss``,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -14,18 +15,33 @@ import numpy as np
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array
 
-__all__ = ["load_file", "pairs", "parse_bindings", "parse_dims", "parse_shapes", "read_arrays"]
+__all__ = [
+    "load_file",
+    "pairs",
+    "parse_bindings",
+    "parse_dims",
+    "parse_shapes",
+    "read_arrays",
+    "read_stdin",
+]
 
 
-def pairs(items: Iterable[str], option: str, *, last: bool = False) -> dict[str, str]:
-    """``NAME=VALUE`` items as a dict; with ``last``, names may contain ``=``.
+def pairs(
+    items: Iterable[str], option: str, *, last: bool = False, known: Iterable[str] = ()
+) -> dict[str, str]:
+    """``NAME=VALUE`` items as a dict; with ``last``, names may contain ``=``, as may known ones.
 
     Raises:
         UsageError: an item has no ``=``, or a name occurs twice.
     """
+    longest_first = sorted(known, key=len, reverse=True)
     result: dict[str, str] = {}
     for item in items:
         name, separator, value = item.rpartition("=") if last else item.partition("=")
+        for one in longest_first:
+            if item.startswith(f"{one}="):
+                name, value = one, item[len(one) + 1 :]
+                break
         if not separator or not name:
             raise UsageError(f"{option} {item}: expected NAME=VALUE")
         if name in result:
@@ -59,7 +75,7 @@ def parse_dims(items: Iterable[str]) -> dict[str, int]:
 
 
 def parse_bindings(items: Iterable[str]) -> dict[str, Any]:
-    """``sr=16000``, ``sizes=1,2,3``, ``x=x.npy`` or ``seq=items.npz`` as values by name."""
+    """``sr=16000``, ``sizes=1,2,3`` or ``x=x.npy`` as values by name; of ``x=x.npz`` all arrays."""
     return {name: _bound(name, text) for name, text in pairs(items, "--bind").items()}
 
 
@@ -67,7 +83,7 @@ def _bound(name: str, text: str) -> Any:
     if text.endswith(".npy"):
         return load_file(Path(text))
     if text.endswith(".npz"):
-        return list(read_arrays(Path(text)).values())
+        return read_arrays(Path(text))
     if text.lower() in ("true", "false"):
         return np.asarray(text.lower() == "true")
     parts = text.split(",")
@@ -123,6 +139,19 @@ def load_file(source: Path | BytesIO) -> Any:
             f"{_named(source)} is no .npy or .npz file with arrays of numbers",
             hint="numpy.save and numpy.savez write such files",
         ) from error
+
+
+def read_stdin() -> bytes:
+    """All of standard input.
+
+    Raises:
+        UsageError: it is closed.
+    """
+    if sys.stdin is None:
+        raise UsageError(
+            "- stands for standard input, which is closed", hint="give a file, or popc ... < FILE"
+        )
+    return sys.stdin.buffer.read()
 
 
 def _named(source: Path | BytesIO) -> str:

@@ -150,6 +150,7 @@ def load_weights(
     """
     found = read_weights(str(model))
     specs = {spec.name: spec for spec in executable.state.specs}
+    hint = "give the model that was compiled, or what `popc export` has written of it"
     problems = [
         f"{model} lacks the weight {spec}"
         for spec in specs.values()
@@ -159,6 +160,7 @@ def load_weights(
         spec = specs.get(name)
         if spec is None:
             if type_.dtype.is_float and type_.rank and not ignore_unknown:
+                hint = "ignore_unknown passes over weights that the program has no variable for"
                 problems.append(f"the program has no variable for {name}: {type_}")
         elif (spec.dtype, spec.whole or spec.shape) != (type_.dtype, type_.shape):
             problems.append(f"{name} is {type_} in {model}, but the program has {spec}")
@@ -166,7 +168,7 @@ def load_weights(
         raise InputMismatchError(
             f"the weights of {model} do not fit the program",
             details=tuple(problems),
-            hint="ignore_unknown passes over weights that the program has no variable for",
+            hint=hint,
         )
     values = {
         name: np.broadcast_to(data, specs[name].host_shape)  # all replicas start alike

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from popc.arguments import load_file, pairs, read_arrays
+from popc.arguments import load_file, pairs, read_arrays, read_stdin
 from popc_runtime import TensorSpec
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array
@@ -32,7 +32,7 @@ def gather_inputs(
             named.update(read_arrays(Path(item)))
     explicit = [item for item in items if "=" in item or not item.endswith(".npz")]
     known = {spec.name: spec for spec in specs}
-    for name, source in pairs(explicit, "--input").items():
+    for name, source in pairs(explicit, "--input", known=known).items():
         if name not in known:
             raise UsageError(
                 f"--input {name}={source}: the archive has no input {name!r}",
@@ -49,7 +49,7 @@ def _read(name: str, source: str) -> Array | int:
     if not source:
         raise UsageError(f"--input {name}=: expected NAME=SOURCE, such as {name}={name}.npy")
     if source == "-":
-        array: Array = load_file(BytesIO(sys.stdin.buffer.read()))
+        array: Array = load_file(BytesIO(read_stdin()))
         return array
     if source.startswith("random:"):
         seed = source.removeprefix("random:")
@@ -98,27 +98,64 @@ def plan_outputs(
         UsageError: an item names no output.
         ResourceError: a file exists and ``force`` is not set, or a folder cannot be made.
     """
+    known = [spec.name for spec in specs]
     targets: dict[str, str] = {}
     for item in items:
         if "=" not in item:
-            folder = Path(item)
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ResourceError(f"cannot make {folder}: {error.strerror}") from error
-            targets.update({spec.name: str(folder / f"{_safe(spec.name)}.npy") for spec in specs})
-    known = {spec.name for spec in specs}
-    for name, path in pairs([item for item in items if "=" in item], "--output").items():
+            folder = _made(Path(item))
+            targets.update({name: str(folder / file) for name, file in _file_names(known).items()})
+    explicit = [item for item in items if "=" in item]
+    for name, path in pairs(explicit, "--output", known=known).items():
         if name not in known:
             raise UsageError(
                 f"--output {name}={path}: the archive has no output {name!r}",
                 hint=f"its outputs are {', '.join(map(str, specs))}",
             )
         targets[name] = path
-    existing = [path for path in targets.values() if path != "-" and Path(path).exists()]
-    if existing and not force:
-        raise ResourceError(f"{', '.join(existing)} exist already", hint="--force replaces them")
+    _refuse_targets(targets, force=force)
     return targets
+
+
+def _refuse_targets(targets: Mapping[str, str], *, force: bool) -> None:
+    """What would lose a result, or something older."""
+    owners: dict[str, str] = {}
+    for name, path in targets.items():
+        other = owners.setdefault(path, name)
+        if other != name and path != "-":
+            raise UsageError(f"--output: {other!r} and {name!r} would both be written to {path}")
+    if "-" in owners and sys.stdout is None:
+        raise UsageError("- stands for standard output, which is closed", hint="give a file")
+    existing = [path for path in owners if path != "-" and Path(path).exists()]
+    if existing and not force:
+        verb, them = ("exist", "them") if len(existing) > 1 else ("exists", "it")
+        raise ResourceError(
+            f"{', '.join(existing)} {verb} already", hint=f"--force replaces {them}"
+        )
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"cannot make {folder}: {error.strerror}") from error
+    return folder
+
+
+def _file_names(names: Sequence[str]) -> dict[str, str]:
+    """A file for each output, different ones even where case does not count.
+
+    Names that can be file names as they are come first, so that only others are numbered.
+    """
+    files: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(names, key=lambda name: _safe(name) != name):
+        stem = candidate = _safe(name)
+        number = 2
+        while candidate.casefold() in taken:
+            candidate, number = f"{stem}.{number}", number + 1
+        taken.add(candidate.casefold())
+        files[name] = f"{candidate}.npy"
+    return files
 
 
 def _safe(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from popc.api import compile_model
-from popc.frontend import LoadedModel, expose_tensors, load_model
+from popc.frontend import LoadedModel, bound_values, expose_tensors, load_model
 from popc.progress import OnProgress
 from popc_runtime import TensorSpec, load
 from popc_runtime.errors import ResourceError, UsageError
@@ -159,7 +159,7 @@ def verify_file(
         keywords = {**keywords, "outputs": loaded.tensor_names()}
     archive_path = file if is_archive else None
     results, feeds = _run_popc(archive_path, source, inputs, keywords, on_progress)
-    bound = {name: np.asarray(value) for name, value in keywords["bind"].items()}
+    bound = bound_values(loaded, keywords["bind"])
     _require_all_inputs(loaded, {*bound, *feeds})
     names = [name for name in results if name in loaded.tensor_names()]
     reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from popc.cli.engine_options import engine_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import DeviceError, ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
@@ -53,18 +54,8 @@ _MAX_ROWS = 15
     metavar="PERCENT",
     help="With --compare: exit with 1 if the median is slower by more than this.",
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    help="Threads that work on one run; the processors available if not given.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "native", "numpy"]),
-    default="auto",
-    show_default=True,
-    help="What computes: native kernels, numpy, or native kernels where there are any.",
-)
+@threads_option("run")
+@engine_option
 def command(
     *,
     archive: Path,
@@ -90,8 +81,8 @@ def command(
     start = perf_counter()
     executable = popc_runtime.load(archive, threads=threads, engine=engine)
     loaded = perf_counter()
-    feeds = _feeds(executable, inputs)
-    first = _time_run(executable, feeds)
+    feeds, invented = _feeds(executable, inputs)
+    first = _first_run(executable, feeds, invented)
     for _ in range(warmup):
         executable.run(feeds)
     times = sorted(_time_run(executable, feeds) for _ in range(runs))
@@ -132,12 +123,34 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
         raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
 
 
-def _feeds(executable: Executable, inputs: tuple[str, ...]) -> dict[str, Array]:
+def _feeds(
+    executable: Executable, inputs: tuple[str, ...]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """All inputs, and those among them that nobody gave."""
     from popc.inputs import gather_inputs, random_array
 
     given = gather_inputs(inputs, executable.inputs)[0]
     missing = (spec for spec in executable.inputs if spec.name not in given)
-    return {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
+    invented = {spec.name: random_array(spec, 0) for spec in missing}
+    return {**given, **invented}, invented
+
+
+def _first_run(
+    executable: Executable, feeds: dict[str, Array], invented: dict[str, Array]
+) -> float:
+    """The time of the run that shows whether random labels, indices and the like will do."""
+    try:
+        return _time_run(executable, feeds)
+    except DeviceError as error:
+        if not invented:
+            raise
+        names = " and ".join(f"--input {name}=FILE" for name in invented)
+        raise type(error)(
+            error.message,
+            subject=error.subject,
+            hint=f"inputs that are not given are random, which does not suit all: {names}",
+            details=error.details,
+        ) from error
 
 
 def _time_run(executable: Executable, feeds: dict[str, Array]) -> float:
@@ -215,8 +228,14 @@ def _compare(data: dict[str, Any], text: str, baseline: Path, limit: float | Non
     try:
         before = json.loads(baseline.read_text(encoding="utf-8"))["latency_seconds"]["p50"]
         ratio = data["latency_seconds"]["p50"] / float(before)
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise ResourceError(f"{baseline} does not hold figures of popc bench: {error}") from error
+    except OSError as error:
+        raise ResourceError(f"cannot read {baseline}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ResourceError(
+            f"{baseline} does not hold figures of popc bench",
+            subject=str(baseline),
+            hint="popc bench --save FILE writes them",
+        ) from error
     change = 100 * (ratio - 1)
     data["compared"] = {"ratio": ratio, "limit_percent": limit}
     missed = limit is not None and change > limit

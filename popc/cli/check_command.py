@@ -22,11 +22,9 @@ def command(*, file: Path) -> Report:
     popc check model.onnx
     popc check model.popx
     """
-    from popc_runtime.format import MAGIC
+    from popc.reporting import is_archive
 
-    with file.open("rb") as stream:
-        is_archive = stream.read(len(MAGIC)) == MAGIC
-    return _check_archive(file) if is_archive else _check_model(file)
+    return _check_archive(file) if is_archive(file) else _check_model(file)
 
 
 def _check_archive(path: Path) -> Report:

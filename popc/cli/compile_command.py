@@ -18,7 +18,8 @@ from popc.cli.model_options import (
 from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import UsageError
+from popc_runtime.files import refuse_to_replace, require_room_for
 
 __all__ = ["command"]
 
@@ -104,6 +105,8 @@ def command(
     popc compile model.onnx --dim batch=4 --set batches_per_step=8
     popc compile model.onnx --dim batch=32 --train train.toml -o train.popx
     """
+    if dump_options and explain_options:
+        raise UsageError("--dump-options and --explain-options exclude each other")
     if against is not None and (dump_options or explain_options or stop_after):
         raise UsageError("--against is for compiling an archive: nothing else has a budget")
     if allow_out_of_memory:
@@ -120,10 +123,8 @@ def command(
     settings.keywords()  # report mistakes in the arguments before anything about files
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
-    if target.exists() and not force:  # before minutes of work, not after
-        raise ResourceError(
-            f"{target} exists already", subject=str(target), hint="--force replaces it"
-        )
+    refuse_to_replace(target, force=force)  # before minutes of work, not after
+    require_room_for(target)
     return _compile(
         console, model, target, settings, train, dumps, against, force=force, times=time_passes
     )

@@ -32,11 +32,9 @@ def command(*, file: Path, section: str, show_all: bool) -> Report:
     popc inspect model.onnx
     popc inspect model.popx --section program
     """
-    from popc_runtime.format import MAGIC
+    from popc.reporting import is_archive
 
-    with file.open("rb") as stream:
-        is_archive = stream.read(len(MAGIC)) == MAGIC
-    if is_archive:
+    if is_archive(file):
         return _inspect_archive(file, section)
     return _inspect_model(file, section, limit=None if show_all else 20)
 

@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -109,8 +110,22 @@ def _on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
+def _replace_closed_streams() -> None:
+    """Let nothing take the place of a standard stream that the caller has closed.
+
+    The next files that are opened would get their numbers, and what is written to stderr then.
+    Stdin and stdout stay ``None``: who needs them can say so.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+
+
 def main() -> NoReturn:
     """The ``popc`` command."""
+    _replace_closed_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
     sys.exit(run(sys.argv[1:]))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from popc.arguments import parse_bindings, parse_dims, parse_shapes
+from popc.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
 
 if TYPE_CHECKING:
     from popc.options import Options
@@ -96,7 +95,7 @@ def train_option(help_: str) -> Callable[[_F], _F]:
 
 def read_source(model: Path) -> Path | bytes:
     """What `popc.compile` takes: - stands for the bytes on stdin."""
-    return sys.stdin.buffer.read() if str(model) == "-" else model
+    return read_stdin() if str(model) == "-" else model
 
 
 def model_options(function: _F) -> _F:
@@ -140,7 +139,8 @@ def model_options(function: _F) -> _F:
                 "--bind",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Make an input a constant: a number, 1,2,3, or a .npy or .npz file.",
+                help="Make an input a constant: a number, 1,2,3, a .npy file, or a .npz file, of "
+                "which a tensor takes the array of its name and a sequence all arrays.",
             ),
             click.option(
                 "--outputs",

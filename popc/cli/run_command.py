@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
+from popc.cli.engine_options import engine_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.report import Report, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
@@ -68,18 +69,8 @@ __all__ = ["command"]
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    help="Threads that work on one run; the processors available if not given.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "native", "numpy"]),
-    default="auto",
-    show_default=True,
-    help="What computes: native kernels, numpy, or native kernels where there are any.",
-)
+@threads_option("run")
+@engine_option
 @click.pass_obj
 def command(
     console: Console,
@@ -128,10 +119,19 @@ def command(
         "outputs": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
         "files": written,
     }
-    table = format_table([_COLUMNS, *rows])
     steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
+    text = "\n".join([format_table([_COLUMNS, *rows]), steps_text, *_renamed(written, outputs)])
     to_stdout = "-" in written.values()
-    return Report("run", data, "" if to_stdout else f"{table}\n{steps_text}", warnings=warnings)
+    return Report("run", data, "" if to_stdout else text, warnings=warnings)
+
+
+def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+    """Where in a folder the results are whose files are not called as they are."""
+    return [
+        f"{name} is in {path}"
+        for name, path in written.items()
+        if Path(path).stem != name and f"{name}={path}" not in asked
+    ]
 
 
 def _write_report(executable: Executable, path: Path) -> None:

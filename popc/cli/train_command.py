@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from popc.cli.console import Console
+from popc.cli.engine_options import threads_option
 from popc.cli.report import Report, format_seconds, format_table
 from popc.cli.train_settings import TrainSettings
 from popc_runtime.errors import UsageError
@@ -76,7 +77,7 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option("--log", type=_NEW_FILE, help="Write the history as CSV.")
 @click.option("--plot", type=_NEW_FILE, help="Draw the history as PNG (needs popc[plot]).")
 @click.option("--export", type=_NEW_FILE, help="Write the trained model as ONNX.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads that work on one step.")
+@threads_option("step")
 @click.option(
     "--fp-checks/--no-fp-checks", default=None,
     help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "

@@ -1,7 +1,7 @@
 """ONNX file -> graph.  The only importer of onnx."""
 
 from popc.frontend.annotations import Annotations
-from popc.frontend.bindings import Bindings, TrainingBindings
+from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
 from popc.frontend.describe import describe_model
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
@@ -19,6 +19,7 @@ __all__ = [
     "RecomputeWishes",
     "TrainingBindings",
     "UnsupportedOp",
+    "bound_values",
     "describe_model",
     "expose_tensors",
     "fill_weights",

@@ -10,22 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import onnx
 
 from popc.frontend.annotations import Annotations
+from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.recomputation import RecomputeWishes
-from popc.frontend.tensors import dtype_from_onnx, dtype_name
+from popc.frontend.tensors import dtype_name
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError, UsageError
 from popc_runtime.format import DEFAULT_LIMITS, Array, DType
 
-__all__ = ["Bindings", "BoundValue", "ResolvedInputs", "TrainingBindings", "resolve"]
+__all__ = ["Bindings", "ResolvedInputs", "TrainingBindings", "bound_values", "resolve"]
 
-# An array, a list of arrays for a sequence, None for an empty optional.
-BoundValue: TypeAlias = "Array | list[Any] | None"
 # A fixed size, the name of a symbolic one, or None where nothing is known.
 _Dim: TypeAlias = "int | str | None"
 
@@ -57,7 +55,8 @@ class Bindings:
         shapes: Shape of an input, by input name.
         dims: Value of a symbolic dimension, by its name in the model.
         values: Inputs that become constants: an array (or what numpy makes one of), a list of
-            arrays for a sequence input, ``None`` for an optional input that is empty.
+            arrays for a sequence input, ``None`` for an optional input that is empty; or arrays by
+            name, of which a tensor takes the one of its own name and a sequence all.
         outputs: The tensors wanted as outputs, by ONNX name.
         anchors: Further tensors wanted as outputs.
         training: Set if weights are going to be variables.
@@ -106,6 +105,15 @@ def resolve(model: LoadedModel, bindings: Bindings) -> ResolvedInputs:
     return _Resolver(model, bindings).resolve()
 
 
+def bound_values(model: LoadedModel, values: Mapping[str, Any]) -> dict[str, BoundValue]:
+    """``values`` (see `Bindings`) as the model declares them, whatever else is left open.
+
+    Raises:
+        UsageError: names do not exist, values do not fit.
+    """
+    return _Resolver(model, Bindings(values=values)).resolve_values()
+
+
 @dataclass(frozen=True, slots=True)
 class _Declared:
     """An input as the model declares it; ``dims`` is ``None`` if it has no shape there."""
@@ -152,7 +160,7 @@ class _Resolver:
         self._check_element_types()
         self._check_names()
         self._take_dims()
-        values = {name: self._value(name) for name in self.bindings.values if name in self.weights}
+        values = self._values()
         for name, shape in self.bindings.shapes.items():
             self._match(name, tuple(shape), f"--shape {name}={_joined(shape)}")
         types = {
@@ -160,6 +168,13 @@ class _Resolver:
         }
         self._raise_if_any()
         return ResolvedInputs(types, values)
+
+    def resolve_values(self) -> dict[str, BoundValue]:
+        """The checks that need to know nothing but what is bound."""
+        self._check_names()
+        values = self._values()
+        self._raise_if_any()
+        return values
 
     def _raise_if_any(self) -> None:
         if not self.problems:
@@ -179,7 +194,7 @@ class _Resolver:
         unsupported = []
         for one in self.inputs.values():
             try:
-                _element_type(one.type)
+                element_type(one.type)
             except ModelError as error:
                 unsupported.append(f"input {one.name!r}: {error.message}")
         if unsupported:
@@ -273,7 +288,7 @@ class _Resolver:
             )
             self.hints.append(_option("--bind", f"{one.name}=FILE.npz"))
             return TensorType(DType.BOOL, ())
-        dtype = _element_type(one.type)
+        dtype = element_type(one.type)
         given = self.bindings.shapes.get(one.name)
         if given is not None:
             return self._of_sane_size(one.name, TensorType(dtype, tuple(given)))
@@ -313,44 +328,20 @@ class _Resolver:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _value(self, name: str) -> BoundValue:
-        one, value = self.weights[name], self.bindings.values[name]
-        if one.kind == "tensor" and value is not None and not isinstance(value, list):
-            value = _as_declared_scalar(np.asarray(value), one.dims)
-            self._match(name, value.shape, f"--bind {name}")
-        return self._converted(name, value, one.type)
+    def _values(self) -> dict[str, BoundValue]:
+        return {name: self._value(name) for name in self.bindings.values if name in self.weights}
 
-    def _converted(self, name: str, value: Any, type_: onnx.TypeProto) -> BoundValue:
-        """``value`` in the declared element types; a list for a sequence."""
-        if type_.HasField("optional_type"):
-            inner = type_.optional_type.elem_type
-            return None if value is None else self._converted(name, value, inner)
-        if type_.HasField("sequence_type"):
-            element = type_.sequence_type.elem_type
-            if not isinstance(value, (list, tuple)):
-                self.problems.append(f"--bind {name}: a sequence needs a list of arrays")
-                return []
-            return [self._converted(name, item, element) for item in value]
-        if value is None:
-            self.problems.append(f"--bind {name}: a tensor cannot be None")
-            return None
+    def _value(self, name: str) -> BoundValue:
+        one = self.weights[name]
         try:
-            return _exactly(np.asarray(value), _element_type(type_))
+            value = chosen(name, self.bindings.values[name], one.type)
+            if one.kind == "tensor" and value is not None:
+                value = _as_declared_scalar(as_array(value), one.dims)
+                self._match(name, value.shape, f"--bind {name}")
+            return converted(value, one.type)
         except ValueError as error:
             self.problems.append(f"--bind {name}: {error}")
             return None
-
-
-def _element_type(type_: onnx.TypeProto) -> DType:
-    """The element type of a tensor, or of the tensors in a sequence or optional."""
-    while not type_.HasField("tensor_type"):
-        if type_.HasField("sequence_type"):
-            type_ = type_.sequence_type.elem_type
-        elif type_.HasField("optional_type"):
-            type_ = type_.optional_type.elem_type
-        else:
-            raise ModelError(f"{type_.WhichOneof('value') or 'an unknown type'} is not supported")
-    return dtype_from_onnx(type_.tensor_type.elem_type)
 
 
 def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
@@ -362,27 +353,6 @@ def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
     ):
         return value
     return value.reshape((1,) * len(dims))
-
-
-def _exactly(value: Array, dtype: DType) -> Array:
-    """``value`` in ``dtype`` (bfloat16: float32), without loss except among floats.
-
-    Raises:
-        ValueError: it has no such values.
-    """
-    storage = np.dtype(np.float32) if dtype is DType.BFLOAT16 else dtype.storage
-    if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
-        raise ValueError(f"{value.dtype} values cannot become {dtype}")
-    with np.errstate(all="ignore"):
-        converted = value.astype(storage)
-    if dtype.is_float or np.array_equal(converted.astype(value.dtype), value):
-        return converted
-    raise ValueError(f"{value.dtype} values {_few(value)} cannot become {dtype} without loss")
-
-
-def _few(value: Array) -> str:
-    flat = value.reshape(-1)
-    return f"{', '.join(map(str, flat[:3]))}{', ...' if flat.size > 3 else ''}"
 
 
 def _option(name: str, value: str) -> str:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
@@ -101,7 +101,7 @@ class LoadedModel:
         nodes = (node for node in self.proto.graph.node if name in node.output)
         return next((node_name(node) for node in nodes), "")
 
-    def as_inputs(self, values: Mapping[str, Array]) -> dict[str, Array]:
+    def as_inputs(self, values: Mapping[str, Any]) -> dict[str, Array]:
         """``values`` of tensor inputs, in the element types that the model declares."""
         return {
             info.name: np.asarray(

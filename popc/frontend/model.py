@@ -10,11 +10,11 @@ import onnx
 from popc.frontend.annotations import useless_annotations
 from popc.frontend.bindings import (
     Bindings,
-    BoundValue,
     ResolvedInputs,
     TrainingBindings,
     resolve,
 )
+from popc.frontend.bound_values import BoundValue
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext, never
 from popc.frontend.load import LoadedModel

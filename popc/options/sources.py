@@ -54,8 +54,13 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
     name = Path(path).name
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResourceError(f"cannot read the {what} {path}: {error}", subject=str(path)) from error
+    except OSError as error:
+        raise ResourceError(
+            f"cannot read the {what} {path}: {error.strerror}", subject=str(path)
+        ) from error
+    except UnicodeDecodeError:
+        problems.append(f"{name} cannot be parsed: it is no text")
+        return {}
     try:
         table = _load_json(text) if Path(path).suffix == ".json" else tomllib.loads(text)
     except ValueError as error:

@@ -60,13 +60,14 @@ class Profile:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is an archive rather than a model.
+    """Whether a file is an archive rather than a model; one cut short still has its suffix.
 
     Raises:
         OSError: it cannot be read.
     """
     with path.open("rb") as stream:
-        return stream.read(len(MAGIC)) == MAGIC
+        start = stream.read(len(MAGIC))
+    return start == MAGIC or (path.suffix == ".popx" and MAGIC.startswith(start))
 
 
 def read_profile(path: Path, name: str = "") -> Profile:

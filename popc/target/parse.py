@@ -71,7 +71,11 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise OptionError(
             f"cannot read the target {os.fspath(path)}: {error.strerror}", subject="target"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise OptionError(
+            f"the target {os.fspath(path)} is no TOML file: it is no text", subject="target"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise OptionError(
             f"the target {os.fspath(path)} is no TOML file: {error}", subject="target"
         ) from error

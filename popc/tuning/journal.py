@@ -62,6 +62,8 @@ def _digest(value: Any) -> str:
 
 
 def _array(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for name, one in value.items() for text in (name, *_array(one))]
     parts = value if isinstance(value, list | tuple) else [value]
     arrays = [np.asarray(part) for part in parts]
     return [f"{one.dtype}{one.shape}{hashlib.sha256(one.tobytes()).hexdigest()}" for one in arrays]

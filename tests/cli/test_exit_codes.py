@@ -49,6 +49,21 @@ def _unsupported(folder: Path) -> Path:
     return path
 
 
+def _with_options(content: bytes) -> Callable[[Path, Path], list[str]]:
+    def arguments(model: Path, archive: Path) -> list[str]:
+        del archive
+        path = model.with_name("options.toml")
+        path.write_bytes(content)
+        return ["compile", str(model), "--options", str(path)]
+
+    return arguments
+
+
+def _emptied(archive: Path) -> str:
+    archive.write_bytes(b"")
+    return str(archive)
+
+
 _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("no command", 2, lambda m, a: [], "a command is missing"),
     ("unknown command", 2, lambda m, a: ["compil"], "No such command"),
@@ -114,6 +129,45 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("unreadable input", 7, lambda m, a: ["run", str(a), "-i", "x=nowhere.npy"], "cannot read"),
     ("output exists", 7, lambda m, a: ["compile", str(m)], "exists already"),
     ("unwritable output", 7, lambda m, a: ["compile", str(m), "-o", "/nowhere/at/all.popx"], ""),
+    (
+        "no folder for the output",
+        7,
+        lambda m, a: ["compile", str(m), "-o", str(m.parent / "no" / "y.popx")],
+        "error: cannot write",
+    ),
+    (
+        "too many threads",
+        2,
+        lambda m, a: ["run", str(a), "-i", "x=random:0", "--threads", "9" * 20],
+        "is not in the range",
+    ),
+    (
+        "checks without numpy",
+        2,
+        lambda m, a: ["run", str(a), "--fp-checks", "--engine", "native"],
+        "--engine numpy",
+    ),
+    ("options that are no text", 2, _with_options(b"\x08\xff"), "options.toml cannot be parsed: "),
+    (
+        "options that are missing",
+        7,
+        lambda m, a: ["compile", str(m), "--options", "no.toml"],
+        "cannot read the options file no.toml: No such file or directory",
+    ),
+    (
+        "two ways to show options",
+        2,
+        lambda m, a: ["compile", str(m), "--dump-options", "--explain-options"],
+        "exclude each other",
+    ),
+    ("empty archive to inspect", 5, lambda m, a: ["inspect", _emptied(a)], "the file is empty"),
+    ("empty archive to check", 5, lambda m, a: ["check", _emptied(a)], "the file is empty"),
+    (
+        "figures that are none",
+        7,
+        lambda m, a: ["bench", str(a), "--runs", "1", "--compare", str(m)],
+        "does not hold figures of popc bench\nhint: popc bench --save FILE",
+    ),
     ("success", 0, lambda m, a: ["check", str(a)], ""),
 ]
 
@@ -144,6 +198,13 @@ def test_exit_code_and_message(
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == expected
     assert document["status"] == {0: "ok", 1: "negative"}.get(expected, "error")
+
+
+def test_an_output_without_a_folder_is_noticed_at_once(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compile", str(model), "-o", str(model.parent / "no" / "y.popx")]) == 7
+    assert capsys.readouterr().err.startswith("error: cannot write"), "no stage has run"
 
 
 def test_several_option_mistakes_are_reported_at_once(

@@ -14,6 +14,7 @@ import pytest
 from popc.cli.main import run
 from popc.evaluation import Evaluation
 from popc_runtime import Executable
+from tests.models import affine
 from tests.training.small import data, linear_model
 
 _TRAINING = """
@@ -192,3 +193,38 @@ def test_mistakes(
             patched.delattr("popc_runtime.trainer.Trainer._step")
         assert _popc("-q", *arguments.split()) == code
     assert text in capsys.readouterr().err
+
+
+def test_missing_weights_are_not_to_be_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    _compiled()
+    onnx.save(affine(), "other.onnx")
+    capsys.readouterr()
+    assert _popc("train", "train.popx", "-d", "data.npz", "--weights", "other.onnx") == 6
+    err = capsys.readouterr().err
+    assert "other.onnx lacks the weight" in err
+    assert "hint: give the model that was compiled" in err
+    assert "ignore_unknown" not in err
+
+
+_LABELLED = """
+[loss]
+type = "nll"
+input = "y"
+label = "label"
+[optimizer]
+type = "sgd"
+"""
+
+
+def test_bench_says_that_its_labels_are_random(capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(affine(4, 3), "affine.onnx")
+    Path("labelled.toml").write_text(_LABELLED)
+    command = ("compile", "affine.onnx", "--train", "labelled.toml", "-o", "labelled.popx")
+    assert _popc("-q", *command) == 0
+    assert _popc("bench", "labelled.popx", "--runs", "1") == 6
+    err = capsys.readouterr().err
+    assert "out of range" in err
+    assert "hint: inputs that are not given are random" in err
+    assert "--input label=FILE" in err
+    np.save("label.npy", np.zeros(4, np.int32))
+    assert _popc("bench", "labelled.popx", "--runs", "1", "-i", "label=label.npy") == 0

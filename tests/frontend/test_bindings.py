@@ -171,7 +171,7 @@ def _bound(declared: str, value: Any) -> Any:
         ("double[]", np.float32(0.5), np.float64, ()),
         ("bool[2]", np.array([0, 1]), np.bool_, (2,)),
         ("uint8[]", 3.0, np.uint8, ()),
-        ("float16[]", 1e9, np.float16, ()),
+        ("float16[]", 65519, np.float16, ()),
         ("bfloat16[1]", np.array([1.5]), np.float32, (1,)),
         ("bfloat16[1]", np.array([1.5], ml_dtypes.bfloat16), np.float32, (1,)),
     ],
@@ -192,6 +192,47 @@ def test_values_take_the_declared_type(
 def test_values_are_not_bent(declared: str, value: Any) -> None:
     with pytest.raises(UsageError, match="without loss"):
         _bound(declared, value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("float[]", 1e300),
+        ("float16[2]", [1.0, -65520]),
+        ("float16[1]", np.array([1 << 20])),
+        ("bfloat16[]", np.float32(3.4e38)),
+    ],
+)
+def test_floats_do_not_become_infinite(declared: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=r"--bind x: \w+ values \S+ become infinite as \w*float"):
+        _bound(declared, value)
+
+
+def test_what_is_infinite_stays_so() -> None:
+    bound = _bound("float16[3]", [np.inf, -np.inf, np.nan])
+    np.testing.assert_array_equal(bound, np.array([np.inf, -np.inf, np.nan], np.float16))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([np.zeros((2, 3))], "--bind x: 3 dimensions, but the model declares float32[2,3] with 2"),
+        ([[1, 2]], "--bind x: dimension 0 is 1, but the model fixes it to 2"),
+        ([[1, 2, 3], [4]], "--bind x: arrays of different shapes do not make a tensor"),
+        ({"q": np.zeros((2, 3))}, "--bind x: no array is called 'x'; there is 'q'"),
+        ({"x": np.zeros(3)}, "--bind x: 1 dimensions, but the model declares float32[2,3] with 2"),
+    ],
+)
+def test_lists_and_files_are_checked_as_arrays_are(value: Any, message: str) -> None:
+    assert message in str(_refused("float[2, 3] x", values={"x": value}))
+
+
+def test_of_named_arrays_an_input_takes_its_own() -> None:
+    arrays = {"q": np.zeros(5), "x": np.arange(6).reshape(2, 3)}
+    for declared in ("float[2, 3]", "float[N, 3]", "optional(float[2, 3])"):
+        np.testing.assert_array_equal(_bound(declared, arrays), arrays["x"])
+    for declared in ("seq(float)", "optional(seq(float))"):
+        assert [item.shape for item in _bound(declared, arrays)] == [(5,), (2, 3)]
 
 
 def test_sequences_and_optionals() -> None:

@@ -169,11 +169,14 @@ def test_files_that_cannot_be_parsed(tmp_path: Path, text: str, name: str, probl
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="cannot read the options file"):
+    with pytest.raises(ResourceError, match=r"missing\.toml: No such file or directory$"):
         resolve_options(file=tmp_path / "missing.toml")
+
+
+def test_what_is_no_text_is_malformed(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'weights = "\xff"')
-    with pytest.raises(ResourceError, match="cannot read the options file"):
-        resolve_options(file=tmp_path / "latin.toml")
+    problems = _problems(file=tmp_path / "latin.toml")
+    assert list(problems) == ["latin.toml cannot be parsed: it is no text"]
 
 
 # -- mistakes --------------------------------------------------------------------------------------

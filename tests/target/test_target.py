@@ -108,11 +108,11 @@ def test_missing_fields_and_chips_without_links() -> None:
     assert "chips without links work alone" in text
 
 
-@pytest.mark.parametrize("text", ["[tile", "\xff"])
-def test_files_that_are_none(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "why"), [("[tile", "Expected"), ("\xff", "it is no text$")])
+def test_files_that_are_none(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(OptionError, match="no TOML file"):
+    with pytest.raises(OptionError, match=f"no TOML file: {why}"):
         find_target(str(path))
     with pytest.raises(OptionError, match="cannot read"):
         find_target(str(tmp_path / "y.toml"))

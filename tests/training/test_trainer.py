@@ -215,6 +215,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputMismatchError, match="do not fit the program") as raised:
         popc.load_weights(training_program(tmp_path), tmp_path / "other.onnx")
     assert len(raised.value.details) == 3  # w and b are missing, v is unknown
+    assert "ignore_unknown" in raised.value.hint
 
 
 def test_the_log(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import popc
@@ -15,7 +16,7 @@ from popc.cli.main import run
 from popc.estimation import costs_of
 from popc.frontend import load_model
 from popc.options import SCHEMA, changed_options
-from popc.tuning import TUNABLES, Tuning, dimensions_of, options_file, tune_question
+from popc.tuning import TUNABLES, Tuning, dimensions_of, identity_of, options_file, tune_question
 from popc_runtime.errors import UsageError
 from tests.small_targets import small_target, tower
 
@@ -126,6 +127,17 @@ def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
     kept = journal.read_text(encoding="utf-8").splitlines()
     assert kept[:8] == lines
     assert all(json.loads(line) for line in kept)
+
+
+def test_what_is_bound_is_part_of_a_search() -> None:
+    def bound(value: object) -> str:
+        question = ask(tower(), options=popc.make_options({}), bind={"x": value})
+        return identity_of(question, load_model(tower()))["bound inputs"]
+
+    zeros, ones = np.zeros(2), np.ones(2)
+    values = [zeros, ones, {"x": zeros}, {"x": ones}, {"x": ones, "q": zeros}]
+    assert len({bound(value) for value in values}) == len(values)
+    assert bound({"x": zeros}) == bound({"x": zeros.copy()})
 
 
 def test_the_journal_of_another_search(tmp_path: Path) -> None:

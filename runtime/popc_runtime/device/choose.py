@@ -34,5 +34,8 @@ def engine_type(wanted: str, checks: Collection[FloatCheck]) -> Callable[..., En
         return partial(NativeEngine, library)
     if wanted == "native":
         reason = "floating-point checks need the numpy engine" if checks else why_missing()
-        raise UsageError(f"the native engine cannot be had: {reason}", hint='engine="numpy"')
+        raise UsageError(
+            f"the native engine cannot be had: {reason}",
+            hint='engine="numpy", or --engine numpy on the command line',
+        )
     return Engine

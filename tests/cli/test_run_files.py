@@ -1,0 +1,110 @@
+"""Which inputs `popc run` takes from what is given, and which files its results get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import popc
+from popc.cli.main import run
+from tests.models import affine
+
+
+def _archive(folder: Path, inputs: str, outputs: str, body: str) -> str:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) {{ {body} }}'
+    return str(popc.compile(parser.parse_model(text)).save(folder / "model.popx"))
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (("a/b", "a_b"), ("a_b.2", "a_b")),
+        (("a b", "a/b", "a_b", "a_b.2"), ("a_b.3", "a_b.4", "a_b", "a_b.2")),
+        (("Y", "y"), ("Y", "y.2")),
+        (("plain", "x.y"), ("plain", "x.y")),
+    ],
+)
+def test_no_result_replaces_another(
+    names: tuple[str, ...],
+    files: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    body = " ".join(f'"{name}" = Add (x, "{name}+")' for name in names)
+    outputs = ", ".join(f'float[1] "{name}"' for name in names)
+    weights = ", ".join(f'float[1] "{name}+" = {{{i}}}' for i, name in enumerate(names))
+    text = (
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => ({outputs}) <{weights}> '
+        f"{{ {body} }}"
+    )
+    archive = str(popc.compile(parser.parse_model(text)).save(tmp_path / "model.popx"))
+    np.save(tmp_path / "x.npy", np.zeros(1, np.float32))
+    folder = tmp_path / "out"
+    assert run(["run", archive, "-i", f"x={tmp_path / 'x.npy'}", "-o", str(folder)]) == 0
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(files)
+    out = capsys.readouterr().out
+    for number, (name, file) in enumerate(zip(names, files, strict=True)):
+        assert np.load(folder / f"{file}.npy") == number
+        line = f"{name} is in {folder / f'{file}.npy'}"
+        assert (line in out.splitlines()) == (name != file)
+
+
+def test_two_results_do_not_fit_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = _archive(tmp_path, "float[1] x", "float[1] y, float[1] z", "y = Neg (x) z = Abs (x)")
+    file = tmp_path / "one.npy"
+    assert run(["run", archive, "-i", "x=random:0", "-o", f"y={file}", "-o", f"z={file}"]) == 2
+    assert "'y' and 'z' would both be written to" in capsys.readouterr().err
+    assert not file.exists()
+
+
+def test_names_may_hold_equals_signs(tmp_path: Path) -> None:
+    archive = _archive(
+        tmp_path,
+        'float[1] "in", float[1] "in=x"',
+        'float[1] "out=y"',
+        '"out=y" = Sub ("in=x", "in")',
+    )
+    arrays: dict[str, Any] = {"in=x": np.ones(1, np.float32)}
+    np.savez(tmp_path / "x.npz", **arrays)
+    np.save(tmp_path / "in.npy", np.full(1, 3, np.float32))
+    inputs = ["-i", f"in=x={tmp_path / 'x.npz'}", "-i", f"in={tmp_path / 'in.npy'}"]
+    assert run(["run", archive, *inputs, "-o", f"out=y={tmp_path / 'y.npy'}"]) == 0
+    assert np.load(tmp_path / "y.npy").tolist() == [-2]
+
+
+def test_files_that_exist_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = _archive(tmp_path, "float[1] x", "float[1] y, float[1] z", "y = Neg (x) z = Abs (x)")
+    arguments = ["run", archive, "-i", "x=random:0", "-o", str(tmp_path)]
+    assert run(arguments) == 0
+    assert run(arguments) == 7
+    err = capsys.readouterr().err
+    assert "y.npy, " in err
+    assert "z.npy exist already\nhint: --force replaces them" in err
+    (tmp_path / "z.npy").unlink()
+    assert run(arguments) == 7
+    assert "y.npy exists already\nhint: --force replaces it\n" in capsys.readouterr().err
+
+
+def test_a_bound_file_gives_the_array_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez("x.npz", q=x + 1, x=x)
+    np.savez("q.npz", q=x)
+    Path("model.onnx").write_bytes(affine().SerializeToString())
+    assert run(["compile", "model.onnx", "--bind", "x=x.npz"]) == 0
+    assert run(["run", "model.popx", "-o", "out"]) == 0
+    expected = x * np.linspace(1, 2, 3) + np.linspace(-1, 1, 3)
+    np.testing.assert_allclose(np.load("out/y.npy"), expected, rtol=1e-6)
+    verify = ["verify", "model.popx", "--model", "model.onnx", "--bind"]
+    assert run([*verify, "x=x.npz"]) == 0
+    capsys.readouterr()
+    assert run([*verify, "x=q.npz"]) == 2
+    assert "--bind x: no array is called 'x'; there is 'q'" in capsys.readouterr().err
