@@ -232,6 +232,7 @@ static bool find_scratch(Program *program, int threads) {
     }
     if (threads > program->own_threads && own) {
         free(program->own);
+        program->own = NULL;  // a child that another thread forks here finds none
         program->own_threads = 0;
         program->own = aligned_alloc(64, (size_t)(own * threads));
         if (!program->own) return false;

@@ -105,14 +105,6 @@ def test_wrong_inputs_are_named(feeds: dict[str, Any], message: str, tmp_path: P
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("cast", ["no", "safe"])
-def test_numbers_in_the_other_order_of_bytes(tmp_path: Path, cast: str) -> None:
-    other = X.astype(X.dtype.newbyteorder())
-    model = executable(affine(), tmp_path)
-    assert not other.dtype.isnative
-    np.testing.assert_array_equal(model.run({"x": other}, cast=cast)["y"], model.run({"x": X})["y"])
-
-
 @pytest.mark.parametrize("value", [None, "text", ["a", "b"], object()])
 def test_what_is_no_number_is_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(InputMismatchError) as refused:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -161,15 +161,8 @@ def _repeated(call: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-@pytest.fixture
-def _blas_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting belongs to the process, not to an executable: another subject."""
-    monkeypatch.setattr("popc_runtime.device.blas.settings_of_numpy", nullcontext)
-
-
 @_forks
 @_ENGINES
-@pytest.mark.usefixtures("_blas_is_left_alone")
 def test_a_child_runs_what_another_thread_is_running(engine: str, tmp_path: Path) -> None:
     path = popc.compile(affine(rows=20_000, columns=300)).save(tmp_path / "model.popx")
     model = popc_runtime.load(path, engine=engine, threads=2)
@@ -182,7 +175,6 @@ def test_a_child_runs_what_another_thread_is_running(engine: str, tmp_path: Path
 
 @_forks
 @_ENGINES
-@pytest.mark.usefixtures("_blas_is_left_alone")
 def test_a_child_draws_numbers_that_another_thread_is_drawing(engine: str, tmp_path: Path) -> None:
     path = popc.compile(parser.parse_model(_DRAWS)).save(tmp_path / "model.popx")
     model = popc_runtime.load(path, engine=engine)

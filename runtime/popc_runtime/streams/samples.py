@@ -49,8 +49,6 @@ def check_sample(
 
     array = np.asarray(value)
     storage = stream.dtype.storage
-    if not array.dtype.isnative:  # from a file of another machine: the numbers are the same
-        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != storage:
         if array.dtype.name == stream.dtype == DType.BFLOAT16:  # of ml_dtypes
             array = array.view(storage)
