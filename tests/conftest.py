@@ -5,11 +5,16 @@ from __future__ import annotations
 import signal
 import zlib
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+import popc
+import popc_runtime
 
 # The same examples in every run; --hypothesis-profile=default draws others.
 settings.register_profile("repeatable", derandomize=True)
@@ -28,8 +33,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C raise `KeyboardInterrupt`: processes of a shell's background jobs ignore it."""
+    """Let Ctrl-C raise `KeyboardInterrupt`: processes of a shell's background jobs ignore it.
+
+    And import everything: hypothesis draws numbers that it finds in modules, if they are imported.
+    """
     del config
+    for package in (popc, popc_runtime):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
