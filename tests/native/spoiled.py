@@ -194,7 +194,8 @@ def _overlap(spoilt: _Spoilt, memory: _Memory, held: list[int]) -> None:
     first, second = spoilt.pair
     pair = [spoilt.tensors[number] for number in spoilt.pair]
     sizes = [sum(tensor.extent) for tensor in pair]
-    behind = [max(sizes) - size if spoilt.at_start else 0 for size in sizes]
+    room = -(-max(sizes) // max(SIZES)) * max(SIZES)  # elements of all types begin there
+    behind = [room - size if spoilt.at_start else 0 for size in sizes]
     held[first] = memory.hold(second, pair[0], behind[0])
     held[second] = memory.hold(second, pair[1], behind[1])
 
