@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
+
+from popc_runtime.threads import MOST_THREADS
 
 __all__ = ["engine_option", "threads_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-_MOST_THREADS: Final = 1 << 16  # more than any machine has processors: a typing mistake
 
 
 def threads_option(work: str) -> Callable[[_F], _F]:
     """The option ``--threads``; ``work`` is what they share."""
     return click.option(
         "--threads",
-        type=click.IntRange(min=1, max=_MOST_THREADS),
+        type=click.IntRange(min=1, max=MOST_THREADS),
         help=f"Threads that work on one {work}; the processors available if not given.",
     )
 

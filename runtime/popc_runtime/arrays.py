@@ -9,8 +9,8 @@ import numpy as np
 
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.feeds import check_stored, wrong_names
-from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
-from popc_runtime.streams import check_sample, describe, joined_mismatches
+from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.streams import as_stored, check_sample, describe, joined_mismatches
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,9 +74,7 @@ def _target(array: object, spec: TensorSpec) -> Array:
     if not array.flags.writeable:
         found = "the array is read-only"
         raise UsageError(f"out {spec.name!r}: {found}", subject=spec.name, hint=advice)
-    target = np.asarray(array)
-    if target.dtype.name == spec.dtype == DType.BFLOAT16:  # of ml_dtypes
-        target = target.view(storage)
+    target = as_stored(np.asarray(array), spec.dtype)
     if target.dtype != storage or target.shape != spec.shape:
         found = describe(array.dtype, array.shape)
         raise InputMismatchError(

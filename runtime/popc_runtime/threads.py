@@ -8,11 +8,11 @@ from functools import cache
 from popc_runtime.errors import UsageError
 from popc_runtime.hints import Final
 
-__all__ = ["chosen_threads", "thread_count"]
+__all__ = ["MOST_THREADS", "chosen_threads", "thread_count"]
 
 _VARIABLE: Final = "POPC_NUM_THREADS"
 # More than any machine has: who asks for more has mistaken the unit.  Kernels count them in ints.
-_MOST: Final = 1 << 16
+MOST_THREADS: Final = 1 << 16
 
 
 def chosen_threads(threads: int | None) -> int:
@@ -27,8 +27,8 @@ def chosen_threads(threads: int | None) -> int:
         raise UsageError(f"threads must be a number, not {threads!r}", hint=_advice())
     if threads < 1:
         raise UsageError(f"threads={threads}: there must be at least one")
-    if threads > _MOST:
-        raise UsageError(f"threads: there may be {_MOST:,} at most", hint=_advice())
+    if threads > MOST_THREADS:
+        raise UsageError(f"threads: there may be {MOST_THREADS:,} at most", hint=_advice())
     return int(threads)
 
 
@@ -43,9 +43,9 @@ def thread_count() -> int:
     if not wanted:
         return _processors()
     number = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
-    if not 0 < number <= _MOST:
+    if not 0 < number <= MOST_THREADS:
         raise UsageError(
-            f"{_VARIABLE} must be a positive number, {_MOST:,} at most, not {wanted!r:.40}",
+            f"{_VARIABLE} must be a positive number, {MOST_THREADS:,} at most, not {wanted!r:.40}",
             hint=_advice(),
         )
     return number

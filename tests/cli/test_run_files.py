@@ -14,8 +14,9 @@ from popc.cli.main import run
 from tests.models import affine
 
 
-def _archive(folder: Path, inputs: str, outputs: str, body: str) -> str:
-    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) {{ {body} }}'
+def _archive(folder: Path, inputs: str, outputs: str, body: str, weights: str = "") -> str:
+    head = '<ir_version: 8, opset_import: ["" : 17]>'
+    text = f"{head} g ({inputs}) => ({outputs}) <{weights}> {{ {body} }}"
     return str(popc.compile(parser.parse_model(text)).save(folder / "model.popx"))
 
 
@@ -37,11 +38,7 @@ def test_no_result_replaces_another(
     body = " ".join(f'"{name}" = Add (x, "{name}+")' for name in names)
     outputs = ", ".join(f'float[1] "{name}"' for name in names)
     weights = ", ".join(f'float[1] "{name}+" = {{{i}}}' for i, name in enumerate(names))
-    text = (
-        f'<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => ({outputs}) <{weights}> '
-        f"{{ {body} }}"
-    )
-    archive = str(popc.compile(parser.parse_model(text)).save(tmp_path / "model.popx"))
+    archive = _archive(tmp_path, "float[1] x", outputs, body, weights)
     np.save(tmp_path / "x.npy", np.zeros(1, np.float32))
     folder = tmp_path / "out"
     assert run(["run", archive, "-i", f"x={tmp_path / 'x.npy'}", "-o", str(folder)]) == 0

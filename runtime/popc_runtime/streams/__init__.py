@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from popc_runtime.hints import TYPE_CHECKING
 from popc_runtime.lazy import lazy_names
-from popc_runtime.streams.samples import StreamType, check_sample, describe, joined_mismatches
+from popc_runtime.streams.samples import (
+    StreamType,
+    as_stored,
+    check_sample,
+    describe,
+    joined_mismatches,
+)
 
 if TYPE_CHECKING:
     from popc_runtime.streams.sinks import Sink, SinkLike, make_sink
@@ -16,6 +22,7 @@ __all__ = [
     "Source",
     "SourceLike",
     "StreamType",
+    "as_stored",
     "check_sample",
     "describe",
     "is_at_hand",

@@ -11,7 +11,14 @@ from popc_runtime.hints import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["StreamType", "check_sample", "describe", "joined_mismatches", "timed_out"]
+__all__ = [
+    "StreamType",
+    "as_stored",
+    "check_sample",
+    "describe",
+    "joined_mismatches",
+    "timed_out",
+]
 
 
 class StreamType(Protocol):
@@ -50,10 +57,9 @@ def check_sample(
     array = np.asarray(value)
     storage = stream.dtype.storage
     if array.dtype != storage:
-        if array.dtype.name == stream.dtype == DType.BFLOAT16:  # of ml_dtypes
-            array = array.view(storage)
-        elif array.shape == shape and np.can_cast(array.dtype, storage, cast):  # type: ignore[arg-type]
-            array = array.astype(storage)
+        array = as_stored(array, stream.dtype)
+        if array.shape == shape and np.can_cast(array.dtype, storage, cast):  # type: ignore[arg-type]
+            array = array.astype(storage, copy=False)
     if array.dtype != storage or array.shape != shape:
         raise InputMismatchError(
             f"input {stream.name!r}: expected {describe(stream.dtype, shape)}, "
@@ -62,6 +68,12 @@ def check_sample(
             hint=_advice(array, stream, shape),
         )
     return array
+
+
+def as_stored(array: Array, dtype: DType) -> Array:
+    """``array`` as its elements are stored: numbers of ml_dtypes.bfloat16 as their bit patterns."""
+    is_bfloat16 = array.dtype.name == dtype == DType.BFLOAT16
+    return array.view(dtype.storage) if is_bfloat16 else array
 
 
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
