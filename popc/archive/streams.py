@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from popc.ir import Graph, Op, TensorType
+from popc.ir.attributes import integer, text
 from popc_runtime.format import (
     ReturnType,
     StreamDirection,
@@ -33,7 +34,7 @@ def describe_streams(
     """
     transfers: dict[str, tuple[Op, tuple[int, ...]]] = {}
     for op, loops in _transfers(graph, ()):
-        name, dims = str(op.attributes["stream"]), (*loops, *_per_replica(op, replicas))
+        name, dims = text(op.attributes, "stream"), (*loops, *_per_replica(op, replicas))
         # Where the first load or the last store stands alone, the loop knows of them too.
         if name not in transfers or len(dims) > len(transfers[name][1]):
             transfers[name] = op, dims
@@ -55,7 +56,7 @@ def describe_streams(
         tensors.append(TensorSpec(name, type_.dtype, (*dims, *type_.shape)))
     for name, type_ in outputs:
         op, dims = transfers[name]
-        kind = ReturnType(str(op.attributes["return_type"]))
+        kind = ReturnType(text(op.attributes, "return_type"))
         several = kind in (ReturnType.ALL, ReturnType.EVERY_N) or replicas > 1
         samples = prod(dims) if several else 0
         streams.append(
@@ -78,7 +79,7 @@ def _transfers(graph: Graph, dims: tuple[int, ...]) -> Iterator[tuple[Op, tuple[
     """Every HostLoad and HostStore, with the numbers of iterations that it is made in."""
     for op in graph.ops:
         if op.op_type in ("HostLoad", "HostStore"):
-            period = int(str(op.attributes.get("period", 1)))
+            period = integer(op.attributes, "period", 1)
             rows = (*dims[:-1], dims[-1] // period) if dims else ()
             yield op, tuple(count for count in rows if count > 1)
         for nested in op.subgraphs.values():
@@ -88,4 +89,4 @@ def _transfers(graph: Graph, dims: tuple[int, ...]) -> Iterator[tuple[Op, tuple[
 
 def _iterations(loop: Op) -> int:
     """How often a loop runs; of a pipeline, with the iterations before and behind it."""
-    return int(str(loop.attributes.get("micro_batches", loop.attributes["trip_count"])))
+    return integer(loop.attributes, "micro_batches", integer(loop.attributes, "trip_count"))

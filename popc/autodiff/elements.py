@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from popc.autodiff.backward import Backward
 from popc.autodiff.loop_parts import LoopParts
 from popc.ir import Shape, Tensor, TensorType
+from popc.ir.attributes import integer
 
 __all__ = ["Element", "elements_of", "joined_rows"]
 
@@ -55,7 +56,7 @@ def elements_of(loop: LoopParts, captures: Mapping[Tensor, int]) -> list[Element
         if line is None or abs(line[1]) != 1:
             continue
         start, step = line
-        axis = int(str(op.attributes["axis"])) % source.type.rank
+        axis = integer(op.attributes, "axis") % source.type.rank
         last = start + step * (loop.trip_count - 1)
         if min(start, last) >= 0 and max(start, last) < source.type.shape[axis]:
             found.append(Element(op.output, captures[source], axis, start, step))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.ops.control import first_capture
 
 __all__ = ["FIRST_STATE", "LoopParts"]
@@ -31,7 +32,7 @@ class LoopParts:
     @property
     def trip_count(self) -> int:
         """The number of iterations, or the most if a condition may end them; -1: an operand."""
-        return int(str(self.op.attributes["trip_count"]))
+        return integer(self.op.attributes, "trip_count")
 
     @property
     def conditional(self) -> bool:

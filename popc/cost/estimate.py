@@ -23,6 +23,7 @@ from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
 from popc.cost.work import Machine, Work
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.memory import MemoryPlan
 from popc.ops.control import callee_of
 from popc.ops.main_loops import PIPELINE, is_pipeline
@@ -266,8 +267,7 @@ _SCATTERED = frozenset(
 
 def _turned(op: Op, layout: Layout) -> Layout:
     """The layout after a Transpose: channels stay together if the last axis stays last."""
-    perm = op.attributes.get("perm", ())
-    assert isinstance(perm, tuple)
+    perm = integers(op.attributes, "perm", ())
     rank = len(perm)
     if rank and perm[-1] == rank - 1:
         return replace(layout, key=f"{layout.key} {perm}")

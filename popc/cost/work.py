@@ -25,6 +25,7 @@ from popc.cost.planner import (
 )
 from popc.cost.settings import CostSettings
 from popc.ir import Op, Tensor, TensorType
+from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc.target import Target
 from popc_runtime.format import DType
@@ -75,19 +76,15 @@ class Work:
 
     def integer(self, name: str, default: int = 0) -> int:
         """An attribute that is a number."""
-        value = self.op.attributes.get(name, default)
-        assert isinstance(value, int), (self.op, name)
-        return value
+        return integer(self.op.attributes, name, default)
 
     def integers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """An attribute that is a list of numbers."""
-        value = self.op.attributes.get(name, default)
-        assert isinstance(value, tuple), (self.op, name)
-        return tuple(int(one) for one in value)
+        return integers(self.op.attributes, name, default)
 
     def text(self, name: str) -> str:
         """An attribute that is text."""
-        return str(self.op.attributes.get(name, ""))
+        return text(self.op.attributes, name, "")
 
     def layout_of(self, tensor: Tensor) -> Layout:
         """Where a tensor lies."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.lowering.slots import SlotTable
 from popc.memory import MemoryPlan
 from popc.ops.control import called_graphs
@@ -141,7 +142,7 @@ def _copy_var_update(lowering: _Lowering, op: Op) -> list[Item]:
     variable, value = op.operand(0), op.operand(1)
     if "start" not in op.attributes:
         return lowering.copy(value, variable, op.settings.origin)
-    offset = int(str(op.attributes["start"])) * variable.type.dtype.itemsize
+    offset = integer(op.attributes, "start") * variable.type.dtype.itemsize
     place = lowering.plan.placements[variable]
     if lowering.plan.placements[value] == replace(place, offset=place.offset + offset):
         return []
@@ -187,7 +188,7 @@ def _branch(lowering: _Lowering, op: Op, branch: Graph) -> Block:
 
 def _loop(lowering: _Lowering, op: Op) -> list[Item]:
     body = op.subgraphs["body"]
-    states = int(str(op.attributes["states"]))
+    states = integer(op.attributes, "states")
     conditional = bool(op.attributes["conditional"])
     iteration, condition = body.inputs[0], body.inputs[1]
     origin = op.settings.origin
@@ -201,7 +202,7 @@ def _loop(lowering: _Lowering, op: Op) -> list[Item]:
     for initial, formal in zip(op.inputs[2 : 2 + states], formal_states, strict=True):
         assert initial is not None
         before.extend(lowering.copy(initial, formal, origin))
-    count = int(str(op.attributes["trip_count"]))
+    count = integer(op.attributes, "trip_count")
     repeat = RepeatBlock(
         body=_loop_body(lowering, op, body, formal_states, conditional=conditional),
         count=count,

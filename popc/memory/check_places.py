@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
+from popc.ir.attributes import integer, integers
 from popc.memory.check_calls import parameter_sizes
 from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
 from popc.ops import OPS
 from popc.ops.build import build, evaluate
 from popc.ops.control import called_graphs, own_graphs
-from popc.ops.infer import integers
 from popc_runtime.format import Array, DType, Region
 
 __all__ = ["addresses", "byte_range", "check_constants", "check_places", "check_views"]
@@ -160,7 +160,7 @@ def _plain_operands(op: Op) -> list[Tensor | None]:
         return []
     if op.op_type == "Call":
         return op.inputs
-    return op.inputs[: 1 if op.op_type == "If" else 2 + int(str(op.attributes["states"]))]
+    return op.inputs[: 1 if op.op_type == "If" else 2 + integer(op.attributes, "states")]
 
 
 def _check_captures(op: Op, plan: MemoryPlan) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _check_row(op: Op, plan: MemoryPlan) -> Iterator[str]:
     if len({place.memory for tensor, place in places if tensor.type.size}) > 1:
         yield f"{op!r} shows operands that lie in several regions"
     *operands, result = [addresses(tensor, place) for tensor, place in places]
-    if not np.array_equal(np.concatenate(operands, int(str(op.attributes["axis"]))), result):
+    if not np.array_equal(np.concatenate(operands, integer(op.attributes, "axis")), result):
         yield f"{op.output!r} does not show what {op!r} computes"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.memory.plan import MemoryPlan
 from popc_runtime.format import Region
 
@@ -60,7 +61,7 @@ def _check_op(op: Op, plan: MemoryPlan) -> Iterator[str]:
 
 def _check_states(op: Op, plan: MemoryPlan) -> Iterator[str]:
     """A state lies in streaming memory before the first iteration and after each, or never."""
-    states = int(str(op.attributes["states"]))
+    states = integer(op.attributes, "states")
     initial, results = op.inputs[2 : 2 + states], op.subgraphs["body"].outputs[1 : 1 + states]
     for first, result, state in zip(initial, results, op.outputs, strict=False):
         assert first is not None, f"{op!r}: a state without initial value"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from popc.ir import Op, Tensor, TensorKind
+from popc.ir.attributes import integer
 from popc.memory.check_places import addresses, byte_range
 from popc.memory.plan import MemoryPlan, Placement
 from popc.memory.replay import Replay
@@ -72,7 +73,7 @@ def _check_inplace(op: Op, plan: MemoryPlan) -> Iterator[str]:
 
 def _check_joined(op: Op, plan: MemoryPlan) -> Iterator[str]:
     """Each joined operand lies where the output wants it."""
-    place, axis = plan.placements[op.output], int(str(op.attributes["axis"]))
+    place, axis = plan.placements[op.output], integer(op.attributes, "axis")
     offset = place.offset
     for index, operand in enumerate(op.inputs):
         assert operand is not None, f"{op!r} has an absent operand"
@@ -154,7 +155,7 @@ def _is_initial_state(earlier: Tensor, later: Tensor, program: Replay, plan: Mem
         return False
     index = 2 + op.outputs.index(later)
     return (
-        index < 2 + int(str(op.attributes["states"]))
+        index < 2 + integer(op.attributes, "states")
         and program.origin(op.operand(index)) is earlier
         and program.lives[earlier].read == program.lives[later].written
         and plan.placements[earlier] == plan.placements[later]
@@ -195,10 +196,10 @@ def _replaced_by(op: Op, plan: MemoryPlan) -> Iterator[tuple[Tensor, Placement, 
     if op.op_type == "CopyVarUpdate":
         variable, value = op.operand(0), op.operand(1)
         place = plan.placements[variable]
-        start = int(str(op.attributes.get("start", 0))) * variable.type.dtype.itemsize
+        start = integer(op.attributes, "start", 0) * variable.type.dtype.itemsize
         yield variable, replace(place, offset=place.offset + start), value
         return
-    states = int(str(op.attributes["states"]))
+    states = integer(op.attributes, "states")
     body = op.subgraphs["body"]
     for kept, value in zip(op.outputs[:states], body.outputs[1 : 1 + states], strict=True):
         yield kept, plan.placements[kept], value

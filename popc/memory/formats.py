@@ -27,8 +27,8 @@ from collections.abc import Collection, Container
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.ops import OPS
-from popc.ops.infer import integers
 from popc.ops.views import contiguous_strides, normal_strides
 
 __all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]

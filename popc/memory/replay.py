@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ir.attributes import integer
 from popc.memory.plan import MemoryPlan
 from popc.schedule import Schedule
 from popc_runtime.format import Region
@@ -116,7 +117,7 @@ class Replay:
 
     def _run_loop(self, op: Op) -> None:
         body = op.subgraphs["body"]
-        states = int(str(op.attributes["states"]))
+        states = integer(op.attributes, "states")
         header, formal = body.inputs[:2], body.inputs[2:]
         captures = [op.operand(index) for index in range(2 + states, len(op.inputs))]
         self.step(op.inputs, [*op.outputs, *header])

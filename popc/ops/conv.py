@@ -9,8 +9,9 @@ from math import prod
 from typing import Final
 
 from popc.ir import TensorType
+from popc.ir.attributes import integer, integers
 from popc.ops.epilogue import check_activation, check_channel_bias, check_residual
-from popc.ops.infer import integer, integers, operand, optional_operand
+from popc.ops.infer import operand, optional_operand
 from popc.ops.partials import check_partials
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.windows import window_attributes

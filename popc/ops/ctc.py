@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import FLOATS, INTEGERS, check_choice, check_rank, integer, one_dtype, operand
+from popc.ir.attributes import integer
+from popc.ops.infer import FLOATS, INTEGERS, check_choice, check_rank, one_dtype, operand
 from popc.ops.loss import REDUCTIONS
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError

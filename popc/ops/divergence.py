@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ir.attributes import integer
 from popc.ops import OPS
 
 __all__ = ["Divergence", "find_divergence"]
@@ -118,7 +119,7 @@ class _Walk:
 
     def _loop(self, op: Op) -> None:
         body = op.subgraphs["body"]
-        states = int(str(op.attributes["states"]))
+        states = integer(op.attributes, "states")
         self._enter(body.inputs[1:], op.inputs[1:])
         before = -1
         while before != len(self.found.tensors):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import NUMBERS, integers, normal_axis, one_dtype, operand
+from popc.ir.attributes import integers
+from popc.ops.infer import NUMBERS, normal_axis, one_dtype, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes

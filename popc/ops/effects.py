@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import operand, optional_operand, same_as_first, text
+from popc.ir.attributes import text
+from popc.ops.infer import operand, optional_operand, same_as_first
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.views import reshape_view
 from popc_runtime.errors import ModelError

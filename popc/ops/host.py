@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import attribute_dtype, check_choice, integers, operand, text
+from popc.ir.attributes import integers, text
+from popc.ops.infer import attribute_dtype, check_choice, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from popc.ir import Shape, TensorType
+from popc.ir.attributes import integer, text
 from popc.ops.spec import InferRule, OperandTypes
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
@@ -21,18 +22,14 @@ __all__ = [
     "check_choice",
     "check_rank",
     "elementwise",
-    "integer",
-    "integers",
     "like_gradient",
     "normal_axis",
-    "number",
     "one_dtype",
     "operand",
     "optional_operand",
     "reduced_shape",
     "same_along_axis",
     "same_as_first",
-    "text",
 ]
 
 BOOLS: Final = frozenset({DType.BOOL})
@@ -146,40 +143,6 @@ def normal_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ModelError(f"axis {axis} is out of range for rank {rank}")
     return axis % rank if rank else 0
-
-
-def integer(attributes: Attributes, name: str, default: int | None = None) -> int:
-    """An integer attribute."""
-    value = attributes.get(name, default)
-    if not isinstance(value, int):
-        raise ModelError(f"attribute {name!r} must be an integer, not {value!r}")
-    return value
-
-
-def number(attributes: Attributes, name: str, default: float | None = None) -> float:
-    """A float attribute."""
-    value = attributes.get(name, default)
-    if not isinstance(value, (int, float)):
-        raise ModelError(f"attribute {name!r} must be a number, not {value!r}")
-    return float(value)
-
-
-def text(attributes: Attributes, name: str) -> str:
-    """A string attribute."""
-    value = attributes.get(name)
-    if not isinstance(value, str):
-        raise ModelError(f"attribute {name!r} must be a string, not {value!r}")
-    return value
-
-
-def integers(
-    attributes: Attributes, name: str, default: tuple[int, ...] | None = None
-) -> tuple[int, ...]:
-    """A list-of-integers attribute."""
-    value = attributes.get(name, default)
-    if not isinstance(value, tuple):
-        raise ModelError(f"attribute {name!r} must be a list of integers, not {value!r}")
-    return tuple(int(item) for item in value)
 
 
 def check_choice(attributes: Attributes, name: str, choices: Sequence[str]) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from popc.ir import TensorType
+from popc.ir.attributes import integer
 from popc.ops import conv, matmul
 from popc.ops.epilogue import check_activation, check_residual
-from popc.ops.infer import attribute_dtype, broadcast_shapes, integer, operand
+from popc.ops.infer import attribute_dtype, broadcast_shapes, operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

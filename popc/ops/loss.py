@@ -10,16 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import (
-    FLOATS,
-    INTEGERS,
-    check_choice,
-    integer,
-    integers,
-    one_dtype,
-    operand,
-    optional_operand,
-)
+from popc.ir.attributes import integer, integers
+from popc.ops.infer import FLOATS, INTEGERS, check_choice, one_dtype, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from popc.ir import Graph, Op
+from popc.ir.attributes import integer
 
 __all__ = [
     "ACCUMULATION_LOOP",
@@ -36,7 +37,7 @@ class MainLoop(NamedTuple):
     @property
     def trips(self) -> int:
         """The number of iterations."""
-        return int(str(self.op.attributes["trip_count"]))
+        return integer(self.op.attributes, "trip_count")
 
 
 def main_loops(graph: Graph) -> list[MainLoop]:

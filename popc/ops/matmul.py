@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
+from popc.ir.attributes import integer
 from popc.ops.epilogue import check_activation, check_bias, check_residual
-from popc.ops.infer import broadcast_shapes, check_rank, integer, operand
+from popc.ops.infer import broadcast_shapes, check_rank, operand
 from popc.ops.partials import check_partials
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError

@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import (
-    broadcast_shapes,
-    integer,
-    integers,
-    operand,
-    optional_operand,
-    same_as_first,
-)
+from popc.ir.attributes import integer, integers
+from popc.ops.infer import broadcast_shapes, operand, optional_operand, same_as_first
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.views import (
     expand_view,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import integer, like_gradient, normal_axis, operand, optional_operand
+from popc.ir.attributes import integer
+from popc.ops.infer import like_gradient, normal_axis, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

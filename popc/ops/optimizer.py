@@ -15,15 +15,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import (
-    FLOATS,
-    attribute_dtype,
-    check_choice,
-    integer,
-    number,
-    one_dtype,
-    operand,
-)
+from popc.ir.attributes import integer, number
+from popc.ops.infer import FLOATS, attribute_dtype, check_choice, one_dtype, operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import integer, integers, operand
+from popc.ir.attributes import integer, integers
+from popc.ops.infer import operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc.ops.windows import window_attributes
 from popc_runtime.errors import ModelError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import attribute_dtype, broadcast_shapes, integer, normal_axis, operand
+from popc.ir.attributes import integer
+from popc.ops.infer import attribute_dtype, broadcast_shapes, normal_axis, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import (
-    BOOLS,
-    FLOATS,
-    attribute_dtype,
-    check_rank,
-    integer,
-    integers,
-    one_dtype,
-    operand,
-)
+from popc.ir.attributes import integer, integers
+from popc.ops.infer import BOOLS, FLOATS, attribute_dtype, check_rank, one_dtype, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import (
-    FLOATS,
-    integer,
-    integers,
-    normal_axis,
-    one_dtype,
-    operand,
-    reduced_shape,
-    same_along_axis,
-)
+from popc.ir.attributes import integer, integers
+from popc.ops.infer import FLOATS, normal_axis, one_dtype, operand, reduced_shape, same_along_axis
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

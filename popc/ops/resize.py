@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import check_choice, integers, operand
+from popc.ir.attributes import integers
+from popc.ops.infer import check_choice, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

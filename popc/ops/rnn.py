@@ -23,7 +23,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import FLOATS, check_rank, integer, integers, one_dtype, operand, text
+from popc.ir.attributes import integer, integers, text
+from popc.ops.infer import FLOATS, check_rank, one_dtype, operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
+from popc.ir.attributes import integer
 from popc.ops.indexing import check_element_indices, check_index_tuples
-from popc.ops.infer import check_choice, integer, normal_axis, operand, optional_operand
+from popc.ops.infer import check_choice, normal_axis, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

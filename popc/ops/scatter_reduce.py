@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import (
-    NUMBERS,
-    check_choice,
-    integer,
-    normal_axis,
-    one_dtype,
-    operand,
-    optional_operand,
-)
+from popc.ir.attributes import integer
+from popc.ops.infer import NUMBERS, check_choice, normal_axis, one_dtype, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import attribute_dtype, check_rank, integer, operand
+from popc.ir.attributes import integer
+from popc.ops.infer import attribute_dtype, check_rank, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes

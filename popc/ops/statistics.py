@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import TensorType
+from popc.ir.attributes import integer, integers
 from popc.ops.infer import (
     FLOATS,
     NUMBERS,
     check_rank,
-    integer,
-    integers,
     normal_axis,
     one_dtype,
     operand,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Graph, Tensor, TensorType
+from popc.ir.attributes import integer
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
@@ -57,7 +58,7 @@ def _visit(graph: Graph, found: set[Tensor]) -> None:
                     found.add(inner)
             _visit(subgraph, found)
         if op.op_type == "Loop":
-            states = int(str(op.attributes["states"]))
+            states = integer(op.attributes, "states")
             body = op.subgraphs["body"]
             pairs = zip(body.inputs[2 : 2 + states], op.outputs[:states], strict=True)
             found.update(result for state, result in pairs if state in found)

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from math import prod
 
 from popc.ir import Shape, TensorType
-from popc.ops.infer import integer, integers
+from popc.ir.attributes import integer, integers
 from popc.ops.spec import View
 from popc_runtime.format import Attributes
 

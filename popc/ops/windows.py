@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from popc.ir import Shape
-from popc.ops.infer import integers
+from popc.ir.attributes import integers
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 

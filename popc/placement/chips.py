@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, StepPart, Tensor, TensorKind, VariableRole
+from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.control import first_capture, inner_names, loop_body
 from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
@@ -131,7 +132,7 @@ class ChipsOfValues:
 
     def _of_result(self, op: Op, index: int) -> int | None:
         if op.op_type == "IpuCopy":
-            return int(str(op.attributes["destination"]))
+            return integer(op.attributes, "destination")
         body = loop_body(op)
         if body is not None and is_main_loop(op):
             return self.of(body.outputs[index + 1])

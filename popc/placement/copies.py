@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Tensor
+from popc.ir.attributes import integer
 from popc.ops.build import build
 from popc.ops.control import first_capture, loop_body
 from popc.placement.chips import ChipsOfValues, is_main_loop, main_graphs
@@ -59,7 +60,7 @@ class _Inserter:
     def _keep(self, op: Op) -> None:
         source = self.homes.of(op.operand(0))
         if source is not None and source == op.attributes["source"]:
-            key = (op.operand(0), int(str(op.attributes["destination"])))
+            key = (op.operand(0), integer(op.attributes, "destination"))
             self.copies.setdefault(key, op.output)
             op.settings = _settings_of_copy(op.operand(0), source)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from popc.ir import Graph, Op, OpSettings, StepPart, Tensor, TensorKind
+from popc.ir.attributes import integer
 from popc.placement.chips import MAIN_LOOPS, ChipsOfValues, is_main_loop, main_graphs
 
 __all__ = ["fill_places", "is_placed"]
@@ -104,7 +105,7 @@ def _place_of(tensor: Tensor, homes: ChipsOfValues) -> OpSettings | None:
     if op is not None and op.settings.virtual_graph is not None:
         # Asked for while places change: what is known about results of ops may be out of date.
         if op.op_type == "IpuCopy":
-            return replace(op.settings, virtual_graph=int(str(op.attributes["destination"])))
+            return replace(op.settings, virtual_graph=integer(op.attributes, "destination"))
         return op.settings
     home = homes.of(tensor) if op is None or is_main_loop(op) else None
     return None if home is None else OpSettings(virtual_graph=home)

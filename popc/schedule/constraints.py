@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from popc.ir import Op, Ordering, Tensor
+from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.rows import is_row_of_operands
 
@@ -253,7 +254,7 @@ def _computing(tensor: Tensor) -> Op | None:
 
 def _written_part(op: Op) -> tuple[int, int]:
     """From and to which element a CopyVarUpdate writes its variable."""
-    start = int(str(op.attributes.get("start", 0)))
+    start = integer(op.attributes, "start", 0)
     return start, start + op.operand(1).type.size
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from popc.ir import Graph, Op, Tensor, TensorType
+from popc.ir.attributes import text
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.main_loops import ACCUMULATION_LOOP
@@ -61,7 +62,7 @@ def split_accumulation(graph: Graph, count: int) -> None:
 
 def _refuse_periodic_stores(graph: Graph) -> None:
     periodic = [
-        str(op.attributes["stream"])
+        text(op.attributes, "stream")
         for op in graph.ops
         if op.op_type == "HostStore" and op.attributes["return_type"] == ReturnType.EVERY_N.value
     ]
@@ -149,7 +150,7 @@ class _Split:
         for tensor in self._crossing():
             self._carry_last(tensor)
         for op in [op for op in body.ops if op.op_type == "HostStore" and op not in self.outside]:
-            kind = ReturnType(str(op.attributes["return_type"]))
+            kind = ReturnType(text(op.attributes, "return_type"))
             if kind is not ReturnType.ALL:
                 self.states.append(carry_store(self.outer, body, op, kind))
         loop = make_loop(self.outer, body, self.states, captures, count)

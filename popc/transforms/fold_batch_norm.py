@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorType
+from popc.ir.attributes import number
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc_runtime.format import Array, DType
@@ -46,7 +47,7 @@ class FoldBatchNorm(RewritePass):
         )
         if scale is None or bias is None or mean is None or variance is None:
             return False
-        factor = scale / np.sqrt(variance + float(str(op.attributes["epsilon"])))
+        factor = scale / np.sqrt(variance + number(op.attributes, "epsilon"))
         offset = bias - mean * factor
         scaled = build(
             graph,

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, TypeAlias
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.transforms.base import RewritePass
 from popc.transforms.match import other_operand, sole_output
 from popc_runtime.format import Array, DType
@@ -94,7 +95,7 @@ def _along_outputs(conv: Op, factor: Array) -> Array:
     shape = conv.operand(1).type.shape
     if conv.op_type == "Conv":  # [M, C / group, ...]
         return factor.reshape(-1, *(1 for _ in shape[1:]))
-    group = int(str(conv.attributes.get("group", 1)))  # [C, M / group, ...]
+    group = integer(conv.attributes, "group", 1)  # [C, M / group, ...]
     rows = np.repeat(factor.reshape(group, shape[1]), shape[0] // group, axis=0)
     return rows.reshape(shape[0], shape[1], *(1 for _ in shape[2:]))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.transforms.base import RewritePass
 
 __all__ = ["InvariantStates"]
@@ -38,7 +39,7 @@ class InvariantStates(RewritePass):
         if op.op_type != "Loop":
             return False
         body = op.subgraphs["body"]
-        states = range(int(str(op.attributes["states"])))
+        states = range(integer(op.attributes, "states"))
         fixed = [
             index
             for index in states
@@ -79,7 +80,7 @@ def _keep_as_capture(body: Graph, initial: Tensor, formal: Tensor) -> bool:
 
 def _rebuild(graph: Graph, op: Op, fixed: list[int], captures: list[Tensor]) -> None:
     """Replace ``op`` by a loop without the states ``fixed`` and with more ``captures``."""
-    states = int(str(op.attributes["states"]))
+    states = integer(op.attributes, "states")
     kept = [index for index in range(len(op.outputs)) if index not in fixed]
     operands = [t for i, t in enumerate(op.inputs) if i - _FIRST_STATE not in fixed]
     attributes: AttributeMap = {**op.attributes, "states": states - len(fixed)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
+from popc.ir.attributes import integer, text
 from popc.ops.build import build
 from popc.ops.main_loops import STEP_LOOP
 from popc.options import ReturnType
@@ -79,7 +80,7 @@ def _add_step_loop(graph: Graph, count: int) -> None:
     body.add_input("condition", TensorType(DType.BOOL, ()))
     states: list[LoopState] = []
     for op in [op for op in body.ops if op.op_type == "HostStore"]:
-        kind = ReturnType(str(op.attributes["return_type"]))
+        kind = ReturnType(text(op.attributes, "return_type"))
         if kind is ReturnType.EVERY_N:
             _store_periodically(body, op, iteration)
         elif kind is not ReturnType.ALL:
@@ -93,7 +94,7 @@ def _add_step_loop(graph: Graph, count: int) -> None:
 def _refuse_sums_of_bool(graph: Graph) -> None:
     stores = (op for op in graph.ops if op.op_type == "HostStore")
     wrong = [
-        str(op.attributes["stream"])
+        text(op.attributes, "stream")
         for op in stores
         if op.attributes["return_type"] == ReturnType.SUM.value
         and op.operand(0).type.dtype is DType.BOOL
@@ -109,7 +110,7 @@ def _refuse_sums_of_bool(graph: Graph) -> None:
 def _store_periodically(body: Graph, store: Op, iteration: Tensor) -> None:
     """Make ``store`` conditional on the iteration being the last of its period."""
     value = store.operand(0)
-    period = int(str(store.attributes["period"]))
+    period = integer(store.attributes, "period")
     origin = OpSettings(origin="anchorEveryN")
     divisor, last = (scalar_constant(body, number, DType.INT64) for number in (period, period - 1))
     phase = build(body, "Mod", [iteration, divisor], {"fmod": 0}, settings=origin).output

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.transforms.base import Pass
@@ -157,7 +158,7 @@ def _reduce_scatters(emitter: _Emitter, group: Sequence[Op]) -> list[Tensor]:
     rows: list[Tensor] = []
     for op in group:
         x, size = op.operand(0), op.output.type.size
-        replicas = int(str(op.attributes["size"]))
+        replicas = integer(op.attributes, "size")
         flat, missing = emitter.shaped(x, (x.type.size,)), replicas * size - x.type.size
         if missing:
             padding: AttributeMap = {"pads": (0, missing), "mode": "constant", "value": 0}

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import is_scalar, only_user, other_operand, produced_by, scalar_value
@@ -82,10 +83,9 @@ def _mean_axis(tensor: Tensor, x: Tensor) -> int | None:
     mean = produced_by(tensor, "ReduceMean")
     if mean is None or mean.operand(0) is not x or not mean.attributes.get("keepdims"):
         return None
-    axes = mean.attributes["axes"]
-    assert isinstance(axes, tuple), "axes are a list"
+    axes = integers(mean.attributes, "axes")
     expected = tuple(range(x.type.rank - len(axes), x.type.rank))
-    return int(axes[0]) if axes and tuple(sorted(axes)) == expected else None
+    return axes[0] if axes and tuple(sorted(axes)) == expected else None
 
 
 def _is_square(tensor: Tensor, base: Tensor) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import number
+from popc.ir.attributes import number
 from popc_runtime.format import DType
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule, no_gradient
 from popc.ir import AttributeMap, Tensor
-from popc.ops.infer import integer, text
+from popc.ir.attributes import integer, text
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import AttributeMap, Shape, Tensor
-from popc.ops.infer import integer, integers
+from popc.ir.attributes import integer, integers
 from popc.ops.windows import window_attributes
 
 __all__ = ["GRADIENTS"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from popc.autodiff.backward import GRADIENT_PREFIX, Backward, GradientRule, no_gradient
 from popc.ir import Tensor
-from popc.ops.infer import integer, text
+from popc.ir.attributes import integer, text
 
 __all__ = ["GRADIENTS"]
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from popc.autodiff.backward import Backward, GradientRule, no_gradient
 from popc.ir import Tensor
-from popc.ops.infer import number
+from popc.ir.attributes import number
 
 __all__ = ["GRADIENTS"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Shape, Tensor
-from popc.ops.infer import integer
+from popc.ir.attributes import integer
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import integer, number
+from popc.ir.attributes import integer, number
 
 __all__ = ["GRADIENTS"]
 

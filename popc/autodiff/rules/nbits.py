@@ -9,7 +9,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import integer
+from popc.ir.attributes import integer
 
 __all__ = ["GRADIENTS"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Shape, Tensor, TensorType
-from popc.ops.infer import integer, number
+from popc.ir.attributes import integer, number
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import integer
+from popc.ir.attributes import integer
 
 __all__ = ["GRADIENTS"]
 

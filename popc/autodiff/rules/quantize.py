@@ -14,7 +14,8 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Op, Shape, Tensor
-from popc.ops.infer import attribute_dtype, integer
+from popc.ir.attributes import integer
+from popc.ops.infer import attribute_dtype
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS", "is_straight_through"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule, no_gradient
 from popc.ir import AttributeMap, Tensor
-from popc.ops.infer import integer, integers
+from popc.ir.attributes import integer, integers
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS"]

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import integer, text
+from popc.ir.attributes import integer, text
 
 __all__ = ["GRADIENTS"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule, no_gradient
 from popc.ir import Tensor
-from popc.ops.infer import integer
+from popc.ir.attributes import integer
 from popc_runtime.format import DType
 
 __all__ = ["GRADIENTS"]

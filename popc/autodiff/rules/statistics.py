@@ -7,7 +7,7 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule, no_gradient
 from popc.ir import Tensor
-from popc.ops.infer import integers
+from popc.ir.attributes import integers
 
 __all__ = ["GRADIENTS"]
 

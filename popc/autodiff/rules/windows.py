@@ -11,7 +11,7 @@ import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
-from popc.ops.infer import integers
+from popc.ir.attributes import integers
 from popc.ops.windows import window_attributes
 from popc_runtime.format import Array, DType
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from popc.ir import Graph, Tensor
+from popc.ir.attributes import text
 from popc.options import BatchOptions
 from popc_runtime.errors import OptionError
 
@@ -45,7 +46,7 @@ def find_batch(graph: Graph, options: BatchOptions) -> dict[Tensor, int]:
 
 def _inputs(graph: Graph) -> dict[str, Tensor]:
     loads = {
-        str(op.attributes["stream"]): op.output for op in graph.ops if op.op_type == "HostLoad"
+        text(op.attributes, "stream"): op.output for op in graph.ops if op.op_type == "HostLoad"
     }
     return loads or {tensor.name: tensor for tensor in graph.inputs}
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 
 __all__ = ["find_disorder", "find_mixed_parts"]
 
@@ -67,9 +68,7 @@ def _window(op: Op) -> tuple[int, int, int]:
     if op.op_type == "DynamicSlice":
         data = op.operand(1).data
         return axis, -1 if data is None else int(data[0]), part[axis]
-    starts = op.attributes["starts"]
-    assert isinstance(starts, tuple)
-    return axis, int(starts[axis]), part[axis]
+    return axis, integers(op.attributes, "starts")[axis], part[axis]
 
 
 def _wrong_slices(loop: Op, parts: int) -> Iterator[str]:

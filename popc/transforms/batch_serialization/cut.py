@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from popc.ir import Op, Shape
+from popc.ir.attributes import integer, integers
 from popc_runtime.format import Attribute
 
 __all__ = ["Case", "Combination", "Cut", "Place", "Rule", "aligned", "along", "with_dim"]
@@ -74,13 +75,11 @@ class Case:
 
     def integer(self, name: str, default: int = 0) -> int:
         """An attribute that is a whole number."""
-        return int(str(self.op.attributes.get(name, default)))
+        return integer(self.op.attributes, name, default)
 
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of whole numbers."""
-        values = self.op.attributes[name]
-        assert isinstance(values, tuple), f"{self.op!r}: {name}={values!r}"
-        return tuple(int(value) for value in values)
+        return integers(self.op.attributes, name)
 
     def cut(
         self,

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer, text
 from popc.ops.build import can_evaluate, evaluate
 from popc.ops.main_loops import MainLoop, main_loops
 from popc_runtime.format import Array
@@ -49,7 +50,7 @@ def check_overlap(graph: Graph) -> list[str]:
     for loop in loops:
         total *= loop.trips
     overlapped = {
-        str(op.attributes["stream"])
+        text(op.attributes, "stream")
         for nested in graph.walk()
         for op in nested.ops
         if op.attributes.get("overlapped")
@@ -102,7 +103,7 @@ class _Walk:
         return self._compute(op, operands, iteration)
 
     def _loop(self, loop: MainLoop, operands: list[_Value], outer: int) -> list[_Value]:
-        states = int(str(loop.op.attributes["states"]))
+        states = integer(loop.op.attributes, "states")
         carried, captures = operands[2 : 2 + states], operands[2 + states :]
         for number in range(loop.trips):
             header: list[_Value] = [np.asarray(number), np.asarray(True)]  # noqa: FBT003
@@ -111,12 +112,12 @@ class _Walk:
         return carried
 
     def _next(self, op: Op) -> _Sample:
-        stream = str(op.attributes["stream"])
+        stream = text(op.attributes, "stream")
         self.moved[stream] += 1
         return _Sample(stream, self.moved[stream] - 1)
 
     def _store(self, op: Op, value: _Value) -> None:
-        stream, period = str(op.attributes["stream"]), int(str(op.attributes["period"]))
+        stream, period = text(op.attributes, "stream"), integer(op.attributes, "period")
         wanted = (self.moved[stream] + 1) * period - 1
         if stream in self.overlapped and isinstance(value, _Made) and value.iteration != wanted:
             self.problems.append(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
+from popc.ir.attributes import integer
 from popc.ops.build import build
 from popc.ops.main_loops import MainLoop
 from popc.transforms.loop_states import scalar_constant, zeros
@@ -121,7 +122,7 @@ class Rotation:
         outermost = self.loops[0].outer
         was_due = self._open(scalar_constant(outermost, 0, DType.BOOL), "due_before")
         state = self._open(zeros(outermost, value.type), f"{value.name}_before")
-        period = int(str(store.attributes["period"]))
+        period = integer(store.attributes, "period")
         taken = (self._count // period - 1, self._count)
         branches = _storing([store], [state]), _idle([state])
         self._choose(was_due.formal, store, [state], branches, taken=taken)
@@ -186,7 +187,7 @@ class Rotation:
         places: list[int] = []
         results: list[Tensor] = []
         for loop in self.loops:
-            states = int(str(loop.op.attributes["states"]))
+            states = integer(loop.op.attributes, "states")
             loop.op.attributes = {**loop.op.attributes, "states": states + 1}
             loop.outer.insert_input(loop.op, 2 + states, initial)
             formal = loop.body.add_input(name, initial.type)

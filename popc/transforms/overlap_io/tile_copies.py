@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.transforms.base import Pass
@@ -84,7 +85,7 @@ def _set_of(tensor: Tensor) -> str:
     op = tensor.producer
     if op is None:
         return "compute"
-    return str(op.attributes["destination"]) if op.op_type == "IoTileCopy" else _wanted_by(op)
+    return text(op.attributes, "destination") if op.op_type == "IoTileCopy" else _wanted_by(op)
 
 
 def _copy_between_sets(graph: Graph, remote: AbstractSet[Tensor]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer, text
 from popc.ops.control import first_capture, loop_states
 from popc.ops.main_loops import PIPELINE, is_pipeline
 
@@ -53,10 +54,10 @@ class _Walk:
     def problems(self) -> Iterator[str]:
         """Everything that is wrong."""
         body = self._loop.subgraphs["body"]
-        if len(body) * int(str(self._loop.attributes["trip_count"])) > _LIMIT:
+        if len(body) * integer(self._loop.attributes, "trip_count") > _LIMIT:
             return
         self._run(self._graph, {})
-        total = int(str(self._loop.attributes["micro_batches"]))
+        total = integer(self._loop.attributes, "micro_batches")
         for stream, count in self._transfers.items():
             if count != total:
                 self._found[f"{count} of {total} micro-batches go through {stream}"] = None
@@ -81,7 +82,7 @@ class _Walk:
         found = [values.get(tensor) for tensor in op.present_inputs]
         seen = self._joined(op, [one for one in found if isinstance(one, _Seen)])
         if op.op_type in ("HostLoad", "HostStore"):
-            stream = str(op.attributes["stream"])
+            stream = text(op.attributes, "stream")
             seen = self._transfer(op, stream, seen)
         return [seen] * len(op.outputs)
 
@@ -137,7 +138,7 @@ class _Walk:
             body.inputs[index]: values.get(op.operand(index))
             for index in range(first_capture(op), len(op.inputs))
         }
-        for turn in range(int(str(op.attributes["trip_count"]))):
+        for turn in range(integer(op.attributes, "trip_count")):
             inside = {**captured, body.inputs[0]: turn}
             inside.update(zip((state.inner for state in states), kept, strict=True))
             inside = self._run(body, inside)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
+from popc.ir.attributes import integer
 from popc.ops.build import build
 from popc.ops.main_loops import PIPELINE
 from popc.transforms.loop_states import zeros
@@ -209,7 +210,7 @@ class _Writer:
         assert op is not None, f"{tensor!r} does not change"
         own = op.settings
         copied = op.op_type == "IpuCopy"
-        chip = int(str(op.attributes["destination"])) if copied else own.virtual_graph
+        chip = integer(op.attributes, "destination") if copied else own.virtual_graph
         return OpSettings(
             origin="pipelineStash",
             virtual_graph=chip,

@@ -6,9 +6,10 @@ from itertools import pairwise
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.transforms.match import is_scalar, produced_by
-from popc.transforms.rules.rule import LocalRule, integers, sole_nearby
+from popc.transforms.rules.rule import LocalRule, sole_nearby
 from popc_runtime.format import DType
 
 __all__ = ["RULES"]
@@ -81,7 +82,7 @@ def _joined_pads(graph: Graph, op: Op) -> Tensor | None:
     axis = _common_axis(pads)
     if axis is None:
         return None
-    pads.sort(key=lambda pad: integers(pad, "pads")[axis])
+    pads.sort(key=lambda pad: integers(pad.attributes, "pads")[axis])
     ends = [_interval(pad, axis) for pad in pads]
     if any(before[1] != after[0] for before, after in pairwise(ends)):
         return None
@@ -97,20 +98,23 @@ def _pad_behind(graph: Graph, op: Op, tensor: Tensor) -> Op | None:
     if pad is None or pad.attributes["mode"] != "constant" or tensor.type != op.output.type:
         return None
     zero = len(pad.present_inputs) == 1 and pad.attributes.get("value", 0) == 0
-    return pad if zero and min(integers(pad, "pads"), default=0) >= 0 else None
+    return pad if zero and min(integers(pad.attributes, "pads"), default=0) >= 0 else None
 
 
 def _common_axis(pads: list[Op]) -> int | None:
     """The one axis along which all of ``pads`` add something."""
     rank = pads[0].output.type.rank
     axes = {
-        index % rank for pad in pads for index, count in enumerate(integers(pad, "pads")) if count
+        index % rank
+        for pad in pads
+        for index, count in enumerate(integers(pad.attributes, "pads"))
+        if count
     }
     return axes.pop() if len(axes) == 1 else None
 
 
 def _interval(pad: Op, axis: int) -> tuple[int, int]:
-    begin = integers(pad, "pads")[axis]
+    begin = integers(pad.attributes, "pads")[axis]
     return begin, begin + pad.operand(0).type.shape[axis]
 
 
@@ -119,8 +123,8 @@ def _concatenated(graph: Graph, op: Op, pads: list[Op], axis: int) -> Tensor:
     whole = build(graph, "Concat", parts, {"axis": axis}, settings=op.settings).output
     rank = whole.type.rank
     around = [0] * (2 * rank)
-    around[axis] = integers(pads[0], "pads")[axis]
-    around[axis + rank] = integers(pads[-1], "pads")[axis + rank]
+    around[axis] = integers(pads[0].attributes, "pads")[axis]
+    around[axis + rank] = integers(pads[-1].attributes, "pads")[axis + rank]
     if not any(around):
         return whole
     attributes = {**pads[0].attributes, "pads": tuple(around)}

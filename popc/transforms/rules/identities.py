@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.transforms.match import is_scalar
-from popc.transforms.rules.rule import LocalRule, Rewrite, integers
+from popc.transforms.rules.rule import LocalRule, Rewrite
 
 __all__ = ["RULES"]
 
@@ -22,12 +23,16 @@ def _whole(graph: Graph, op: Op) -> Tensor | None:
     """A Slice of everything, forwards."""
     del graph
     whole = op.operand(0).type == op.output.type
-    return op.operand(0) if whole and all(step == 1 for step in integers(op, "steps")) else None
+    return (
+        op.operand(0)
+        if whole and all(step == 1 for step in integers(op.attributes, "steps"))
+        else None
+    )
 
 
 def _unpadded(graph: Graph, op: Op) -> Tensor | None:
     del graph
-    return None if any(integers(op, "pads")) else op.operand(0)
+    return None if any(integers(op.attributes, "pads")) else op.operand(0)
 
 
 def _only_operand(graph: Graph, op: Op) -> Tensor | None:

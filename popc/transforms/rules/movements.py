@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.transforms.match import produced_by
-from popc.transforms.rules.rule import LocalRule, integers
+from popc.transforms.rules.rule import LocalRule
 
 __all__ = ["RULES"]
 
@@ -23,13 +24,15 @@ def _join_transposes(graph: Graph, op: Op) -> Tensor | None:
     inner = produced_by(op.operand(0), "Transpose")
     if inner is None:
         return None
-    joined = tuple(integers(inner, "perm")[axis] for axis in integers(op, "perm"))
+    joined = tuple(
+        integers(inner.attributes, "perm")[axis] for axis in integers(op.attributes, "perm")
+    )
     return _rebuilt(graph, op, inner, "Transpose", {"perm": joined})
 
 
 def _trivial_transpose(graph: Graph, op: Op) -> Tensor | None:
     """Nothing moves if only axes of size 1 change places."""
-    perm = integers(op, "perm")
+    perm = integers(op.attributes, "perm")
     if perm == tuple(range(len(perm))):
         return op.operand(0)
     moved = [axis for axis in perm if op.operand(0).type.shape[axis] != 1]
@@ -54,7 +57,7 @@ def _join_slices(graph: Graph, op: Op) -> Tensor | None:
 
 
 def _windows(op: Op) -> list[range]:
-    fields = (integers(op, key) for key in ("starts", "sizes", "steps"))
+    fields = (integers(op.attributes, key) for key in ("starts", "sizes", "steps"))
     return [
         range(start, start + size * step, step) for start, size, step in zip(*fields, strict=True)
     ]
@@ -63,8 +66,8 @@ def _windows(op: Op) -> list[range]:
 def _is_subsample_of(op: Op, inner: Op) -> bool:
     """Whether `_split_slice` has made the two of one."""
     return (
-        all(step == 1 for step in integers(inner, "steps"))
-        and any(step != 1 for step in integers(op, "steps"))
+        all(step == 1 for step in integers(inner.attributes, "steps"))
+        and any(step != 1 for step in integers(op.attributes, "steps"))
         and _span(op) == [(0, dim) for dim in inner.output.type.shape]
     )
 
@@ -75,7 +78,7 @@ def _span(op: Op) -> list[tuple[int, int]]:
 
 
 def _split_slice(graph: Graph, op: Op) -> Tensor | None:
-    if all(step == 1 for step in integers(op, "steps")) or op.output.type.size == 0:
+    if all(step == 1 for step in integers(op.attributes, "steps")) or op.output.type.size == 0:
         return None
     span = _span(op)
     if span == [(0, dim) for dim in op.operand(0).type.shape]:
@@ -83,7 +86,9 @@ def _split_slice(graph: Graph, op: Op) -> Tensor | None:
     starts, sizes = zip(*span, strict=True)
     attributes = {"starts": starts, "sizes": sizes, "steps": (1,) * len(span)}
     part = _rebuilt(graph, op, op, "Slice", attributes)
-    within = tuple(start - low for start, low in zip(integers(op, "starts"), starts, strict=True))
+    within = tuple(
+        start - low for start, low in zip(integers(op.attributes, "starts"), starts, strict=True)
+    )
     rest = {**op.attributes, "starts": within}
     return build(graph, "Slice", [part], rest, settings=op.settings).output
 

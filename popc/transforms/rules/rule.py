@@ -9,7 +9,7 @@ from typing import TypeAlias
 from popc.ir import Graph, Op, Tensor
 from popc.transforms.match import sole_output
 
-__all__ = ["LocalRule", "Rewrite", "integers", "sole_nearby"]
+__all__ = ["LocalRule", "Rewrite", "sole_nearby"]
 
 # What may take the place of output 0 of an op, of the same type; None if the rule does not fit.
 Rewrite: TypeAlias = Callable[[Graph, Op], "Tensor | None"]
@@ -34,13 +34,6 @@ class LocalRule:
     rewrites: Mapping[str, Rewrite]
     results: str = "equal"
     late: bool = False
-
-
-def integers(op: Op, name: str) -> tuple[int, ...]:
-    """An attribute that is a list of integers."""
-    value = op.attributes[name]
-    assert isinstance(value, tuple), f"{name} of {op!r} is a list"
-    return tuple(int(item) for item in value)
 
 
 def sole_nearby(graph: Graph, op: Op, tensor: Tensor | None, *op_types: str) -> Op | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popc.ir import Graph, Op, Tensor
+from popc.ir.attributes import integer
 from popc.ops.streaming import find_remote
 
 __all__ = ["find_misplaced"]
@@ -25,7 +26,7 @@ def _problems(op: Op, remote: frozenset[Tensor]) -> list[str]:
         mixed = len(read) == 1
         return [f"{op!r} copies between chip and streaming memory"] if mixed else []
     if op.op_type == "Loop":
-        states = int(str(op.attributes["states"]))
+        states = integer(op.attributes, "states")
         pairs = zip(op.inputs[2 : 2 + states], op.subgraphs["body"].outputs[1:], strict=False)
         return [
             f"{op!r}: a state begins as {first!r} and goes on as {later!r}"

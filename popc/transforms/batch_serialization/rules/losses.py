@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from popc.ir.attributes import text
 from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Place, Rule
 from popc_runtime.format import Attribute
 
@@ -22,7 +23,7 @@ def _loss(classes_last: bool) -> Rule:  # noqa: FBT001
         if isinstance(found, str):
             return found
         scores, labels = found
-        place = _LOSS_PLACES.get(str(case.op.attributes["reduction"]), labels)
+        place = _LOSS_PLACES.get(text(case.op.attributes, "reduction"), labels)
         if place is Combination.MEAN and _counts(case, 2):
             return _COUNTED
         results = (place, *(scores,) * (len(case.op.outputs) - 1))
@@ -95,7 +96,7 @@ def _lrn_grad(case: Case) -> Cut | str:
 
 def _ctc(case: Case) -> Cut | str:
     """Logarithms [T, N, C], labels [N, S], two lengths [N]."""
-    place = _LOSS_PLACES.get(str(case.op.attributes["reduction"]), 0)
+    place = _LOSS_PLACES.get(text(case.op.attributes, "reduction"), 0)
     if case.axis(0) != 1 and not any(case.axis(index) == 0 for index in (1, 2, 3)):
         return _NOT_CUT
     return case.cut({0: 1, 1: 0, 2: 0, 3: 0}, (place, 1))
