@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import popc_runtime
-from popc_runtime.device.engine import IO_OPCODES
+from popc_runtime.device.bound_program import IO_OPCODES
 from popc_runtime.kernels.families import FAMILIES
 from popc_runtime.native import native_opcodes
 from tests.conformance.adapter import compile_case

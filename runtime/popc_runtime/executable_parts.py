@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from popc_runtime.device import Engine, Ports, engine_type
+from popc_runtime.device import Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
 from popc_runtime.ground.hints import TYPE_CHECKING
@@ -30,10 +30,11 @@ def make_engine(
     counted: str,
     engine: str,
 ) -> Engine | ReplicatedEngine:
-    """What runs the program: one engine, or one for all replicas."""
-    variables, make = manifest.variables, engine_type(engine, checks)
+    """The engine of the program, or the one that leads those of all replicas."""
+    variables, make_binder = manifest.variables, binder_type(engine, checks)
     if manifest.replicas == 1:
-        return make(
+        return Engine(
+            make_binder,
             image,
             constants,
             ports,
@@ -46,6 +47,7 @@ def make_engine(
     from popc_runtime.device import ReplicatedEngine
 
     return ReplicatedEngine(
+        make_binder,
         image,
         constants,
         ports,
@@ -56,7 +58,6 @@ def make_engine(
         checks=checks,
         identical_seeds=manifest.identical_seeds,
         counted=counted,
-        make=make,
     )
 
 

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 from popc.ir import TensorType
 from popc.ops import OPS
-from popc_runtime.device.engine import IO_OPCODES, Engine
+from popc_runtime.device.bound_program import IO_OPCODES
+from popc_runtime.device.numpy_binder import NumpyBinder
 from popc_runtime.format import Array, DType, Instruction
 from popc_runtime.kernels import Binding, Call
 from popc_runtime.native import Library
@@ -28,17 +29,17 @@ def shadowed(library: Library) -> Iterator[Counter[str]]:
     Gives how many were computed by a "kernel", translated "calls", or "" by numpy only.
     """
     hows: Counter[str] = Counter()
-    calls_of = Engine._calls
+    calls_of = NumpyBinder.calls
 
-    def calls(self: Engine, item: Instruction) -> tuple[Call, ...]:
+    def calls(self: NumpyBinder, item: Instruction) -> tuple[Call, ...]:
         found = calls_of(self, item)
         spec = OPS.get(item.opcode)
         if item.opcode in IO_OPCODES or spec is None or spec.random or spec.collective:
             return found
-        binding = self.binding(item)
+        binding = self.operands(item)
         return (lambda: _compare(library, item.opcode, binding, found, hows),)
 
-    with patch.object(Engine, "_calls", calls):
+    with patch.object(NumpyBinder, "calls", calls):
         yield hows
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from popc.ops import OPS
-from popc_runtime.device.native_engine import NativeEngine
+from popc_runtime.device.native_binder import NativeBinder, is_native
 from popc_runtime.errors import DeviceError
 from popc_runtime.format import DType, Instruction
 from popc_runtime.kernels import KERNELS, prepare
@@ -69,16 +69,17 @@ def test_numbers_that_are_too_large_become_infinite(dtype: DType, large: float) 
 
 def test_what_cannot_be_bound_is_named(library: Library, tmp_path: Path) -> None:
     del library
-    engine = executable(affine(), tmp_path)._engine
-    assert isinstance(engine, NativeEngine)
+    (engine,) = executable(affine(), tmp_path)._engine.replicas
+    binder = engine.binder
+    assert isinstance(binder, NativeBinder)
     unknown = Instruction("HostLoad", (), (0,), {"stream": "none"}, "load")
     with pytest.raises(DeviceError, match=r"HostLoad \(load\) cannot be bound: there is no 'none'"):
-        engine.bind_block((unknown,))
-    step = engine._native(Instruction("Gather", (), (), {}, "rows"), Record("Gather", ()))
+        binder.block((unknown,))
+    step = binder.native(Instruction("Gather", (), (), {}, "rows"), Record("Gather", ()))
     with pytest.raises(
         DeviceError, match=r"Gather \(rows\) cannot be bound: record 0 is"
     ) as caught:
-        engine.walker([step])
+        binder.walker([step])
     assert caught.value.subject == "rows"
 
 
@@ -86,13 +87,13 @@ def test_transfers_of_many_dimensions(library: Library, tmp_path: Path) -> None:
     """From memory that is not contiguous: numpy makes it so."""
     del library
     model = executable(affine(), tmp_path)
-    engine = model._engine
-    assert isinstance(engine, NativeEngine)
-    engine._memory._arrays[0], engine._memory._views[0] = _X.T, as_view(_X.T)
+    (engine,) = model._engine.replicas
+    memory = engine.program.memory
+    memory._arrays[0], memory._views[0] = _X.T, as_view(_X.T)
     store = Instruction("HostStore", (0,), (), {"stream": "y"}, "store")
-    steps = engine.bind_block((store,))
-    assert not any(engine.is_native(step) for step in steps)
+    steps = engine.binder.block((store,))
+    assert not any(is_native(step) for step in steps)
     stored: list[bytes] = []
     model._results["y"].take = lambda memory: stored.append(bytes(memory))
-    engine.walker(steps)()
+    engine.binder.walker(steps)()
     assert stored == [_X.T.tobytes()]

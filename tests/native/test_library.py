@@ -12,7 +12,7 @@ import pytest
 
 import popc_runtime.native
 from popc.cli.main import run
-from popc_runtime.device.choose import engine_type
+from popc_runtime.device.choose import binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.native import fast_sha256, find_library, variants, why_missing
 from tests.models import affine, executable
@@ -102,7 +102,7 @@ def _runs_with_numpy(folder: Path, capsys: pytest.CaptureFixture[str], reason: s
     assert run(["doctor"]) == 0
     assert f"numpy: {reason}" in capsys.readouterr().out
     with pytest.raises(UsageError, match=reason):
-        engine_type("native", ())
+        binder_type("native", ())
 
 
 def test_kernels_that_do_not_run_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_profile_names_the_instructions_of_all_replicas(tmp_path: Path) -> None:
 def test_constants_are_shared_and_memory_is_not(tmp_path: Path) -> None:
     program = compiled(_wide_model(), tmp_path, replicated_graph_count=3)
     engines = program._engine.replicas
-    regions = [engine._memory._regions for engine in engines]
+    regions = [engine.program.memory._regions for engine in engines]
     kinds = list(regions[0])
     shared = [kind.name for kind in kinds if len({id(one[kind]) for one in regions}) == 1]
     assert shared == ["CONSTANT"]

@@ -44,10 +44,10 @@ def test_of_products(engine: str, weights: str, tmp_path: Path) -> None:
     pack = weights == "in panels"
     path = _product(tmp_path, pack=pack)
     model = popc_runtime.load(path, engine=engine)
-    packings = {slot.packing for slot in model._engine.replicas[0]._image.slots}
+    packings = {slot.packing for slot in model._engine.replicas[0].program.image.slots}
     assert (packings != {Packing.NONE}) is pack
     model.run_buffers(_zeros(model))
-    memory = weakref.ref(model._engine.replicas[0]._memory)
+    memory = weakref.ref(model._engine.replicas[0].program.memory)
     del model
     assert memory() is None
 
@@ -61,7 +61,7 @@ def test_of_other_programs(engine: str, network: Any, replicas: int, tmp_path: P
     model = popc_runtime.load(path, engine=engine)
     model.run_async(_zeros(model)).result()
     model.state.read()
-    memory = weakref.ref(model._engine.replicas[0]._memory)
+    memory = weakref.ref(model._engine.replicas[0].program.memory)
     model.close()
     del model
     assert memory() is None

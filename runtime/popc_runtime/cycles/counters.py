@@ -23,7 +23,9 @@ class CycleCounters:
 
     def __init__(self, profile: Profile, engines: Sequence[Engine]) -> None:
         self._profile = profile
-        self._counts = [engine.counts for engine in engines if engine.counts is not None]
+        self._counts = [
+            engine.program.counts for engine in engines if engine.program.counts is not None
+        ]
         self._runs = 0
         self._last = [list[tuple[int, int]]() for _ in self._counts]
         self._all = [list[tuple[int, int]]() for _ in self._counts]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from popc_runtime.device.choose import ENGINES, engine_type
-from popc_runtime.device.engine import LOAD_PROGRAM, MAIN_PROGRAM, Engine, missing_opcodes
+from popc_runtime.device.bound_program import LOAD_PROGRAM, MAIN_PROGRAM, missing_opcodes
+from popc_runtime.device.choose import ENGINES, binder_type
+from popc_runtime.device.engine import Engine
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 from popc_runtime.device.steps import InstructionTime
@@ -24,7 +25,7 @@ __all__ = [
     "OutputPort",
     "Ports",
     "ReplicatedEngine",
-    "engine_type",
+    "binder_type",
     "missing_opcodes",
 ]
 

@@ -1,41 +1,46 @@
-"""Which engine runs a program."""
+"""Which kernels run a program."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
 
-from popc_runtime.device.engine import Engine
+from popc_runtime.device.binder import Binder
+from popc_runtime.device.bound_program import BoundProgram
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import find_library, why_missing
 
-__all__ = ["ENGINES", "engine_type"]
+__all__ = ["ENGINES", "binder_type"]
 
 # "auto" is native where that is possible.
 ENGINES: Final = ("auto", "native", "numpy")
 
 
-def engine_type(wanted: str, checks: Collection[FloatCheck]) -> Callable[..., Engine]:
-    """What makes the engine ``wanted``.
+def binder_type(
+    wanted: str, checks: Collection[FloatCheck] = ()
+) -> Callable[[BoundProgram], Binder]:
+    """The maker of binders for the engine ``wanted``.
 
-    Floating-point checks look at the result of every call, which the numpy engine makes.
+    Floating-point checks look at the result of every call, which numpy's kernels make.
 
     Raises:
-        UsageError: there is no such engine, or the native one cannot be had.
+        UsageError: there is no such engine, or the native one is not available.
     """
     if wanted not in ENGINES:
         raise UsageError(f"there is no engine {wanted!r}", hint=f"choose from {', '.join(ENGINES)}")
     library = None if wanted == "numpy" or checks else find_library()
     if library is not None:
-        from popc_runtime.device.native_engine import NativeEngine
+        from popc_runtime.device.native_binder import NativeBinder
 
-        return partial(NativeEngine, library)
+        return partial(NativeBinder, library)
     if wanted == "native":
         reason = "floating-point checks need the numpy engine" if checks else why_missing()
         raise UsageError(
-            f"the native engine cannot be had: {reason}",
+            f"the native engine is not available: {reason}",
             hint='engine="numpy", or --engine numpy on the command line',
         )
-    return Engine
+    from popc_runtime.device.numpy_binder import NumpyBinder
+
+    return NumpyBinder

@@ -15,9 +15,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from popc_runtime.device.binder import Binder
 from popc_runtime.device.blas import settings_of_numpy
+from popc_runtime.device.bound_program import IO_OPCODES, LOAD_PROGRAM, BoundProgram
 from popc_runtime.device.checks import with_checks
-from popc_runtime.device.engine import IO_OPCODES, LOAD_PROGRAM, Engine
+from popc_runtime.device.engine import Engine
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.ports import InputPort, Ports
 from popc_runtime.device.replicated_random import ReplicatedRandom
@@ -106,6 +108,7 @@ class ReplicatedEngine:
 
     def __init__(
         self,
+        make_binder: Callable[[BoundProgram], Binder],
         image: ProgramImage,
         constants: memoryview,
         ports: Ports,
@@ -117,7 +120,6 @@ class ReplicatedEngine:
         checks: Collection[FloatCheck] = (),
         identical_seeds: bool = False,
         counted: str = "",
-        make: Callable[..., Engine] = Engine,
     ) -> None:
         self._image = image = write_out(image)
         self._ports = ports
@@ -126,7 +128,8 @@ class ReplicatedEngine:
         # The number after the last replica's stands for the sequence that all have in common.
         alike = [RandomState(seed, replicas) for _ in range(replicas)]
         self.replicas = tuple(
-            make(
+            Engine(
+                make_binder,
                 image,
                 constants,
                 ports,
@@ -180,7 +183,7 @@ class ReplicatedEngine:
                     times += timed((stage,))
                     continue
                 for engine, steps in zip(self.replicas, stage.steps, strict=True):
-                    times += engine.timed(steps)
+                    times += engine.binder.timed(steps)
         return times
 
     # -- binding ---------------------------------------------------------------------------------
@@ -229,10 +232,10 @@ class ReplicatedEngine:
         block = tuple(items)
         shared = self._pays(block)
         for engine in self.replicas:
-            engine.threads = 1 if shared else self._threads
-        steps = tuple(engine.bind_block(block) for engine in self.replicas)
+            engine.program.threads = 1 if shared else self._threads
+        steps = tuple(engine.binder.block(block) for engine in self.replicas)
         walks = tuple(
-            partial(_on_replica, number, engine.walker(one))
+            partial(_on_replica, number, engine.binder.walker(one))
             for number, (engine, one) in enumerate(zip(self.replicas, steps, strict=True))
         )
         yield _Segment(steps, walks, shared)
@@ -277,7 +280,7 @@ class ReplicatedEngine:
     def _exchange(self, item: Instruction) -> tuple[Call, ...]:
         kernel = KERNELS[item.opcode]
         assert isinstance(kernel, CollectiveKernel), item.opcode
-        bindings = [engine.binding(item) for engine in self.replicas]
+        bindings = [engine.binder.operands(item) for engine in self.replicas]
         made = kernel.together(bindings)
         calls = made if isinstance(made, tuple) else (made,)
         if not self._checks:
@@ -302,7 +305,7 @@ class ReplicatedEngine:
         return tuple(call for array in (first, *others) for call in load_calls(source, array))
 
     def _arrays(self, slot: int) -> list[Array]:
-        return [engine.array(slot) for engine in self.replicas]
+        return [engine.program.array(slot) for engine in self.replicas]
 
     def _scalars(self, slot: int) -> list[Array]:
         return [] if slot < 0 else [array.reshape(()) for array in self._arrays(slot)]
@@ -334,7 +337,8 @@ class ReplicatedEngine:
 
     def _rows(self, block: Item) -> list[list[int]]:
         """Where each replica counts how often a block runs, if it does."""
-        return [engine.counts.row(block) for engine in self.replicas if engine.counts]
+        counts = [engine.program.counts for engine in self.replicas]
+        return [counted.row(block) for counted in counts if counted]
 
     def _if(self, block: IfBlock) -> Call:
         conditions = self._scalars(block.condition_slot)

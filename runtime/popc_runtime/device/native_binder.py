@@ -1,4 +1,4 @@
-"""The native engine: runs what it can by native kernels, and the rest as the numpy engine does.
+"""Instructions as records of a native program, and the rest as calls of numpy's kernels.
 
 A program becomes one native program.  What no native kernel does is a call back into Python, to
 the calls that the numpy engine would make.
@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from popc_runtime.device.engine import IO_OPCODES, Engine
+from popc_runtime.device.binder import Binder
+from popc_runtime.device.bound_program import IO_OPCODES, BoundProgram
+from popc_runtime.device.control import branch_call, repeat_call
+from popc_runtime.device.numpy_binder import NumpyBinder
 from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, naming, tell_iteration
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Any
+from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import (
     Binding,
     Branch,
@@ -32,7 +35,10 @@ from popc_runtime.native.packing import move_record
 from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, empty
 
-__all__ = ["NativeEngine"]
+if TYPE_CHECKING:
+    from popc_runtime.kernels import Binding as ArrayBinding
+
+__all__ = ["NativeBinder", "is_native"]
 
 # A loop around an instruction, and where the number of its iteration stands.
 _Loops = tuple[tuple[RepeatBlock, View], ...]
@@ -45,107 +51,81 @@ class _NativeStep(Step):
     item: Item
 
 
-class NativeEngine(Engine):
-    """An engine whose programs run in the native library; see `Engine`."""
+class NativeBinder(Binder):
+    """Native programs, with numpy's calls for what no native kernel does; see `Binder`."""
 
-    def __init__(self, library: Library, *args: Any, **keywords: Any) -> None:
+    def __init__(self, library: Library, program: BoundProgram) -> None:
+        super().__init__(program)
         self._library = library
+        self._numpy = NumpyBinder(program)
         self._space = Space()
         self._loops: _Loops = ()
         self._calls_numpy = False
-        super().__init__(*args, **keywords)
-
-    # -- running ---------------------------------------------------------------------------------
 
     @property
     def kind(self) -> str:
-        """What computes: the processors that the kernels are for."""
+        """See `Binder`."""
         return self._library.variant
 
-    def run(self, program: str) -> None:
-        """See `Engine`."""
-        walk = self._walk_of(program)  # which finds out whether it calls numpy
-        with self.settings():
-            walk()
+    # -- running ---------------------------------------------------------------------------------
 
     def settings(self) -> AbstractContextManager[None]:
         """Those of numpy, if it is called."""
-        return super().settings() if self._calls_numpy else nullcontext()
+        return self._numpy.settings() if self._calls_numpy else nullcontext()
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
-        return partial(self._run, self._program(steps))
+        return partial(_run, self._native_program(steps))
 
-    def _program(self, steps: Sequence[Step]) -> NativeProgram:
+    def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
+        """See `Binder`."""
+        seconds = self._native_program(steps).seconds()
+        return [
+            InstructionTime(step.name, step.opcode, time, is_native(step))
+            for step, time in zip(steps, seconds, strict=True)
+        ]
+
+    def _native_program(self, steps: Sequence[Step]) -> NativeProgram:
         items = [step.item for step in steps if isinstance(step, _NativeStep)]
         try:
-            return NativeProgram(self._library, items, self._memory, self.threads)
+            return NativeProgram(self._library, items, self.program.memory, self.program.threads)
         except NativeFailure as failure:
             if failure.owner is None:
                 raise DeviceError(f"the program cannot be bound: {failure}") from failure
             step, _ = failure.owner
             raise cannot_be_bound(step.opcode, step.name, failure) from failure
 
-    @staticmethod
-    def _run(program: NativeProgram) -> None:
-        try:
-            program.run()
-        except NativeFailure as failure:
-            if failure.owner is None:  # before the first kernel
-                raise DeviceError(f"the program cannot run: {failure}") from failure
-            step, loops = failure.owner
-            raise _device_error(step, loops, failure) from failure
-
-    def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
-        """Run ``steps`` and time each; a block counts as one."""
-        seconds = self._program(steps).seconds()
-        return [
-            InstructionTime(step.name, step.opcode, time, self.is_native(step))
-            for step, time in zip(steps, seconds, strict=True)
-        ]
-
-    def is_native(self, step: Step) -> bool:
-        """Whether a step runs without Python."""
-        return isinstance(step, _NativeStep) and not callable(step.item)
-
     # -- binding ---------------------------------------------------------------------------------
 
-    def bind_block(self, block: Block) -> tuple[Step, ...]:
-        """The steps of ``block``, in order."""
-        steps: list[Step] = []
-        for item in block:
-            if isinstance(item, Instruction):
-                steps.extend(self._instruction(item))
-            elif isinstance(item, RepeatBlock):
-                steps.append(self._repeat(item))
-            elif isinstance(item, IfBlock):
-                steps.append(self._choice(item))
-            else:
-                steps.extend(self._steps_of(item.program))
-        return tuple(steps)
+    def operands(self, item: Instruction) -> ArrayBinding:
+        """See `Binder`."""
+        return self._numpy.operands(item)
 
-    def _instruction(self, item: Instruction) -> list[Step]:
+    def instruction(self, item: Instruction) -> list[Step]:
+        """See `Binder`."""
         self._space.reset()
         with naming(item):
             if item.opcode in IO_OPCODES:
                 return self._transfer(item)
-            record = encode(item.opcode, self._operands(item), self._library.numbers)
-            return self._calls_of_numpy(item) if record is None else [self._native(item, record)]
+            record = encode(item.opcode, self._views(item), self._library.numbers)
+            return self._calls_of_numpy(item) if record is None else [self.native(item, record)]
 
-    def _operands(self, item: Instruction) -> Binding:
+    def _views(self, item: Instruction) -> Binding:
+        program = self.program
         return Binding(
-            self._memory.views(item.inputs),
-            self._memory.views(item.outputs),
-            self.dtypes(item.inputs),
-            self.dtypes(item.outputs),
+            program.memory.views(item.inputs),
+            program.memory.views(item.outputs),
+            program.dtypes(item.inputs),
+            program.dtypes(item.outputs),
             item.attributes,
-            self.finals(item.inputs),
+            program.finals(item.inputs),
             self._space,
-            self.random_of(item),
-            self._replica,
+            program.random_of(item),
+            program.replica,
         )
 
-    def _native(self, item: Instruction, record: Record) -> Step:
+    def native(self, item: Instruction, record: Record) -> Step:
+        """A record of an instruction as a step."""
         step = Step(_nothing, item.name, item.opcode)
         return _NativeStep(*_of(step), record.owned((step, self._loops)))
 
@@ -155,18 +135,18 @@ class NativeEngine(Engine):
     def _transfer(self, item: Instruction) -> list[Step]:
         """A port's call, on contiguous memory, and a move from or to memory that is not."""
         stream, loads = str(item.attributes["stream"]), item.opcode == "HostLoad"
-        view = self._memory.view(item.outputs[0] if loads else item.inputs[0])
+        view = self.program.memory.view(item.outputs[0] if loads else item.inputs[0])
         if not view.is_contiguous and view.ndim > MAX_RANK:
-            return [self._called(step) for step in self._bind_instruction(item)]
+            return [self._called(step) for step in self._numpy.instruction(item)]
         near = view if view.is_contiguous else self._space.take(view.shape, view.dtype)
         if loads:
-            call = partial(self._ports.inputs[stream].load, near.memory())
+            call = partial(self.program.ports.inputs[stream].load, near.memory())
         else:
-            call = partial(self._ports.outputs[stream].store, near.memory())
+            call = partial(self.program.ports.outputs[stream].store, near.memory())
         steps = [self._called(Step(call, item.name, item.opcode))]
         if near is not view:
             record = move_record(view, near) if loads else move_record(near, view)
-            steps.insert(len(steps) if loads else 0, self._native(item, record))
+            steps.insert(len(steps) if loads else 0, self.native(item, record))
         return steps
 
     def _calls_of_numpy(self, item: Instruction) -> list[Step]:
@@ -177,24 +157,27 @@ class NativeEngine(Engine):
         steps = self._on_one_thread(item)
         records = [translate(step.call, self._library.numbers) for step in steps]
         if None not in records:
-            return [self._native(item, record) for record in records if record is not None]
-        if self.threads > 1:
-            steps = self._bind_instruction(item)
+            return [self.native(item, record) for record in records if record is not None]
+        if self.program.threads > 1:
+            steps = self._numpy.instruction(item)
         self._calls_numpy = True
         return [self._called(step) for step in steps]
 
     def _on_one_thread(self, item: Instruction) -> list[Step]:
-        threads, self.threads = self.threads, 1
+        program = self.program
+        threads, program.threads = program.threads, 1
         try:
-            with super().settings():
-                return self._bind_instruction(item)
+            with self._numpy.settings():
+                return self._numpy.instruction(item)
         finally:
-            self.threads = threads
+            program.threads = threads
 
-    def _repeat(self, block: RepeatBlock) -> Step:
-        if self.counts:  # which Python does
+    def repeat(self, block: RepeatBlock) -> Step:
+        """See `Binder`."""
+        if self.program.counts:  # which Python does
             self._calls_numpy = True
-            return self._called(Step(self._bind_repeat(block), block.name, "Repeat"))
+            walk = self.walker(self.block(block.body))
+            return self._called(Step(repeat_call(self.program, block, walk), block.name, "Repeat"))
         counter = self._view(block.counter_slot)
         if counter is None:  # errors tell it
             counter = empty((), DType.INT64)
@@ -207,19 +190,36 @@ class NativeEngine(Engine):
         loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
         return _NativeStep(_nothing, block.name, "Repeat", loop)
 
-    def _choice(self, block: IfBlock) -> Step:
-        if self.counts:
+    def branch(self, block: IfBlock) -> Step:
+        """See `Binder`."""
+        if self.program.counts:
             self._calls_numpy = True
-            return self._called(Step(self._bind_if(block), block.name, "If"))
-        condition = self._memory.view(block.condition_slot).address
+            walks = (self.walker(self.block(body)) for body in (block.then_body, block.else_body))
+            return self._called(Step(branch_call(self.program, block, *walks), block.name, "If"))
+        condition = self.program.memory.view(block.condition_slot).address
         branch = Branch(condition, self._items(block.then_body), self._items(block.else_body))
         return _NativeStep(_nothing, block.name, "If", branch)
 
     def _view(self, slot: int) -> View | None:
-        return None if slot < 0 else self._memory.view(slot)
+        return None if slot < 0 else self.program.memory.view(slot)
 
     def _items(self, block: Block) -> list[Item]:
-        return [step.item for step in self.bind_block(block) if isinstance(step, _NativeStep)]
+        return [step.item for step in self.block(block) if isinstance(step, _NativeStep)]
+
+
+def is_native(step: Step) -> bool:
+    """Whether a step runs without Python."""
+    return isinstance(step, _NativeStep) and not callable(step.item)
+
+
+def _run(program: NativeProgram) -> None:
+    try:
+        program.run()
+    except NativeFailure as failure:
+        if failure.owner is None:  # before the first kernel
+            raise DeviceError(f"the program cannot run: {failure}") from failure
+        step, loops = failure.owner
+        raise _device_error(step, loops, failure) from failure
 
 
 def _of(step: Step) -> tuple[Callable[[], object], str, str]:

@@ -1,0 +1,178 @@
+"""A program image in the memory of one replica, for a binder to make calls of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+from popc_runtime.device.memory import Memory
+from popc_runtime.device.ports import Ports
+from popc_runtime.errors import IncompatibleArchiveError
+from popc_runtime.format import (
+    Array,
+    DType,
+    FloatCheck,
+    Instruction,
+    ProgramImage,
+    Region,
+    Slot,
+    VariableSpec,
+    instructions_of,
+)
+from popc_runtime.ground.hints import TYPE_CHECKING, Final
+from popc_runtime.kernels import KERNELS
+from popc_runtime.kernels.random_state import RandomState
+
+if TYPE_CHECKING:
+    from popc_runtime.device.counts import BlockCounts
+
+__all__ = [
+    "IO_OPCODES",
+    "LOAD_PROGRAM",
+    "MAIN_PROGRAM",
+    "BoundProgram",
+    "missing_opcodes",
+]
+
+LOAD_PROGRAM: Final = "weights_from_host"
+MAIN_PROGRAM: Final = "main"
+IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
+
+
+def missing_opcodes(image: ProgramImage) -> tuple[str, ...]:
+    """Opcodes that this runtime has no kernel for, sorted."""
+    used = {item.opcode for block in image.programs.values() for item in instructions_of(block)}
+    return tuple(sorted(used - KERNELS.keys() - IO_OPCODES))
+
+
+class BoundProgram:
+    """Memory, ports, variables, random numbers and counts of one replica.
+
+    Attributes:
+        image: The programs, with all calls written out that hand something over.
+        memory: The regions, and the slots that look into them.
+        ports: Where host streams meet the program.
+        random: The device's random numbers.
+        replica: The number of the replica.
+        threads: How many may work on one instruction.
+        counts: How often loops and branches have run, if they are counted.
+        checks: Floating-point exceptions that end a run; the load program may have them, for what
+            follows from constants is what it is.
+        is_loaded: Whether the load program has run, so that its results are final.
+
+    Raises (constructor):
+        IncompatibleArchiveError: the image needs instructions that this runtime lacks.
+        CorruptArchiveError: a variable lies outside of its region.
+    """
+
+    def __init__(
+        self,
+        image: ProgramImage,
+        constants: memoryview,
+        ports: Ports,
+        *,
+        variables: Sequence[VariableSpec] = (),
+        threads: int = 1,
+        replica: int = 0,
+        random: RandomState,
+        alike: RandomState | None = None,
+        counted: str = "",
+    ) -> None:
+        _require_opcodes(image)
+        if any(slot.region is Region.PARAMETER for slot in image.slots):
+            from popc_runtime.device.linking import write_out
+
+            image = write_out(image)
+        self.image = image
+        self.memory = Memory(image, constants)
+        self.ports = ports
+        self.random = random
+        self.replica = replica
+        self.threads = threads
+        self.checks: Collection[FloatCheck] = ()
+        self.is_loaded = False
+        self.counts: BlockCounts | None = None
+        if counted:
+            from popc_runtime.device.counts import BlockCounts
+
+            self.counts = BlockCounts(image, counted)
+        self._alike = alike or random
+        self._variables = variables
+        for spec in variables:
+            self.memory.check(spec)
+        # What the host may write counts as changing too.
+        self._mutable_state = [
+            *_mutable_state(image),
+            *((spec.offset, spec.offset + spec.nbytes) for spec in variables),
+        ]
+
+    @cached_property
+    def variables(self) -> dict[str, Array]:
+        """The arrays of the variables, by name; the host may write to them between runs."""
+        return {spec.name: self.memory.variable(spec) for spec in self._variables}
+
+    def array(self, slot: int) -> Array:
+        """The array that a slot stands for."""
+        return self.memory.array(slot)
+
+    def scalar(self, slot: int) -> Array | None:
+        """The array of no dimensions that a slot of one element stands for; -1 gives ``None``."""
+        return None if slot < 0 else self.array(slot).reshape(())
+
+    def dtypes(self, indices: Sequence[int]) -> tuple[DType | None, ...]:
+        """The types of an operand list; -1 gives ``None``."""
+        slots = self.image.slots
+        return tuple(None if index < 0 else slots[index].dtype for index in indices)
+
+    def finals(self, indices: Sequence[int]) -> tuple[bool, ...]:
+        """Whether operands no longer change once the load program has run."""
+        return tuple(index >= 0 and self._is_final(index) for index in indices)
+
+    def random_of(self, item: Instruction) -> RandomState:
+        """The sequence that an instruction draws random numbers from."""
+        random = self._alike if item.attributes.get("alike") else self.random
+        number = item.attributes.get("sequence")
+        return random.numbered(number) if isinstance(number, int) else random
+
+    def _is_final(self, index: int) -> bool:
+        slot = self.image.slots[index]
+        if slot.region is Region.CONSTANT:
+            return True
+        low, high = _extent(slot)
+        changes = any(low < end and start < high for start, end in self._mutable_state)
+        return self.is_loaded and slot.region is Region.STATE and not changes
+
+
+def _require_opcodes(image: ProgramImage) -> None:
+    missing = missing_opcodes(image)
+    if missing:
+        raise IncompatibleArchiveError(
+            f"the archive uses instructions that this runtime does not have: {', '.join(missing)}",
+            hint="install the popc-runtime that the archive was compiled with, or a newer one",
+        )
+
+
+def _extent(slot: Slot) -> tuple[int, int]:
+    """First byte and end of the bytes that a slot can touch."""
+    strides = slot.strides
+    if strides is None:
+        size = slot.dtype.itemsize
+        for dim in slot.shape:
+            size *= dim
+        return slot.offset, slot.offset + size
+    spans = [(dim - 1) * step for dim, step in zip(slot.shape, strides, strict=True) if dim > 0]
+    low = slot.offset + sum(span for span in spans if span < 0)
+    high = slot.offset + sum(span for span in spans if span > 0) + slot.dtype.itemsize
+    return low, high
+
+
+def _mutable_state(image: ProgramImage) -> list[tuple[int, int]]:
+    """Extents of STATE slots that programs other than the load program write."""
+    written: list[tuple[int, int]] = []
+    for name, block in image.programs.items():
+        if name == LOAD_PROGRAM:
+            continue
+        for item in instructions_of(block):
+            slots = [image.slots[index] for index in item.outputs if index >= 0]
+            written.extend(_extent(slot) for slot in slots if slot.region is Region.STATE)
+    return written
