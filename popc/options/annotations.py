@@ -10,17 +10,20 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from popc.options.dialects.popart_patterns import names_meant, why_no_switch
+from popc.options.kinds import Known
 from popc.options.locations import parse_location, words_of
 from popc.options.suggest import did_you_mean
+from popc_runtime.format import OptionValue
 
 __all__ = [
     "ANNOTATIONS",
     "Annotation",
     "AnnotationValue",
     "Rule",
+    "RulesKind",
     "excluded_names",
     "parse_rules",
 ]
@@ -259,3 +262,22 @@ def _setting(name: str, value: Any, passes: Sequence[str]) -> AnnotationValue:
     if name == "exclude_patterns":
         return excluded_names(_names(parsed), passes)
     return parsed
+
+
+class RulesKind(Known[tuple[Rule, ...]]):
+    """Entries of ``[[annotate]]``; the known names are those that ``exclude_patterns`` may name."""
+
+    called: ClassVar[str] = "rules"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """None: the entries are made of more than names."""
+        return ()
+
+    def parse(self, value: object) -> tuple[Rule, ...]:
+        """A list of tables; text is JSON."""
+        return parse_rules(value, self.known)
+
+    def plain(self, value: tuple[Rule, ...]) -> OptionValue:
+        """The entries as text."""
+        return tuple(map(str, value))

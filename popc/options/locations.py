@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from popc.options.replication import ReplicaGroups
+from popc.options.kinds import Kind
+from popc.options.replica_groups import ReplicaGroups
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
+from popc_runtime.format import OptionValue
 
-__all__ = ["Settings", "TensorLocation", "parse_location", "words_of"]
+__all__ = ["LocationKind", "Settings", "TensorLocation", "parse_location", "words_of"]
 
 # Values of some fields of `TensorLocation`, by name.
 Settings = FrozenTable[Any]
@@ -191,3 +193,29 @@ def words_of(settings: Mapping[str, Any]) -> str:
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in settings.items()
     )
+
+
+class LocationKind(Kind[Settings]):
+    """Settings of a location, each of which can be set by itself."""
+
+    called: ClassVar[str] = "location"
+    called_in_tables: ClassVar[str] = "locations"
+
+    @property
+    def is_table(self) -> bool:
+        """It is."""
+        return True
+
+    def parse(self, value: object) -> Settings:
+        """A table of settings, or words such as ``off_chip sharded``."""
+        return parse_location(value)
+
+    def entry(self, value: Settings) -> str:
+        """The settings in words."""
+        return words_of(value)
+
+    def plain(self, value: Settings) -> OptionValue:
+        """Pairs of names and settings."""
+        return tuple(
+            (key, one if isinstance(one, bool | int) else str(one)) for key, one in value.items()
+        )

@@ -14,12 +14,13 @@ from popc.options import (
     Options,
     Origin,
     ReturnType,
+    WeightStorage,
     describe_options,
     resolve_options,
 )
 from popc.options.dialects import popart
 from popc_runtime.errors import OptionError, ResourceError
-from popc_runtime.format import Compression, OptionSetting
+from popc_runtime.format import OptionSetting
 
 _PASSES = ("common_subexpressions", "constant_folding")
 
@@ -44,7 +45,7 @@ def test_every_attribute_is_described() -> None:
     names = {one.name for one in fields(Options)} - {"origins"}
     assert [spec.name for spec in SCHEMA] == sorted(names)
     for spec in SCHEMA:
-        assert spec.help.endswith(".")
+        assert spec.meaning.endswith(".")
         assert getattr(Options(), spec.name) == spec.default
 
 
@@ -59,17 +60,13 @@ def test_descriptions_are_plain_data() -> None:
     assert all(len(row["summary"]) < 100 for row in rows.values())
 
 
-def test_compression_levels_are_those_of_the_format() -> None:
-    assert Compression(Options().compression) is Compression.DEFAULT
-
-
 def test_options_are_values() -> None:
     options = resolve_options(cli=["anchors.y=final", "batches_per_step=2"])
     assert options == resolve_options(cli=["batches_per_step=2", "anchors.y=final"])
     assert hash(options) == hash(pickle.loads(pickle.dumps(options)))
     assert len({options, Options(), resolve_options()}) == 2
     with pytest.raises(FrozenInstanceError):
-        options.weights = "mmap"  # type: ignore[misc]
+        options.weights = WeightStorage.MMAP  # type: ignore[misc]
 
 
 # -- sources ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import popc
 from popc.api import make_options
 from popc.options import resolve_options
-from popc.options.replication import ReplicaGroups
+from popc.options.replica_groups import ReplicaGroups
 from popc_runtime.errors import ModelError, OptionError
 from tests.replication.models import compiled, graphcore, normalised
 from tests.training.small import linear_model, trainable, training_program
