@@ -10,12 +10,11 @@ from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
 from popc.frontend import ImportedModel, LoadedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
-from popc.options import Options
+from popc.options import Options, WeightStorage
 from popc_runtime.format import (
     Blob,
     BlobKind,
     Codec,
-    Compression,
     FloatCheck,
     Manifest,
     Piece,
@@ -66,7 +65,7 @@ def build_archive(
         memory=_memory(plan),
         provenance=loaded.provenance,
     )
-    codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
+    codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
             "program",
@@ -83,7 +82,7 @@ def build_archive(
     for name, content in (("report", report), ("cycles", cycles)):
         if content:
             blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
-    return Archive(manifest, blobs, Compression(options.compression))
+    return Archive(manifest, blobs, options.compression)
 
 
 def _stored(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from popc.ir import Graph, Op
-from popc.options import Options
+from popc.options import Options, VirtualGraphMode
 from popc.placement.homes import Homes
 from popc.placement.timing import time_stages
 from popc_runtime.errors import OptionError
@@ -50,8 +50,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
-    mode = options.virtual_graph_mode
-    if mode == "manual":
+    if options.virtual_graph_mode is VirtualGraphMode.MANUAL:
         yield from _incomplete(
             graph,
             "virtual_graph",
