@@ -25,7 +25,8 @@ from popc.options.groups.rewrites import PatternLevel
 from popc.options.groups.schedule import Algorithm, ScheduleOptions, TieBreaker
 from popc.options.groups.streaming import IoSchedule, PhaseSchedule
 from popc.options.groups.training import MeanStrategy, MergeVarUpdate, Reduction
-from popc.options.groups.transfers import ExchangeStrategy, SyntheticDataMode, TileSet
+from popc.options.groups.transfers import ExchangeStrategy, SyntheticDataMode
+from popc.options.locations import Storage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options
 from popc.options.resolve import changed_options, resolve_options
 from popc.options.schema import OptionSpec
@@ -63,6 +64,7 @@ __all__ = [
     "Reduction",
     "ReturnType",
     "ScheduleOptions",
+    "Storage",
     "StreamMode",
     "SyntheticDataMode",
     "TieBreaker",

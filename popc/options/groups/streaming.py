@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from popc.options.groups.batch_serialization import PartsMethod
 from popc.options.groups.placement import VirtualGraphMode
 from popc.options.kinds import Choice, Table, Truth, Whole
-from popc.options.locations import LocationKind, Settings, TensorLocation
+from popc.options.locations import LocationKind, Settings, TensorLocation, TileSet
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 
@@ -243,7 +243,7 @@ def _loops_over_parts(options: Options) -> bool:
 
 
 def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator[str]:
-    if "io" not in (location.load_tile_set, location.storage_tile_set):
+    if TileSet.IO not in (location.load_tile_set, location.storage_tile_set):
         return
     if not io_tiles:
         yield (

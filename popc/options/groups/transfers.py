@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from popc.options.kinds import Choice, Names, Table, Truth, Whole
+from popc.options.locations import TileSet
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc_runtime.format import Origin
@@ -15,7 +16,7 @@ from popc_runtime.format import Origin
 if TYPE_CHECKING:
     from popc.options.options import Options
 
-__all__ = ["ExchangeStrategy", "SyntheticDataMode", "TileSet", "TransferOptions", "conflicts"]
+__all__ = ["ExchangeStrategy", "SyntheticDataMode", "TransferOptions", "conflicts"]
 
 
 class ExchangeStrategy(StrEnum):
@@ -33,13 +34,6 @@ class SyntheticDataMode(StrEnum):
     ZEROS = "zeros"
     RANDOM_NORMAL = "random_normal"
     RANDOM_UNIFORM = "random_uniform"
-
-
-class TileSet(StrEnum):
-    """The tiles that transfer an input or output."""
-
-    IO = "io"
-    COMPUTE = "compute"
 
 
 _NO_DEPTHS: Final[FrozenTable[int]] = FrozenTable()
@@ -122,7 +116,7 @@ class TransferOptions:
         popart="syntheticDataMode",
     )
     tile_sets: FrozenTable[TileSet] = option(
-        Table(Choice(*TileSet), "from names to io or compute"),
+        Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
         _NO_TILE_SETS,
         "Which tiles an input arrives at, or an output leaves from. A table from names or "
         "patterns to io (the tiles that num_io_tiles sets aside) or compute. The default is "

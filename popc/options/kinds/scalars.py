@@ -23,7 +23,9 @@ _TRUTH: Final = {
 
 @dataclass(frozen=True)
 class Truth(Kind[bool]):
-    """True or false."""
+    """True or false; with ``numbers`` also 1 or 0."""
+
+    numbers: bool = False
 
     called: ClassVar[str] = "bool"
 
@@ -31,7 +33,8 @@ class Truth(Kind[bool]):
         """A truth value, or one of the words for it."""
         if isinstance(value, bool):
             return value
-        truth = _TRUTH.get(value.lower()) if isinstance(value, str) else None
+        given = str(value) if self.numbers and isinstance(value, int) else value
+        truth = _TRUTH.get(given.lower()) if isinstance(given, str) else None
         if truth is None:
             raise ValueError(f"is {value!r}, but must be true or false")
         return truth
@@ -50,7 +53,8 @@ class Whole(Kind[int]):
 
     def parse(self, value: object) -> int:
         """A number, or its decimal digits."""
-        number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+        text = value.strip() if isinstance(value, str) else ""
+        number = int(text) if _WHOLE.fullmatch(text) else value
         if isinstance(number, bool) or not isinstance(number, int):
             raise ValueError(f"is {value!r}, but must be a whole number")
         if number < self.low:
