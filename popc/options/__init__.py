@@ -24,7 +24,12 @@ from popc.options.groups.replicas import StreamMode
 from popc.options.groups.rewrites import PatternLevel
 from popc.options.groups.schedule import Algorithm, ScheduleOptions, TieBreaker
 from popc.options.groups.streaming import IoSchedule, PhaseSchedule
-from popc.options.groups.training import MeanStrategy, MergeVarUpdate, Reduction
+from popc.options.groups.training import (
+    MeanStrategy,
+    MergeVarUpdate,
+    Reduction,
+    refuse_training_options,
+)
 from popc.options.groups.transfers import ExchangeStrategy, SyntheticDataMode
 from popc.options.locations import Storage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options
@@ -77,5 +82,6 @@ __all__ = [
     "ignored_places",
     "placement_conflicts",
     "read_table",
+    "refuse_training_options",
     "resolve_options",
 ]
