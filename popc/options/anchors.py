@@ -57,6 +57,8 @@ class Anchor:
         Raises:
             ValueError: says what is wrong, as what follows the name of an option.
         """
+        if isinstance(value, cls):
+            return value
         name, period = _parts(value)
         if name not in ReturnType.__members__.values():
             choices = ", ".join(ReturnType)
