@@ -26,7 +26,8 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     """
     if options.virtual_graph_mode is VirtualGraphMode.EXECUTION_PHASES:
         check_phases(graph, options)
-    conflicts = tuple(placement_conflicts(options))  # options may have been changed since
+    # Once more: explanations leave one option out of a set in which all went together.
+    conflicts = tuple(placement_conflicts(options))
     if conflicts:
         raise OptionError(
             "options about chips do not go together",
