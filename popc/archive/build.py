@@ -11,7 +11,7 @@ from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
-from popc.options import Options, WeightStorage
+from popc.options import FloatingPointException, Options, WeightStorage
 from popc_runtime.format import (
     Blob,
     BlobKind,
@@ -104,7 +104,8 @@ def _checks(options: Options) -> tuple[FloatCheck, ...]:
     """Those of the exceptions in the options that the runtime looks for."""
     if not options.enable_floating_point_checks:
         return ()
-    return tuple(one for one in FloatCheck if one.value in options.floating_point_exceptions)
+    wanted = frozenset(options.floating_point_exceptions)
+    return tuple(check for check in FloatCheck if FloatingPointException(check) in wanted)
 
 
 def _variables(model: ImportedModel, plan: MemoryPlan) -> tuple[VariableSpec, ...]:

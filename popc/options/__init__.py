@@ -10,6 +10,7 @@ from popc.options.groups.batch_serialization import (
     PartsMethod,
     PartsSchedule,
 )
+from popc.options.groups.checks import FloatingPointException
 from popc.options.groups.memory import MemoryFormat
 from popc.options.groups.outlining import CopyingStrategy
 from popc.options.groups.placement import (
@@ -30,7 +31,7 @@ from popc.options.groups.training import (
     Reduction,
     refuse_training_options,
 )
-from popc.options.groups.transfers import ExchangeStrategy, SyntheticDataMode
+from popc.options.groups.transfers import ExchangeStrategy, Instrumentation, SyntheticDataMode
 from popc.options.locations import Storage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options
 from popc.options.resolve import changed_options, resolve_options
@@ -49,7 +50,9 @@ __all__ = [
     "BatchOptions",
     "CopyingStrategy",
     "ExchangeStrategy",
+    "FloatingPointException",
     "FrozenTable",
+    "Instrumentation",
     "IoSchedule",
     "MeanStrategy",
     "MemoryFormat",

@@ -44,7 +44,6 @@ class PartsContext(StrEnum):
 # The number of a dimension, or that there is none: all parts read the whole.
 Dimension: TypeAlias = "int | Literal['none']"
 
-_NO_AXES: Final[FrozenTable[Dimension]] = FrozenTable()
 _LARGEST_AXIS: Final = 7
 
 # Schedules in which the transfers of a part overlap with another part.
@@ -87,7 +86,7 @@ class BatchOptions:
 
     batch_serialization_axes: FrozenTable[Dimension] = option(
         Table(Axis(), "from names to numbers of dimensions, or none"),
-        _NO_AXES,
+        FrozenTable(),
         "Along which dimension an input is cut. A table from names or patterns of inputs to "
         "the number of the dimension, or none for an input that all parts read as a whole. "
         "An input that it does not name is cut along dimension 0 if that is as long as that "

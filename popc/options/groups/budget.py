@@ -11,9 +11,6 @@ from popc.options.table import FrozenTable
 
 __all__ = ["BudgetOptions"]
 
-
-_NO_BUDGET: Final[FrozenTable[int]] = FrozenTable()
-
 # What can be limited.
 _LIMITS: Final = (
     "max_archive_bytes",
@@ -43,7 +40,7 @@ class BudgetOptions:
             keys=_LIMITS,
             example="max_archive_bytes=1000",
         ),
-        _NO_BUDGET,
+        FrozenTable(),
         "What the program may cost. If it costs more, nothing is written, and what costs most "
         "is told. A table with some of max_cycles and max_bytes_per_tile (of a run on the "
         "target, as `popc estimate` computes them), max_archive_bytes, max_arena_bytes (memory "

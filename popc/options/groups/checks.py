@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from popc.options.kinds import Names, Truth
@@ -12,7 +13,16 @@ from popc.options.schema import option
 if TYPE_CHECKING:
     from popc.options.options import Options
 
-__all__ = ["CheckOptions", "conflicts"]
+__all__ = ["CheckOptions", "FloatingPointException", "conflicts"]
+
+
+class FloatingPointException(StrEnum):
+    """What is looked for in results; NAN_ON_OVERFLOW says what becomes of some of them."""
+
+    DIV0 = "div0"
+    INVALID = "invalid"
+    NAN_ON_OVERFLOW = "nan_on_overflow"
+    OVERFLOW = "overflow"
 
 
 @dataclass(frozen=True)
@@ -28,9 +38,13 @@ class CheckOptions:
         "be switched on or off when the archive is loaded.",
         popart="enableFloatingPointChecks",
     )
-    floating_point_exceptions: tuple[str, ...] = option(
-        Names(("div0", "invalid", "nan_on_overflow", "overflow")),
-        ("div0", "invalid", "overflow"),
+    floating_point_exceptions: tuple[FloatingPointException, ...] = option(
+        Names(tuple(FloatingPointException)),
+        (
+            FloatingPointException.DIV0,
+            FloatingPointException.INVALID,
+            FloatingPointException.OVERFLOW,
+        ),
         "What enable_floating_point_checks looks for. Invalid is a NaN of operands without "
         "any, div0 an infinity of an op with a pole, such as Div or Log, of finite operands, "
         "and overflow any other infinity of finite operands. With nan_on_overflow, finite "

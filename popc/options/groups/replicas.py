@@ -26,8 +26,6 @@ class StreamMode(StrEnum):
     BROADCAST = "broadcast"
 
 
-_NO_GROUPS: Final[FrozenTable[ReplicaGroups]] = FrozenTable()
-_NO_MODES: Final[FrozenTable[StreamMode]] = FrozenTable()
 _MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
 
 
@@ -85,7 +83,7 @@ class ReplicaOptions:
     )
     replicated_stream_mode: FrozenTable[StreamMode] = option(
         Table(Choice(*StreamMode), "from names to replicate or broadcast"),
-        _NO_MODES,
+        FrozenTable(),
         "What replicas take from an input. A table from names or patterns of inputs to "
         "replicate (each takes the next sample; the default) or broadcast (all take the same "
         'sample). In TOML: [replicated_stream_mode] mask = "broadcast"; with --set: '
@@ -93,7 +91,7 @@ class ReplicaOptions:
     )
     variable_settings: FrozenTable[ReplicaGroups] = option(
         Table(GroupsKind(), "from weights to groups of replicas"),
-        _NO_GROUPS,
+        FrozenTable(),
         "Which replicas share a weight. A table from names or patterns of weights to all (the "
         "default), none (each replica has its own), consecutive:N or orthogonal:N (groups of "
         "N neighbours, or of N as far apart as possible). Gradients are reduced within the "

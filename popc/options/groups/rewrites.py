@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Names, Truth
 from popc.options.schema import option
@@ -25,9 +25,6 @@ class PatternLevel(StrEnum):
     MINIMAL = "minimal"
     DEFAULT = "default"
     ALL = "all"
-
-
-_NO_SWITCHES: Final[FrozenTable[bool]] = FrozenTable()
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class RewriteOptions:
     )
     pattern_switches: FrozenTable[bool] = option(
         Switches(),
-        _NO_SWITCHES,
+        FrozenTable(),
         "Switches single passes and rules on or off, whatever the level of patterns says. A "
         "table from names to on or off; PopART's names of patterns are understood, and "
         "docs/patterns.md lists them all. disabled_passes is a short way to say off. In TOML: "

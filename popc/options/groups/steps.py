@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from popc.options.anchors import Anchor, AnchorKind
 from popc.options.kinds import Table, Whole
@@ -17,16 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["StepOptions", "anchors_given", "conflicts"]
 
 
-_NO_ANCHORS: Final[FrozenTable[Anchor]] = FrozenTable()
-
-
 @dataclass(frozen=True)
 class StepOptions:
     """What one run of the program processes, and returns."""
 
     anchors: FrozenTable[Anchor] = option(
         Table(AnchorKind(), "from tensor names to return types"),
-        _NO_ANCHORS,
+        FrozenTable(),
         "Which values of an output a step returns. A table from tensor name to all, final, "
         "sum or every_n. A name that is no output of the model becomes one. In TOML: "
         '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '

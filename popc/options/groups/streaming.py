@@ -41,7 +41,6 @@ KINDS: Final = ("weight", "optimizer_state", "accumulator", "activation")
 _WHOLE_KINDS: Final = ("accumulator", "activation")
 
 _NOTHING: Final[Settings] = FrozenTable()
-_NO_OVERRIDES: Final[FrozenTable[Settings]] = FrozenTable()
 
 _SETTINGS: Final = (
     "A table with some of storage (on_chip or off_chip: in streaming memory), load_tile_set and "
@@ -147,7 +146,7 @@ class StreamingOptions:
     )
     tensor_location_override: FrozenTable[Settings] = option(
         Table(LocationKind(), "from tensors to where they are kept"),
-        _NO_OVERRIDES,
+        FrozenTable(),
         "Where single tensors are kept. A table from names or patterns of tensors (w, "
         "Accl1___w, block*.out) to settings as those of weight_tensor_location, or to words: "
         "on_chip, off_chip, sharded, whole. They replace what the options for their kind say; "

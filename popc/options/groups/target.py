@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from popc.options.kinds import Choice, Number, Table, Text, Whole
 from popc.options.schema import option
@@ -11,9 +10,6 @@ from popc.options.table import FrozenTable
 from popc.target.topology import SelectionOrder
 
 __all__ = ["TargetOptions"]
-
-
-_NO_PROPORTIONS: Final[FrozenTable[float]] = FrozenTable()
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class TargetOptions:
     )
     available_memory_proportions: FrozenTable[float] = option(
         Table(Number(high=1), "from names to numbers", example="a=0.3,b=0.5"),
-        _NO_PROPORTIONS,
+        FrozenTable(),
         "available_memory_proportion for single nodes. A table from names or patterns of nodes "
         "to proportions; the first pattern that fits, in alphabetical order, counts. In TOML: "
         '[available_memory_proportions] "layer*.up" = 0.2.',

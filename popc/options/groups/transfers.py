@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Names, Table, Truth, Whole
 from popc.options.locations import TileSet
@@ -16,7 +16,13 @@ from popc_runtime.format import Origin
 if TYPE_CHECKING:
     from popc.options.options import Options
 
-__all__ = ["ExchangeStrategy", "SyntheticDataMode", "TransferOptions", "conflicts"]
+__all__ = [
+    "ExchangeStrategy",
+    "Instrumentation",
+    "SyntheticDataMode",
+    "TransferOptions",
+    "conflicts",
+]
 
 
 class ExchangeStrategy(StrEnum):
@@ -25,6 +31,13 @@ class ExchangeStrategy(StrEnum):
     JUST_IN_TIME = "just_in_time"
     OVERLAP_INNER_LOOP = "overlap_inner_loop"
     OVERLAP_LOOPS = "overlap_loops"
+
+
+class Instrumentation(StrEnum):
+    """Of what cycles are counted: the innermost main loop, the whole program."""
+
+    INNER = "inner"
+    OUTER = "outer"
 
 
 class SyntheticDataMode(StrEnum):
@@ -36,18 +49,13 @@ class SyntheticDataMode(StrEnum):
     RANDOM_UNIFORM = "random_uniform"
 
 
-_NO_DEPTHS: Final[FrozenTable[int]] = FrozenTable()
-_NO_STRATEGIES: Final[FrozenTable[ExchangeStrategy]] = FrozenTable()
-_NO_TILE_SETS: Final[FrozenTable[TileSet]] = FrozenTable()
-
-
 @dataclass(frozen=True)
 class TransferOptions:
     """How transfers overlap with computing, and what is told about a run."""
 
     buffering_depth_map: FrozenTable[int] = option(
         Table(Whole(high=1 << 20), "from names to whole numbers", example="a=1,b=2"),
-        _NO_DEPTHS,
+        FrozenTable(),
         "default_buffering_depth for single inputs. A table from names or patterns of inputs "
         "to numbers of samples. In TOML: [buffering_depth_map] image = 4; with --set: "
         "buffering_depth_map.image=4.",
@@ -75,7 +83,7 @@ class TransferOptions:
             Choice(*ExchangeStrategy),
             "from names to just_in_time or overlap_inner_loop or overlap_loops",
         ),
-        _NO_STRATEGIES,
+        FrozenTable(),
         "When inputs and outputs are transferred. A table from names or patterns of inputs and "
         "outputs to just_in_time (the default: where the program needs them), "
         "overlap_inner_loop (while an iteration of the innermost main loop computes, the next "
@@ -91,9 +99,9 @@ class TransferOptions:
         "Transfers then follow each other and share syncs; inputs and outputs live longer.",
         popart="groupHostSync",
     )
-    hardware_instrumentations: tuple[str, ...] = option(
-        Names(("inner", "outer")),
-        ("outer",),
+    hardware_instrumentations: tuple[Instrumentation, ...] = option(
+        Names(tuple(Instrumentation)),
+        (Instrumentation.OUTER,),
         "What instrument_with_hardware_cycle_counter counts. Outer is the whole program, inner "
         "the innermost main loop, by IPU.",
         popart="hardwareInstrumentations",
@@ -117,7 +125,7 @@ class TransferOptions:
     )
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
-        _NO_TILE_SETS,
+        FrozenTable(),
         "Which tiles an input arrives at, or an output leaves from. A table from names or "
         "patterns to io (the tiles that num_io_tiles sets aside) or compute. The default is "
         "io for what exchange_strategies overlaps, else compute.",

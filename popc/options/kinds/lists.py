@@ -13,6 +13,7 @@ from popc_runtime.format import OptionValue
 __all__ = ["Known", "Names", "Patterns", "Several", "require_known"]
 
 T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,15 @@ class Known(Kind[T]):
         return tuple(map(str, self.known))
 
 
-class Names(Known[tuple[str, ...]]):
-    """A list of some of the known names, sorted."""
+@dataclass(frozen=True)
+class Names(Known[tuple[Word, ...]], Generic[Word]):
+    """A list of some of the known names, sorted; these are words or members of an enum."""
+
+    known: tuple[Word, ...] = ()
 
     called: ClassVar[str] = "names"
 
-    def parse(self, value: object) -> tuple[str, ...]:
+    def parse(self, value: object) -> tuple[Word, ...]:
         """A list of names, or names with commas between them."""
         names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -48,9 +52,10 @@ class Names(Known[tuple[str, ...]]):
         chosen = sorted({name for name in names if name})
         for name in chosen:
             require_known(name, self.known)
-        return tuple(chosen)
+        meant = {str(one): one for one in self.known}
+        return tuple(meant[name] for name in chosen)
 
-    def plain(self, value: tuple[str, ...]) -> OptionValue:
+    def plain(self, value: tuple[Word, ...]) -> OptionValue:
         """The names."""
         return tuple(map(str, value))
 
