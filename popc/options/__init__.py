@@ -18,6 +18,7 @@ from popc.options.groups.placement import (
     PipelineSchedule,
     VirtualGraphMode,
     ignored_places,
+    pipeline_training_conflicts,
 )
 from popc.options.groups.placement import conflicts as placement_conflicts
 from popc.options.groups.recomputation import AutoRecomputation
@@ -83,6 +84,7 @@ __all__ = [
     "describe_options",
     "did_you_mean",
     "ignored_places",
+    "pipeline_training_conflicts",
     "placement_conflicts",
     "read_table",
     "refuse_training_options",

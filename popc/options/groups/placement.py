@@ -23,6 +23,7 @@ __all__ = [
     "VirtualGraphMode",
     "conflicts",
     "ignored_places",
+    "pipeline_training_conflicts",
 ]
 
 
@@ -197,6 +198,16 @@ def _about_pipelines(options: Options) -> Iterator[str]:
             "stash_all_tensors_inference_pipeline keeps what auto_recomputation=pipeline would "
             f"compute once more, but auto_recomputation is {auto}: leave "
             "one of them out, or set both"
+        )
+
+
+def pipeline_training_conflicts(options: Options) -> Iterator[str]:
+    """What a pipeline that trains cannot do; `conflicts` are those of all programs."""
+    if options.accumulation_factor == 1:
+        yield (
+            "enable_pipelining trains on several micro-batches at a time, but accumulation_factor "
+            "is 1: weights would be updated while later micro-batches still need the old ones; "
+            "set accumulation_factor to at least the number of stages, forward and backward"
         )
 
 
