@@ -203,6 +203,10 @@ class LocationKind(Kind[Settings]):
         """A table of settings, or words such as ``off_chip sharded``."""
         return parse_location(value)
 
+    def is_parsed(self, value: Settings) -> bool:
+        """Whether all settings are."""
+        return all(_KINDS[key].is_parsed(one) for key, one in value.items())
+
     def entry(self, value: Settings) -> str:
         """The settings in words."""
         return words_of(value)

@@ -26,6 +26,7 @@ from popc.options.groups.training import TrainingOptions
 from popc.options.groups.transfers import TransferOptions
 from popc.options.schema import OptionSpec, spec_of
 from popc.options.table import FrozenTable
+from popc_runtime.errors import OptionError
 from popc_runtime.format import OptionSetting, Origin
 
 __all__ = ["SCHEMA", "Options", "describe_options"]
@@ -60,6 +61,21 @@ class Options(
     """
 
     origins: FrozenTable[Origin] = _NO_ORIGINS
+
+    def __post_init__(self) -> None:
+        """Refuse text in place of members of enums: it would be equal to them, but not the same.
+
+        Raises:
+            OptionError: lists the options that hold such text.
+        """
+        wrong = [spec for spec in SCHEMA if not spec.kind.is_parsed(getattr(self, spec.name))]
+        if wrong:
+            raise OptionError(
+                "options hold text that has not been read",
+                subject=wrong[0].name,
+                details=tuple(f"{one.name} is {getattr(self, one.name)!r}" for one in wrong),
+                hint="popc.make_options reads options as users write them",
+            )
 
     def origin(self, name: str) -> Origin:
         """Where the value of an option comes from."""

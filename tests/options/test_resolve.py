@@ -11,6 +11,7 @@ import pytest
 from popc.options import (
     SCHEMA,
     Anchor,
+    FrozenTable,
     Options,
     Origin,
     ReturnType,
@@ -67,6 +68,23 @@ def test_options_are_values() -> None:
     assert len({options, Options(), resolve_options()}) == 2
     with pytest.raises(FrozenInstanceError):
         options.weights = WeightStorage.MMAP  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"kahn_tie_breaker": "fifo"},
+        {"tile_sets": FrozenTable({"x": "io"})},
+        {"floating_point_exceptions": ("div0",)},
+        {"weight_tensor_location": FrozenTable({"storage": "off_chip"})},
+        {"tensor_location_override": FrozenTable({"w": FrozenTable({"storage": "off_chip"})})},
+    ],
+)
+def test_text_is_no_value_of_a_choice(values: dict[str, Any]) -> None:
+    """It equals the member of the enum, but whoever asks for the member would not find it."""
+    with pytest.raises(OptionError, match="has not been read") as caught:
+        Options(**values)
+    assert caught.value.subject in values
 
 
 # -- sources ---------------------------------------------------------------------------------------

@@ -54,6 +54,11 @@ class Kind(ABC, Generic[T]):
         """Whether values have entries, each of which can be set by itself."""
         return False
 
+    def is_parsed(self, value: T) -> bool:
+        """Whether words in ``value`` are what `parse` makes of them, and not text of a user."""
+        del value
+        return True
+
     def entry(self, value: T) -> bool | int | float | str:
         """``value`` as an entry of a table: a number, or words that `parse` reads."""
         return value if isinstance(value, bool | int | float) else str(value)

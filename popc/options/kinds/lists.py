@@ -55,6 +55,11 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
         meant = {str(one): one for one in self.known}
         return tuple(meant[name] for name in chosen)
 
+    def is_parsed(self, value: tuple[Word, ...]) -> bool:
+        """Whether known names are those that are known."""
+        types = {type(one) for one in self.known}
+        return not types or all(type(one) in types for one in value)
+
     def plain(self, value: tuple[Word, ...]) -> OptionValue:
         """The names."""
         return tuple(map(str, value))

@@ -134,6 +134,10 @@ class Choice(Kind[Word]):
             raise ValueError(f"is {value!r}, but must be one of {', '.join(self._words)}")
         return meant
 
+    def is_parsed(self, value: Word) -> bool:
+        """Whether it is one of the words: text is no member of an enum, though it is equal."""
+        return any(type(value) is type(word) and value == word for word in self._words)
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The words, as plain text."""

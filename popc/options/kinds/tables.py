@@ -60,6 +60,10 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
             raise ValueError(f"has no entry {name!r}: {advice}")
         return table
 
+    def is_parsed(self, value: FrozenTable[T]) -> bool:
+        """Whether all entries are."""
+        return all(map(self._entries.is_parsed, value.values()))
+
     def plain(self, value: FrozenTable[T]) -> OptionValue:
         """Pairs of names and entries."""
         return tuple((key, self._entries.entry(one)) for key, one in value.items())
