@@ -19,7 +19,7 @@ from popc.ir import Graph, Op, Recompute, Tensor
 from popc.options import AutoRecomputation
 from popc_runtime.errors import ModelError, OptionError
 
-__all__ = ["RecomputeWishes"]
+__all__ = ["RecomputeRequests"]
 
 _ATTRIBUTE: Final = "__recompute_output_in_backward_pass"
 # PopART's numbers; it keeps a fourth one for itself.
@@ -28,7 +28,7 @@ _LISTED: Final = 8  # nodes shown of many
 
 
 @dataclass(frozen=True, slots=True)
-class RecomputeWishes:
+class RecomputeRequests:
     """What the options say, to which nodes of the model add.
 
     Attributes:
@@ -46,7 +46,7 @@ class RecomputeWishes:
         """Whether anything is computed once more that nodes do not ask for."""
         return self.auto is not AutoRecomputation.NONE or bool(self.recompute)
 
-    def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeWishes:
+    def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeRequests:
         """The wishes, if they fit the ``nodes`` of ``model`` that are going to be imported.
 
         Raises:
