@@ -17,7 +17,13 @@ from popc.frontend import (
     load_model,
 )
 from popc.ir import TensorType
-from popc.options import Options, did_you_mean, ignored_places, resolve_options
+from popc.options import (
+    Options,
+    did_you_mean,
+    ignored_places,
+    refuse_training_options,
+    resolve_options,
+)
 from popc.training import (
     TrainingSettings,
     needed_names,
@@ -26,7 +32,7 @@ from popc.training import (
     training_anchors,
 )
 from popc.transforms import excludable_passes, optional_passes
-from popc_runtime.errors import OptionError, UsageError
+from popc_runtime.errors import UsageError
 from popc_runtime.format import Origin
 
 __all__ = [
@@ -153,7 +159,7 @@ class CompileRequest:
         )
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)
-        _refuse_training_options(self.options)
+        refuse_training_options(self.options)
         if self.options.constant_weights:
             return plain
         return replace(plain, training=TrainingBindings(_has_dimensions))
@@ -200,33 +206,6 @@ def _bound_for_training(
             ),
         ),
     )
-
-
-def _refuse_training_options(options: Options) -> None:
-    if options.accumulation_factor > 1:
-        raise OptionError(
-            "accumulation_factor is for training: it adds up gradients",
-            subject="accumulation_factor",
-            hint="compile with --train FILE, or use batches_per_step",
-        )
-    given = {
-        "auto_recomputation": options.auto_recomputation != "none" and not _recomputes(options),
-        "checkpoints": options.checkpoints,
-        "merge_var_update": options.merge_var_update != "off",
-        "recompute": options.recompute,
-    }
-    useless = [name for name, is_given in given.items() if is_given]
-    if useless:
-        raise OptionError(
-            f"{', '.join(useless)}: for training; this program has no backward pass and no updates",
-            subject=useless[0],
-            hint="compile with --train FILE",
-        )
-
-
-def _recomputes(options: Options) -> bool:
-    """Whether later stages of a pipeline compute once more what earlier ones have computed."""
-    return options.enable_pipelining and options.auto_recomputation == "pipeline"
 
 
 def make_options(

@@ -11,12 +11,11 @@ from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
-from popc.options import Options
+from popc.options import FloatingPointException, Options, WeightStorage
 from popc_runtime.format import (
     Blob,
     BlobKind,
     Codec,
-    Compression,
     FloatCheck,
     Manifest,
     Piece,
@@ -39,7 +38,7 @@ def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") 
     options = planned.options
     image, constants = _stored(compiled.image, planned.plan.constants, options)
     manifest = _manifest(planned, tuple(image.programs))
-    codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
+    codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
             "program",
@@ -56,7 +55,7 @@ def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") 
     for name, content in (("report", report), ("cycles", cycles)):
         if content:
             blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
-    return Archive(manifest, blobs, Compression(options.compression))
+    return Archive(manifest, blobs, options.compression)
 
 
 def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
@@ -105,7 +104,8 @@ def _checks(options: Options) -> tuple[FloatCheck, ...]:
     """Those of the exceptions in the options that the runtime looks for."""
     if not options.enable_floating_point_checks:
         return ()
-    return tuple(one for one in FloatCheck if one.value in options.floating_point_exceptions)
+    wanted = frozenset(options.floating_point_exceptions)
+    return tuple(check for check in FloatCheck if FloatingPointException(check) in wanted)
 
 
 def _variables(model: ImportedModel, plan: MemoryPlan) -> tuple[VariableSpec, ...]:

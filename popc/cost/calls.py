@@ -1,7 +1,7 @@
 """What it takes to call a graph: its code finds operands and leaves results at fixed places.
 
 So each call copies its operands there, and the results from there, which some call later reads.
-With the strategy "on_enter_and_exit" all copies exist while the graph runs; "just_in_time", each
+With the strategy ON_ENTER_AND_EXIT all copies exist while the graph runs; with JUST_IN_TIME, each
 from where it is first read, or made, to where it is last read.
 """
 
@@ -15,6 +15,7 @@ from popc.cost.mapping import device_bytes
 from popc.cost.phases import Phase
 from popc.cost.work import Machine
 from popc.ir import Graph, Op, Tensor
+from popc.options import CopyingStrategy
 
 __all__ = ["bytes_of_copies", "call_phases"]
 
@@ -33,14 +34,14 @@ def call_phases(op: Op, machine: Machine) -> Iterator[Phase]:
 
 
 def bytes_of_copies(
-    graph: Graph, order: Sequence[Op], machine: Machine, strategy: str
+    graph: Graph, order: Sequence[Op], machine: Machine, strategy: CopyingStrategy
 ) -> list[int]:
     """The bytes of copies that a tile holds while each op of ``order`` runs.
 
     ``graph`` is the one that is called.
     """
     copied = (*graph.inputs, *graph.outputs)
-    if strategy == "on_enter_and_exit":
+    if strategy is CopyingStrategy.ON_ENTER_AND_EXIT:
         return [sum(_share(tensor, machine) for tensor in copied)] * len(order)
     numbers = {op: number for number, op in enumerate(order)}
     changes = [0] * (len(order) + 1)

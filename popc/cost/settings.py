@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from popc.options import CopyingStrategy, Partials
+
 __all__ = ["CostSettings"]
 
 
@@ -15,7 +17,7 @@ class CostSettings:
     Attributes:
         proportion: How much of a tile's memory the temporary data of one of them may take.
         proportions: The same for ops whose name matches a pattern; the first that does counts.
-        partials_type_matmuls: "half" or "float": of matrix products in half precision inside of
+        partials_type_matmuls: Of matrix products in half precision inside of
             other ops, such as attention.  Products of their own have an attribute for it.
         prefetch: Whether the host has samples ready before they are asked for.
         merge_exchange: Whether transfers in a row share their syncs.
@@ -24,10 +26,10 @@ class CostSettings:
 
     proportion: float = 0.6
     proportions: tuple[tuple[str, float], ...] = ()
-    partials_type_matmuls: str = "float"
+    partials_type_matmuls: Partials = Partials.FLOAT
     prefetch: bool = True
     merge_exchange: bool = True
-    copying_strategy: str = "on_enter_and_exit"
+    copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
 
     def proportion_of(self, name: str) -> float:
         """The proportion for the op of that name."""

@@ -334,7 +334,7 @@ class Work:
             return "float", "float", "float"
         if self.op.op_type in SUMS_OF_PRODUCTS:
             return "half", self.text(PARTIALS) or "float", "half"
-        return "half", self.machine.settings.partials_type_matmuls, "half"
+        return "half", self.machine.settings.partials_type_matmuls.value, "half"
 
     def matmul(
         self,

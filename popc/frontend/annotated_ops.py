@@ -13,7 +13,7 @@ from popc.frontend.names import did_you_mean
 from popc.frontend.output_type import SUMS_OF_PRODUCTS
 from popc.ir import Op, OpSettings, ProductCut
 from popc.ops import OPS
-from popc.options.annotations import ANNOTATIONS
+from popc.options.annotations import ANNOTATIONS, CUTS
 
 __all__ = ["annotation_problems", "operators_meant", "with_annotations"]
 
@@ -27,9 +27,7 @@ _MODE, _FACTOR, _PRECISION = (
 _NAMES, _PRIORITIES = (
     ANNOTATIONS[f"inplace_op_{what}"].attribute for what in ("names", "priorities")
 )
-_MODES: Final = {
-    spelling: str(mode) for spelling, mode in ANNOTATIONS["serialize_matmul_mode"].choices
-}
+_MODES: Final = {spelling: str(mode) for spelling, mode in CUTS.meanings.items()}
 _SUFFIX: Final = "Inplace"  # of PopART's names for ops that overwrite an operand
 
 

@@ -16,6 +16,7 @@ from popc.frontend.names import did_you_mean, shown
 from popc.frontend.values import Value
 from popc.frontend.walk import all_nodes, node_name
 from popc.ir import Graph, Op, Recompute, Tensor
+from popc.options import AutoRecomputation
 from popc_runtime.errors import ModelError, OptionError
 
 __all__ = ["RecomputeRequests"]
@@ -31,14 +32,19 @@ class RecomputeRequests:
     """What the options say, to which nodes of the model add.
 
     Attributes:
-        auto: The method by which popc chooses; "none" if it does not.
+        auto: The method by which popc chooses, if it does.
         recompute: Names or patterns of tensors to compute once more.
         checkpoints: Names or patterns of tensors to keep, whatever else is said about them.
     """
 
-    auto: str = "none"
+    auto: AutoRecomputation = AutoRecomputation.NONE
     recompute: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
+
+    @property
+    def _recomputes(self) -> bool:
+        """Whether anything is computed once more that nodes do not ask for."""
+        return self.auto is not AutoRecomputation.NONE or bool(self.recompute)
 
     def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeRequests:
         """The wishes, if they fit the ``nodes`` of ``model`` that are going to be imported.
@@ -48,12 +54,12 @@ class RecomputeRequests:
         """
         problems = [*self._unknown_names(model, nodes)]
         asking = [node_name(node) for node in all_nodes(nodes) if _asks(node)]
-        if asking and self.auto != "none":
+        if asking and self.auto is not AutoRecomputation.NONE:
             problems.append(
                 f"auto_recomputation is {self.auto}, but nodes of the model ask for recomputation "
                 f"themselves ({_listed(asking)}): a mixture of both is not possible"
             )
-        if self.checkpoints and self.auto == "none" and not self.recompute and not asking:
+        if self.checkpoints and not self._recomputes and not asking:
             problems.append(
                 "checkpoints are kept when others are recomputed, but nothing is: set "
                 "auto_recomputation, or recompute"

@@ -20,6 +20,7 @@ from popc.optimizers.sgd import accumulates_into_velocity, update_by_sgd
 from popc.optimizers.sharded import ShardedUpdate
 from popc.optimizers.spec import SGD, Adam, Adaptive, OptimizerSpec
 from popc.optimizers.update import Sharing, UpdateRule, WeightUpdate
+from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import OptionError
 from popc_runtime.format import HyperParameter
 
@@ -49,8 +50,8 @@ class UpdateContext:
 
     Attributes:
         accumulation_factor: How many micro-batches there are per update.
-        reduction: "sum" or "mean": what is made of their gradients.
-        mean_strategy: How: "post" divides the sum at the end, "running" keeps the mean of those
+        reduction: What is made of their gradients.
+        mean_strategy: How: POST divides the sum at the end, RUNNING keeps the mean of those
             so far, which cannot overflow.
         loss_scale: What the gradients are multiplied by: see `loss_scale`.
         largest_loss_scale: What it may grow to if it adapts itself.
@@ -61,8 +62,8 @@ class UpdateContext:
     """
 
     accumulation_factor: int = 1
-    reduction: str = "sum"
-    mean_strategy: str = "post"
+    reduction: Reduction = Reduction.SUM
+    mean_strategy: MeanStrategy = MeanStrategy.POST
     loss_scale: Tensor | float = 1.0
     largest_loss_scale: float = 2.0**15
     replicas: int = 1
@@ -77,8 +78,8 @@ class UpdateContext:
     @property
     def kind(self) -> str:
         """What an ``Accumulate`` op does with the gradients, and an all-reduce over replicas."""
-        running = self.reduction == "mean" and self.mean_strategy == "running"
-        return "mean" if running else "sum"
+        means = self.reduction is Reduction.MEAN
+        return "mean" if means and self.mean_strategy is MeanStrategy.RUNNING else "sum"
 
     @property
     def divisor(self) -> float:

@@ -14,6 +14,7 @@ from popc.optimizers.grouping import Group, Update, merge_all, merge_loose, merg
 from popc.optimizers.merged import Member, MergedUpdate
 from popc.optimizers.spec import Adam, OptimizerSpec
 from popc.optimizers.update import UPDATED, WeightUpdate
+from popc.options import MergeVarUpdate
 from popc_runtime.errors import OptionError
 
 __all__ = ["NOT_MERGED", "Merging", "finish_parts", "merged_updates"]
@@ -26,13 +27,13 @@ class Merging:
     """How updates are merged.
 
     Attributes:
-        kind: "off", "all", "auto_tight" or "auto_loose".
-        mem_threshold: The most bytes of weights that are updated together, unless "all" are.
+        kind: Which of them are.
+        mem_threshold: The most bytes of weights that are updated together, unless ALL are.
         loose_threshold_at_peak: How many bytes gradients may wait in where memory is tightest.
         loss: Leads to the loss: what comes after the last op that does is the backward pass.
     """
 
-    kind: str = "off"
+    kind: MergeVarUpdate = MergeVarUpdate.OFF
     mem_threshold: int = 1_000_000
     loose_threshold_at_peak: int = 8000
     loss: Tensor | None = None
@@ -60,7 +61,7 @@ def merged_updates(
     Raises:
         OptionError: updates of this optimizer cannot be merged, or not within the thresholds.
     """
-    if merging.kind == "off" or not updates:
+    if merging.kind is MergeVarUpdate.OFF or not updates:
         return list(updates)
     _require_elementwise(spec)
     order = _in_order(graph)
@@ -107,9 +108,9 @@ def _partition(spec: OptimizerSpec, update: WeightUpdate) -> Hashable:
 
 
 def _groups(updates: Sequence[Update], merging: Merging, order: Sequence[Op]) -> list[Group]:
-    if merging.kind == "all":
+    if merging.kind is MergeVarUpdate.ALL:
         return merge_all(updates)
-    if merging.kind == "auto_loose":
+    if merging.kind is MergeVarUpdate.AUTO_LOOSE:
         return merge_loose(updates, merging.mem_threshold, _slack(order, merging))
     try:
         return merge_tight(updates, merging.mem_threshold)

@@ -1,11 +1,41 @@
 """The options of a compilation: one schema, resolved from every source, with origins."""
 
 from popc.options.anchors import Anchor
-from popc.options.batch_options import BatchOptions
+from popc.options.groups.archive import WeightStorage
+from popc.options.groups.arithmetic import Partials
+from popc.options.groups.batch_serialization import (
+    OVERLAPPING,
+    BatchOptions,
+    PartsContext,
+    PartsMethod,
+    PartsSchedule,
+)
+from popc.options.groups.checks import FloatingPointException
+from popc.options.groups.memory import MemoryFormat
+from popc.options.groups.outlining import CopyingStrategy
+from popc.options.groups.placement import (
+    OuterFragmentSchedule,
+    PipelineSchedule,
+    VirtualGraphMode,
+    ignored_places,
+    pipeline_training_conflicts,
+)
+from popc.options.groups.placement import conflicts as placement_conflicts
+from popc.options.groups.recomputation import AutoRecomputation
+from popc.options.groups.replicas import StreamMode
+from popc.options.groups.rewrites import PatternLevel
+from popc.options.groups.schedule import Algorithm, ScheduleOptions, TieBreaker
+from popc.options.groups.streaming import IoSchedule, PhaseSchedule
+from popc.options.groups.training import (
+    MeanStrategy,
+    MergeVarUpdate,
+    Reduction,
+    refuse_training_options,
+)
+from popc.options.groups.transfers import ExchangeStrategy, Instrumentation, SyntheticDataMode
+from popc.options.locations import Storage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options
-from popc.options.placement_conflicts import ignored_places, placement_conflicts
 from popc.options.resolve import changed_options, resolve_options
-from popc.options.schedule_options import ScheduleOptions
 from popc.options.schema import OptionSpec
 from popc.options.sources import read_table
 from popc.options.suggest import did_you_mean
@@ -13,21 +43,50 @@ from popc.options.table import FrozenTable
 from popc_runtime.format import OptionValue, Origin, ReturnType
 
 __all__ = [
+    "OVERLAPPING",
     "SCHEMA",
+    "Algorithm",
     "Anchor",
+    "AutoRecomputation",
     "BatchOptions",
+    "CopyingStrategy",
+    "ExchangeStrategy",
+    "FloatingPointException",
     "FrozenTable",
+    "Instrumentation",
+    "IoSchedule",
+    "MeanStrategy",
+    "MemoryFormat",
+    "MergeVarUpdate",
     "OptionSpec",
     "OptionValue",
     "Options",
     "Origin",
+    "OuterFragmentSchedule",
+    "Partials",
+    "PartsContext",
+    "PartsMethod",
+    "PartsSchedule",
+    "PatternLevel",
+    "PhaseSchedule",
+    "PipelineSchedule",
+    "Reduction",
     "ReturnType",
     "ScheduleOptions",
+    "Storage",
+    "StreamMode",
+    "SyntheticDataMode",
+    "TieBreaker",
+    "TileSet",
+    "VirtualGraphMode",
+    "WeightStorage",
     "changed_options",
     "describe_options",
     "did_you_mean",
     "ignored_places",
+    "pipeline_training_conflicts",
     "placement_conflicts",
     "read_table",
+    "refuse_training_options",
     "resolve_options",
 ]

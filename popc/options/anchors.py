@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from popc.options.kinds import Kind
 from popc_runtime.format import ReturnType
 
-__all__ = ["Anchor", "asking_for_all"]
+__all__ = ["Anchor", "AnchorKind", "asking_for_all"]
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 
@@ -56,6 +57,8 @@ class Anchor:
         Raises:
             ValueError: says what is wrong, as what follows the name of an option.
         """
+        if isinstance(value, cls):
+            return value
         name, period = _parts(value)
         if name not in ReturnType.__members__.values():
             choices = ", ".join(ReturnType)
@@ -68,6 +71,17 @@ class Anchor:
         if type(period) is int:
             return cls(kind, period)
         raise ValueError("is every_n, which needs n, the return period, as in every_n:2")
+
+
+class AnchorKind(Kind[Anchor]):
+    """A return type."""
+
+    called: ClassVar[str] = "anchor"
+    called_in_tables: ClassVar[str] = "anchors"
+
+    def parse(self, value: object) -> Anchor:
+        """Words such as ``every_n:2``, or a table of type and n."""
+        return Anchor.parse(value)
 
 
 def asking_for_all(outputs: Iterable[str]) -> str:

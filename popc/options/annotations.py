@@ -10,17 +10,21 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from popc.options.dialects.popart_patterns import names_meant, why_no_switch
+from popc.options.kinds import Kind, Known
 from popc.options.locations import parse_location, words_of
 from popc.options.suggest import did_you_mean
+from popc_runtime.format import OptionValue
 
 __all__ = [
     "ANNOTATIONS",
+    "CUTS",
     "Annotation",
     "AnnotationValue",
     "Rule",
+    "RulesKind",
     "excluded_names",
     "parse_rules",
 ]
@@ -30,44 +34,56 @@ AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...] | tuple[float,
 _SELECTORS: Final = ("nodes", "op_type", "output")
 
 
+class _Given(Kind[AnnotationValue]):
+    """What a node's attribute holds: as it is, for attributes have types."""
+
+    def __init__(self, what: str, accept: Callable[[object], AnnotationValue | None]) -> None:
+        """``accept`` gives ``None`` for what is no ``what``."""
+        self._what = what
+        self._accept = accept
+
+    def parse(self, value: object) -> AnnotationValue:
+        """``value``, if it is what an attribute may hold."""
+        found = self._accept(value)
+        if found is None:
+            raise ValueError(f"is {value!r}, but must be {self._what}")
+        return found
+
+
+class _Words(Kind[AnnotationValue]):
+    """Words of ours, each with the value of the attribute."""
+
+    def __init__(self, **meanings: int | str) -> None:
+        self.meanings: Final[Mapping[str, int | str]] = meanings
+
+    def parse(self, value: object) -> AnnotationValue:
+        """The value that a word stands for."""
+        if isinstance(value, str) and value.lower() in self.meanings:
+            return self.meanings[value.lower()]
+        raise ValueError(f"is {value!r}, but must be one of {', '.join(self.meanings)}")
+
+
+class _Location(Kind[AnnotationValue]):
+    """Where a tensor is kept, in words."""
+
+    def parse(self, value: object) -> AnnotationValue:
+        """What `parse_location` reads."""
+        return words_of(parse_location(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """One thing that can be said of a node.
 
     Attributes:
         attribute: PopART's name of the node's attribute.
-        kind: "float", "floats", "int", "bool", "names", or "choice".
-        choices: Of a "choice", the values of the attribute by our names.
+        kind: What is said, as the attribute has it.
         useless: Why it has no effect here; "" if it has one.
     """
 
     attribute: str
-    kind: str
-    choices: tuple[tuple[str, int | str], ...] = ()
+    kind: Kind[AnnotationValue]
     useless: str = ""
-
-    def parse(self, value: object) -> AnnotationValue:
-        """``value`` as the attribute has it.
-
-        Raises:
-            ValueError: it is of another kind.
-        """
-        chosen = dict(self.choices)
-        if self.kind == "choice":
-            if isinstance(value, str) and value.lower() in chosen:
-                return chosen[value.lower()]
-            raise ValueError(f"is {value!r}, but must be one of {', '.join(chosen)}")
-        if self.kind in _SEVERAL:
-            return _SEVERAL[self.kind](value)
-        if self.kind == "bool" and isinstance(value, bool | int) and value in (0, 1):
-            return int(value)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if self.kind == "float" and number and isfinite(float(str(value))):
-            return float(str(value))
-        if self.kind == "int" and isinstance(value, int) and number and value >= 0:
-            return value
-        what = {"int": "a whole number", "bool": "true or false"}.get(self.kind, "a number")
-        raise ValueError(f"is {value!r}, but must be {what}")
 
 
 def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ...]:
@@ -93,81 +109,84 @@ def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ..
     return tuple(sorted(found))
 
 
-def _floats(value: object) -> tuple[float, ...]:
+def _float(value: object) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(str(value)) if number and isfinite(float(str(value))) else None
+
+
+def _int(value: object) -> int | None:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return value if isinstance(value, int) and number and value >= 0 else None
+
+
+def _flag(value: object) -> int | None:
+    return int(value) if isinstance(value, int) and value in (0, 1) else None
+
+
+def _floats(value: object) -> tuple[float, ...] | None:
     numbers = [value] if isinstance(value, int | float) else value
-    if not isinstance(numbers, Sequence) or not all(
-        isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
-        for one in numbers
-    ):
-        raise ValueError(f"is {value!r}, but must be a list of numbers")
-    return tuple(float(one) for one in numbers)
+    if not isinstance(numbers, Sequence):
+        return None
+    found = [_float(one) for one in numbers]
+    known = [one for one in found if one is not None]
+    return tuple(known) if len(known) == len(found) else None
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _names(value: object) -> tuple[str, ...] | None:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
-        raise ValueError(f"is {value!r}, but must be a list of names")
+        return None
     return tuple(names)
 
+
+_FLOAT: Final = _Given("a number", _float)
+_INT: Final = _Given("a whole number", _int)
+_FLAG: Final = _Given("true or false", _flag)
+_FLOATS: Final = _Given("a list of numbers", _floats)
+_NAMES: Final = _Given("a list of names", _names)
 
 _NO_CONTEXTS: Final = "which loop an op belongs to follows from what it reads"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
 _OF_NODES: Final = "the option available_memory_proportions says it of nodes, by name or pattern"
 _NO_TILES: Final = "on which tile the work of a convolution begins is not modelled"
 
-
-def _location(value: object) -> str:
-    return words_of(parse_location(value))
-
-
-# Kinds whose values consist of several.
-_SEVERAL: Final[dict[str, Callable[[object], AnnotationValue]]] = {
-    "floats": _floats,
-    "location": _location,
-    "names": _names,
-}
-
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
-_CUTS: Final = (
-    ("input_channels", "input_channels"),
-    ("reducing_dim", "reducing_dim"),
-    ("output_channels", "output_channels"),
-    ("none", "none"),
-    ("a_columns", "input_channels"),
-    ("a_rows_b_columns", "reducing_dim"),
-    ("b_rows", "output_channels"),
+CUTS: Final = _Words(
+    input_channels="input_channels",
+    reducing_dim="reducing_dim",
+    output_channels="output_channels",
+    none="none",
+    a_columns="input_channels",
+    a_rows_b_columns="reducing_dim",
+    b_rows="output_channels",
 )
 
 # By our names: what has an effect, and what the machinery for is missing.
 ANNOTATIONS: Final[dict[str, Annotation]] = {
-    "exclude_patterns": Annotation("__exclude_patterns", "names"),
-    "partials_type": Annotation(
-        "__partials_type", "choice", (("float", "float"), ("half", "half"))
-    ),
+    "exclude_patterns": Annotation("__exclude_patterns", _NAMES),
+    "partials_type": Annotation("__partials_type", _Words(float="float", half="half")),
     "recompute": Annotation(
-        "__recompute_output_in_backward_pass", "choice", (("checkpoint", 1), ("recompute", 2))
+        "__recompute_output_in_backward_pass", _Words(checkpoint=1, recompute=2)
     ),
-    "schedule_priority": Annotation("__schedule_priority", "float"),
-    "available_memory": Annotation("__available_memory", "float", useless=_OF_NODES),
-    "enable_conv_dithering": Annotation("__enable_conv_dithering", "int", useless=_NO_TILES),
-    "exchange_strategy": Annotation("__exchange_strategy", "int", useless=_OF_STREAMS),
-    "execution_context": Annotation("__execution_context", "int", useless=_NO_CONTEXTS),
-    "execution_phase": Annotation("__execution_phase", "int"),
-    "inplace_op_names": Annotation("__inplace_op_names", "names"),
-    "inplace_op_priorities": Annotation("__inplace_op_priorities", "floats"),
-    "outline": Annotation("__outline", "names"),
-    "output_tensor_location": Annotation("__output_tensor_location", "location"),
-    "output_type": Annotation(
-        "__output_type", "choice", (("float", "FLOAT"), ("half", "HALF"), ("float16", "HALF"))
-    ),
-    "pipeline_stage": Annotation("__pipeline_stage", "int"),
-    "serialize_matmul_factor": Annotation("__serialize_matmul_factor", "int"),
-    "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", "bool"),
-    "serialize_matmul_mode": Annotation("__serialize_matmul_mode", "choice", _CUTS),
-    "tile_set": Annotation("__tile_set", "choice", (("compute", 0), ("io", 1))),
-    "virtual_graph": Annotation("__ipu_number", "int"),
+    "schedule_priority": Annotation("__schedule_priority", _FLOAT),
+    "available_memory": Annotation("__available_memory", _FLOAT, useless=_OF_NODES),
+    "enable_conv_dithering": Annotation("__enable_conv_dithering", _INT, useless=_NO_TILES),
+    "exchange_strategy": Annotation("__exchange_strategy", _INT, useless=_OF_STREAMS),
+    "execution_context": Annotation("__execution_context", _INT, useless=_NO_CONTEXTS),
+    "execution_phase": Annotation("__execution_phase", _INT),
+    "inplace_op_names": Annotation("__inplace_op_names", _NAMES),
+    "inplace_op_priorities": Annotation("__inplace_op_priorities", _FLOATS),
+    "outline": Annotation("__outline", _NAMES),
+    "output_tensor_location": Annotation("__output_tensor_location", _Location()),
+    "output_type": Annotation("__output_type", _Words(float="FLOAT", half="HALF", float16="HALF")),
+    "pipeline_stage": Annotation("__pipeline_stage", _INT),
+    "serialize_matmul_factor": Annotation("__serialize_matmul_factor", _INT),
+    "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", _FLAG),
+    "serialize_matmul_mode": Annotation("__serialize_matmul_mode", CUTS),
+    "tile_set": Annotation("__tile_set", _Words(compute=0, io=1)),
+    "virtual_graph": Annotation("__ipu_number", _INT),
 }
-_NAMES: Final = {
+_OUR_NAMES: Final = {
     spelling: name
     for name, one in ANNOTATIONS.items()
     for spelling in (name, one.attribute, one.attribute.removeprefix("__"))
@@ -245,17 +264,37 @@ def _rule(number: int, entry: object, passes: Sequence[str], problems: list[str]
 
 
 def _known(key: str) -> str:
-    if key not in _NAMES:
+    if key not in _OUR_NAMES:
         advice = did_you_mean(key, [*_SELECTORS, *ANNOTATIONS])
         raise ValueError("is no annotation" + (f": {advice}" if advice else ""))
-    return _NAMES[key]
+    return _OUR_NAMES[key]
 
 
 def _setting(name: str, value: Any, passes: Sequence[str]) -> AnnotationValue:
     annotation = ANNOTATIONS[name]
     if annotation.useless:
         raise ValueError(f"would have no effect: {annotation.useless}")
-    parsed = annotation.parse(value)
+    parsed = annotation.kind.parse(value)
     if name == "exclude_patterns":
-        return excluded_names(_names(parsed), passes)
+        assert isinstance(parsed, tuple), "a list of names"
+        return excluded_names(map(str, parsed), passes)
     return parsed
+
+
+class RulesKind(Known[tuple[Rule, ...]]):
+    """Entries of ``[[annotate]]``; the known names are those that ``exclude_patterns`` may name."""
+
+    called: ClassVar[str] = "rules"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """None: the entries are made of more than names."""
+        return ()
+
+    def parse(self, value: object) -> tuple[Rule, ...]:
+        """A list of tables; text is JSON."""
+        return parse_rules(value, self.known)
+
+    def plain(self, value: tuple[Rule, ...]) -> OptionValue:
+        """The entries as text."""
+        return tuple(map(str, value))

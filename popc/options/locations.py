@@ -6,27 +6,45 @@ to, or replaces, what is said of its kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, ClassVar, Final
 
-from popc.options.replication import ReplicaGroups
+from popc.options.kinds import Choice, Kind, Truth, Whole
+from popc.options.replica_groups import GroupsKind, ReplicaGroups
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
+from popc_runtime.format import OptionValue
 
-__all__ = ["Settings", "TensorLocation", "parse_location", "words_of"]
+__all__ = [
+    "LocationKind",
+    "Settings",
+    "Storage",
+    "TensorLocation",
+    "TileSet",
+    "parse_location",
+    "words_of",
+]
 
 # Values of some fields of `TensorLocation`, by name.
 Settings = FrozenTable[Any]
 
-_STORAGE: Final = ("on_chip", "off_chip")
-_TILE_SETS: Final = ("compute", "io")
-_TRUTH: Final = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
-_LARGEST: Final = (1 << 48) - 1
 _ALL: Final = ReplicaGroups()
+
+
+class Storage(StrEnum):
+    """In which memory a tensor is kept."""
+
+    ON_CHIP = "on_chip"
+    OFF_CHIP = "off_chip"
+
+
+class TileSet(StrEnum):
+    """The tiles that transfer something."""
+
+    COMPUTE = "compute"
+    IO = "io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +52,18 @@ class TensorLocation:
     """Where a tensor is kept.
 
     Attributes:
-        storage: "on_chip", or "off_chip": in streaming memory, from which it is fetched when it
-            is needed.
-        load_tile_set, storage_tile_set: The tiles that fetch it, and that hold it in between:
-            "compute" or "io".
+        storage: On the chip; or off it, in streaming memory, from which it is fetched when it is
+            needed.
+        load_tile_set, storage_tile_set: The tiles that fetch it, and that hold it in between.
         replicated_tensor_sharding: Whether each replica holds a part of it.
         sharding_domain: The replicas that hold the parts of one whole.
         min_elements_for_off_chip: How many elements it has at least to be kept off chip.
         min_elements_for_replicated_tensor_sharding: How many it has at least to be divided.
     """
 
-    storage: str = "on_chip"
-    load_tile_set: str = "compute"
-    storage_tile_set: str = "compute"
+    storage: Storage = Storage.ON_CHIP
+    load_tile_set: TileSet = TileSet.COMPUTE
+    storage_tile_set: TileSet = TileSet.COMPUTE
     replicated_tensor_sharding: bool = False
     sharding_domain: ReplicaGroups = _ALL
     min_elements_for_off_chip: int = 2
@@ -55,7 +72,7 @@ class TensorLocation:
     @property
     def is_off_chip(self) -> bool:
         """Whether it is kept in streaming memory."""
-        return self.storage == "off_chip"
+        return self.storage is Storage.OFF_CHIP
 
     def keeps_off_chip(self, size: int) -> bool:
         """Whether a tensor of ``size`` elements is kept in streaming memory."""
@@ -67,53 +84,31 @@ class TensorLocation:
         return self.replicated_tensor_sharding and size >= least
 
 
-def _one_of(*words: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        meant = {word.replace("_", ""): word for word in words}
-        text = value.replace("_", "").lower() if isinstance(value, str) else ""
-        if text not in meant:
-            raise ValueError(f"is {value!r}, but must be one of {', '.join(words)}")
-        return meant[text]
-
-    return parse
-
-
-def _truth(value: object) -> bool:
-    truth = value if isinstance(value, bool) else _TRUTH.get(str(value).lower())
-    if truth is None:
-        raise ValueError(f"is {value!r}, but must be true or false")
-    return truth
-
-
-def _count(value: object) -> int:
-    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST:
-        raise ValueError(f"is {value!r}, but must be a whole number from 0 on")
-    return number
-
-
-def _domain(value: object) -> ReplicaGroups:
+class _Domain(GroupsKind):
     """A group as text; or as PopART's record of type and size."""
-    if isinstance(value, Mapping):
+
+    def parse(self, value: object) -> ReplicaGroups:
+        """Text such as ``consecutive:2``, or a record."""
+        if not isinstance(value, Mapping):
+            return super().parse(value)
         kind, size = str(value.get("type", "all")).lower(), value.get("replicaGroupSize", 0)
-        return ReplicaGroups.parse(f"{kind}:{size}" if size else kind)
-    return ReplicaGroups.parse(value)
+        return super().parse(f"{kind}:{size}" if size else kind)
 
 
-_PARSERS: Final[dict[str, Callable[[object], Any]]] = {
-    "storage": _one_of(*_STORAGE),
-    "load_tile_set": _one_of(*_TILE_SETS),
-    "storage_tile_set": _one_of(*_TILE_SETS),
-    "replicated_tensor_sharding": _truth,
-    "sharding_domain": _domain,
-    "min_elements_for_off_chip": _count,
-    "min_elements_for_replicated_tensor_sharding": _count,
+_KINDS: Final[dict[str, Kind[Any]]] = {
+    "storage": Choice(*Storage),
+    "load_tile_set": Choice(*TileSet),
+    "storage_tile_set": Choice(*TileSet),
+    "replicated_tensor_sharding": Truth(numbers=True),
+    "sharding_domain": _Domain(),
+    "min_elements_for_off_chip": Whole(),
+    "min_elements_for_replicated_tensor_sharding": Whole(),
 }
-assert set(_PARSERS) == {one.name for one in fields(TensorLocation)}
+assert set(_KINDS) == {one.name for one in fields(TensorLocation)}
 
 # Our names by PopART's, without the record that they are in.
 _SPELLINGS: Final = {
-    **{name: name for name in _PARSERS},
+    **{name: name for name in _KINDS},
     "loadTileSet": "load_tile_set",
     "storageTileSet": "storage_tile_set",
     "replicatedTensorSharding": "replicated_tensor_sharding",
@@ -124,8 +119,8 @@ _SPELLINGS: Final = {
 
 # What a single word says of a tensor.
 _WORDS: Final[dict[str, tuple[str, Any]]] = {
-    "on_chip": ("storage", "on_chip"),
-    "off_chip": ("storage", "off_chip"),
+    "on_chip": ("storage", Storage.ON_CHIP),
+    "off_chip": ("storage", Storage.OFF_CHIP),
     "sharded": ("replicated_tensor_sharding", True),
     "whole": ("replicated_tensor_sharding", False),
 }
@@ -140,18 +135,18 @@ def parse_location(value: object) -> Settings:
     if isinstance(value, str):
         return _from_text(value)
     if not isinstance(value, Mapping):
-        names = ", ".join(_PARSERS)
+        names = ", ".join(_KINDS)
         raise ValueError(f"is {value!r}, but must be a table with some of {names}")
     found: dict[str, Any] = {}
     problems: list[str] = []
     for key, one in _flat(value).items():
         name = _SPELLINGS.get(str(key))
         if name is None:
-            advice = did_you_mean(str(key), list(_PARSERS)) or f"choose from {', '.join(_PARSERS)}"
+            advice = did_you_mean(str(key), list(_KINDS)) or f"choose from {', '.join(_KINDS)}"
             problems.append(f"has no setting {key!r}: {advice}")
             continue
         try:
-            found[name] = _PARSERS[name](one)
+            found[name] = _KINDS[name].parse(one)
         except ValueError as error:
             problems.append(f"of {name!r} {error}")
     if problems:
@@ -191,3 +186,31 @@ def words_of(settings: Mapping[str, Any]) -> str:
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in settings.items()
     )
+
+
+class LocationKind(Kind[Settings]):
+    """Settings of a location, each of which can be set by itself."""
+
+    called: ClassVar[str] = "location"
+    called_in_tables: ClassVar[str] = "locations"
+
+    @property
+    def is_table(self) -> bool:
+        """It is."""
+        return True
+
+    def parse(self, value: object) -> Settings:
+        """A table of settings, or words such as ``off_chip sharded``."""
+        return parse_location(value)
+
+    def is_parsed(self, value: Settings) -> bool:
+        """Whether all settings are."""
+        return all(_KINDS[key].is_parsed(one) for key, one in value.items())
+
+    def entry(self, value: Settings) -> str:
+        """The settings in words."""
+        return words_of(value)
+
+    def plain(self, value: Settings) -> OptionValue:
+        """Pairs of names and settings."""
+        return tuple((key, _KINDS[key].plain(one)) for key, one in value.items())

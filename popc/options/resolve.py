@@ -7,24 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from popc.options.conflicts import conflicts_among
 from popc.options.dialects import popart
+from popc.options.kinds import Known, Truth
 from popc.options.options import SCHEMA, Options
-from popc.options.placement_conflicts import placement_conflicts
-from popc.options.schema import OptionSpec
 from popc.options.sources import Setting, from_cli, from_env, from_file, from_values
-from popc.options.streaming_conflicts import streaming_conflicts
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
-from popc.options.transfer_conflicts import transfer_conflicts
-from popc.options.values import parse_value
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
 
 __all__ = ["changed_options", "resolve_options"]
 
 _SPECS: Final = {spec.name: spec for spec in SCHEMA}
-_SWITCH: Final = OptionSpec("bool", "a switch of PopART")
-_MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
+_SWITCH: Final = Truth()  # of a switch of PopART
 
 
 def resolve_options(
@@ -107,11 +103,11 @@ class _Resolver:
                 self._set(name, setting)
 
     def _set(self, name: str, setting: Setting) -> None:
-        spec = _SPECS[name]
-        if name in self.passes:  # the choices are no part of the schema
-            spec = replace(spec, choices=tuple(self.passes[name]))
+        kind = _SPECS[name].kind
+        if isinstance(kind, Known) and name in self.passes:
+            kind = kind.among(self.passes[name])
         try:
-            value = parse_value(spec, setting.value)
+            value = kind.parse(setting.value)
         except ValueError as error:
             self.problems.append(f"{setting.key} {error} (in {setting.place})")
             return
@@ -122,7 +118,7 @@ class _Resolver:
     def _switch(self, setting: Setting) -> None:
         """A switch of PopART's: the option that it belongs to says the same."""
         try:
-            value = parse_value(_SWITCH, setting.value)
+            value = _SWITCH.parse(setting.value)
         except ValueError as error:
             self.problems.append(f"{setting.key} {error} (in {setting.place})")
             return
@@ -133,7 +129,7 @@ class _Resolver:
     def options(self) -> Options:
         """The options, if nothing is wrong with them."""
         options = Options(**self.values, origins=FrozenTable(self.origins))
-        problems = [*self.problems, *self._contradicted(options), *_conflicts(options)]
+        problems = [*self.problems, *self._contradicted(options), *conflicts_among(options)]
         if problems:
             count = len(problems)
             raise OptionError(
@@ -197,48 +193,3 @@ def _unknown(key: str) -> str:
 def _twice(first: str, second: Setting) -> str:
     other = "" if first == second.key else f", the other time as {first}"
     return f"{second.key} is given twice{other} (in {second.place})"
-
-
-def _conflicts(options: Options) -> Iterator[str]:
-    """Options that are fine by themselves but not together."""
-    anchors = [(f"anchors of {name!r}", anchor) for name, anchor in options.anchors.items()]
-    for what, anchor in (*anchors, ("default_anchor", options.default_anchor)):
-        problem = anchor.problem(options.batches_per_step)
-        if problem:
-            yield f"{what}: {problem}"
-    auto = options.auto_recomputation
-    if auto != "none" and options.recompute:
-        yield (
-            f"recompute names tensors and auto_recomputation is {auto}: choose one of them "
-            "(checkpoints adds to what is kept)"
-        )
-    exceptions = "floating_point_exceptions"
-    if exceptions in options.origins and not options.enable_floating_point_checks:
-        yield f"{exceptions} says what enable_floating_point_checks looks for, which is false"
-    yield from _replication_conflicts(options)
-    yield from streaming_conflicts(options)
-    yield from placement_conflicts(options)
-    yield from options.batch_conflicts()
-    yield from transfer_conflicts(options)
-    yield from options.pattern_conflicts(options.disabled_passes)
-
-
-def _replication_conflicts(options: Options) -> Iterator[str]:
-    replicas = options.replicated_graph_count
-    for pattern, groups in options.variable_settings.items():
-        problem = groups.problem(replicas)
-        if problem:
-            yield f"variable_settings of {pattern!r}: {problem}, of replicated_graph_count"
-    size = options.distributed_batch_norm_replica_group_size
-    if replicas % size:
-        yield (
-            f"distributed_batch_norm_replica_group_size is {size}, which does not divide "
-            f"replicated_graph_count, {replicas}"
-        )
-    merging = any(getattr(options, f"merge_{name}_collectives") for name in _MERGERS)
-    if options.prepare_schedule_for_merging_collectives and not merging:
-        listed = ", ".join(f"merge_{name}_collectives" for name in _MERGERS)
-        yield (
-            "prepare_schedule_for_merging_collectives has no effect by itself: set one of "
-            f"{listed} too"
-        )

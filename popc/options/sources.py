@@ -18,7 +18,7 @@ from popc_runtime.format import Origin
 __all__ = ["Setting", "from_cli", "from_env", "from_file", "from_values", "read_table"]
 
 _PREFIX: Final = "POPC_"
-_TABLES: Final = frozenset(spec.name for spec in SCHEMA if spec.is_table)
+_TABLES: Final = frozenset(spec.name for spec in SCHEMA if spec.kind.is_table)
 # Other variables of popc begin alike: only what can hardly be anything else is called a mistake.
 _SIMILARITY: Final = 0.85
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from popc.ir import Graph, Op
-from popc.options import Options
+from popc.options import Options, VirtualGraphMode, pipeline_training_conflicts
 from popc.placement.chips import ChipsOfValues
 from popc.placement.timing import time_stages
 from popc_runtime.errors import OptionError
@@ -25,7 +25,8 @@ def check_places(graph: Graph, options: Options, *, trains: bool) -> None:
     """
     problems = [*_chip_problems(graph, options)]
     if options.enable_pipelining:
-        problems += [*_annotated_stage_problems(graph), *_length_problems(options, trains=trains)]
+        problems += _annotated_stage_problems(graph)
+        problems += pipeline_training_conflicts(options) if trains else ()
     _refuse(problems)
 
 
@@ -50,8 +51,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
-    mode = options.virtual_graph_mode
-    if mode == "manual":
+    if options.virtual_graph_mode is VirtualGraphMode.MANUAL:
         yield from _incomplete(
             graph,
             "virtual_graph",
@@ -118,15 +118,6 @@ def _annotated_stage_problems(graph: Graph) -> Iterator[str]:
             "pipeline_stage",
             "{} __pipeline_stage, while others have one: {}; give all of them one, or none, so "
             "that the stages are the virtual graphs",
-        )
-
-
-def _length_problems(options: Options, *, trains: bool) -> Iterator[str]:
-    if trains and options.accumulation_factor == 1:
-        yield (
-            "enable_pipelining trains on several micro-batches at a time, but accumulation_factor "
-            "is 1: weights would be updated while later micro-batches still need the old ones; "
-            "set accumulation_factor to at least the number of stages, forward and backward"
         )
 
 

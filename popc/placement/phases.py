@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from popc.ir import Graph, Op, Recompute, Tensor, TensorKind
 from popc.ops.load import find_load_ops
-from popc.options import Options
+from popc.options import AutoRecomputation, Options
 from popc_runtime.errors import OptionError
 
 __all__ = ["assign_phases", "check_phases"]
@@ -39,7 +39,7 @@ def assign_phases(graph: Graph, options: Options) -> int:
         current += cost
         wanted = op.settings.execution_phase
         _put(op, phase if wanted is None else wanted, options.execution_phase_stages)
-    if options.auto_recomputation != "none":
+    if options.auto_recomputation is not AutoRecomputation.NONE:
         _mark(order)
     return len(order)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart
-from popc.options import Options, placement_conflicts
+from popc.options import Options, VirtualGraphMode, placement_conflicts
 from popc.placement.check import check_places, check_stages
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
@@ -24,16 +24,17 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     Raises:
         OptionError: lists everything that is wrong.
     """
-    if options.virtual_graph_mode == "execution_phases":
+    if options.virtual_graph_mode is VirtualGraphMode.EXECUTION_PHASES:
         check_phases(graph, options)
-    conflicts = tuple(placement_conflicts(options))  # options may have been changed since
+    # Once more: explanations leave one option out of a set in which all went together.
+    conflicts = tuple(placement_conflicts(options))
     if conflicts:
         raise OptionError(
             "options about chips do not go together",
             subject="virtual_graph_mode",
             details=conflicts,
         )
-    keeps_chips = options.virtual_graph_mode == "manual"
+    keeps_chips = options.virtual_graph_mode is VirtualGraphMode.MANUAL
     for one in graph.walk():
         for op in one.ops:
             settings = op.settings
@@ -43,9 +44,9 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
             op.settings = replace(
                 settings, virtual_graph=chip, pipeline_stage=stage, execution_phase=phase
             )
-    if options.virtual_graph_mode != "off":
+    if options.virtual_graph_mode is not VirtualGraphMode.OFF:
         check_places(graph, options, trains=trains)
-    if options.virtual_graph_mode == "manual":
+    if options.virtual_graph_mode is VirtualGraphMode.MANUAL:
         fill_places(graph)
         if options.enable_pipelining:
             infer_stages(graph)
@@ -68,9 +69,10 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     Raises:
         OptionError: the graph cannot be divided as the options say.
     """
-    if options.virtual_graph_mode == "execution_phases":
+    if options.virtual_graph_mode is VirtualGraphMode.EXECUTION_PHASES:
         return _place_phases(graph, options)
-    if options.virtual_graph_mode != "auto" or is_placed(graph) or _is_trained(graph):
+    is_auto = options.virtual_graph_mode is VirtualGraphMode.AUTO
+    if not is_auto or is_placed(graph) or _is_trained(graph):
         return 0
     split_automatically(
         graph,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from popc.options import PipelineSchedule
+
 __all__ = ["Timing", "time_stages"]
 
 
@@ -42,13 +44,13 @@ class Timing:
         return sorted(self.cycles, key=lambda stage: (self.steps[stage], stage))
 
 
-def time_stages(chips: Mapping[int, int], schedule: str, last_forward: int) -> Timing:
+def time_stages(chips: Mapping[int, int], schedule: PipelineSchedule, last_forward: int) -> Timing:
     """The times of stages that run on ``chips``.
 
-    Consecutive stages of one chip run together, in one slot.  ``grouped``: one slot after the other
-    with each cycle.  ``interleaved``: a new micro-batch begins with every second step only; a cycle
+    Consecutive stages of one chip run together, in one slot.  GROUPED: one slot after the other
+    with each cycle.  INTERLEAVED: a new micro-batch begins with every second step only; a cycle
     has two, in which each chip runs a forward and a backward slot.  Without a backward pass that is
-    the same as grouped.  ``sequential``: all slots in one cycle, step by step.
+    the same as grouped.  SEQUENTIAL: all slots in one cycle, step by step.
 
     Args:
         chips: The chip of each stage.
@@ -60,10 +62,10 @@ def time_stages(chips: Mapping[int, int], schedule: str, last_forward: int) -> T
         before = stages[number - 1] if number else stage
         moves = chips[before] != chips[stage]
         slots[stage] = slots[before] + moves if number else 0
-    if schedule == "sequential":
+    if schedule is PipelineSchedule.SEQUENTIAL:
         return Timing(dict.fromkeys(slots, 0), slots)
     turn = slots.get(last_forward, max(slots.values(), default=0))
-    if schedule == "interleaved" and turn < max(slots.values(), default=0):
+    if schedule is PipelineSchedule.INTERLEAVED and turn < max(slots.values(), default=0):
         times = {stage: slot + (slot > turn) for stage, slot in slots.items()}
         return Timing(
             {stage: time // 2 for stage, time in times.items()},

@@ -1,8 +1,8 @@
 """The order of execution: which ops run at load time, and in which order all ops run."""
 
-from popc.schedule.algorithms import TieBreaker
+from popc.options import Algorithm, TieBreaker
 from popc.schedule.check import check_schedule
-from popc.schedule.choose import Algorithm, Candidate
+from popc.schedule.choose import Candidate
 from popc.schedule.compare import compare_algorithms
 from popc.schedule.footprint import ALIGNMENT, aligned
 from popc.schedule.liveness import Liveness, measure_liveness

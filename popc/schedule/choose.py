@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from time import perf_counter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from popc.options import ScheduleOptions
+from popc.options import Algorithm, ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import (
-    TieBreaker,
     clustering_order,
     kahn_order,
     look_ahead_order,
@@ -23,26 +21,14 @@ from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
 from popc.schedule.problem import Cost, Problem, measure
 from popc.schedule.shift import shift_blocks
-from popc_runtime.errors import OptionError
 
-__all__ = ["Algorithm", "Candidate", "Choice", "Chooser"]
+__all__ = ["Candidate", "Choice", "Chooser"]
 
 # Local search after the peak has been settled: nodes to look at per node of the problem, and more.
 _WORK_PER_NODE: Final = 10
 _LEAST_WORK: Final = 1000
 # The most nodes that look-ahead looks at where nobody has asked for it.
 _AFFORDABLE: Final = 1_500_000
-
-
-class Algorithm(StrEnum):
-    """How an order is made."""
-
-    CHOOSE_BEST = "choose_best"
-    KAHN = "kahn"
-    CLUSTERING = "clustering"
-    POST_ORDER = "post_order"
-    LOOK_AHEAD = "look_ahead"
-    SHORTEST_PATH = "shortest_path"
 
 
 class Candidate(NamedTuple):
@@ -74,16 +60,12 @@ class Choice:
 
 
 class Chooser:
-    """Orders problems as ``options`` say; the clock starts when it is made.
-
-    Raises:
-        OptionError: an algorithm or tie-breaker does not exist.
-    """
+    """Orders problems as ``options`` say; the clock starts when it is made."""
 
     def __init__(self, options: ScheduleOptions) -> None:
         self._options = options
-        self._algorithm = _parse(Algorithm, options.scheduling_algorithm, "scheduling_algorithm")
-        self._tie_breaker = _parse(TieBreaker, options.kahn_tie_breaker, "kahn_tie_breaker")
+        self._algorithm = options.scheduling_algorithm
+        self._tie_breaker = options.kahn_tie_breaker
         self._deadline = perf_counter() + options.time_limit_scheduler
 
     def order(self, problem: Problem) -> Choice:
@@ -194,15 +176,3 @@ _QUICK: Final = (
     Algorithm.POST_ORDER,
     Algorithm.SHORTEST_PATH,
 )
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-def _parse(kind: type[_Choice], text: str, option: str) -> _Choice:
-    try:
-        return kind(text.lower())
-    except ValueError:
-        what = "algorithm" if kind is Algorithm else "tie-breaker"
-        raise OptionError(
-            f"there is no {what} {text!r}", subject=option, hint=", ".join(kind)
-        ) from None

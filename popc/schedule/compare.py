@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from popc.ir import Graph
-from popc.options import ScheduleOptions
-from popc.schedule.choose import Algorithm
+from popc.options import Algorithm, ScheduleOptions, TieBreaker
 from popc.schedule.liveness import measure_liveness
 from popc.schedule.schedule import build_schedule
 
@@ -28,11 +27,11 @@ def compare_algorithms(
     """What every algorithm makes of ``graph`` by itself, without any search."""
     options = replace(options or ScheduleOptions(), swap_limit_scheduler=0, scheduler_work_limit=0)
     tie_breakers = [
-        (f"kahn {one}", replace(options, scheduling_algorithm="kahn", kahn_tie_breaker=one))
-        for one in ("greedy", "fifo", "random")
+        (f"kahn {one}", replace(options, scheduling_algorithm=Algorithm.KAHN, kahn_tie_breaker=one))
+        for one in TieBreaker
     ]
     others = [
-        (algorithm.value, replace(options, scheduling_algorithm=algorithm.value))
+        (algorithm.value, replace(options, scheduling_algorithm=algorithm))
         for algorithm in Algorithm
         if algorithm not in (Algorithm.CHOOSE_BEST, Algorithm.KAHN)
     ]

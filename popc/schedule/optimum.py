@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from popc.schedule.algorithms import TieBreaker, kahn_order
+from popc.options import TieBreaker
+from popc.schedule.algorithms import kahn_order
 from popc.schedule.bound import bound_peak
 from popc.schedule.effort import Effort
 from popc.schedule.exact import Found, search_exactly

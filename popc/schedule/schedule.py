@@ -45,7 +45,6 @@ def build_schedule(
         inplace: Whether the memory planner will let results take over operands.
 
     Raises:
-        OptionError: an algorithm or tie-breaker does not exist.
         ValueError: a graph has a cycle.
     """
     chooser = Chooser(options or ScheduleOptions())

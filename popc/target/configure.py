@@ -21,7 +21,7 @@ def configure_target(
     num_ipus: int = 1,
     tiles_per_ipu: int = 0,
     num_io_tiles: int = 0,
-    selection_order: str = SelectionOrder.AUTO,
+    selection_order: SelectionOrder = SelectionOrder.AUTO,
 ) -> Target:
     """``target`` with that many chips, tiles (0: all that a chip has) and tiles for transfers.
 
@@ -39,7 +39,7 @@ def configure_target(
         tile=replace(target.tile, count=tiles),
         num_ipus=num_ipus,
         num_io_tiles=num_io_tiles,
-        selection_order=SelectionOrder(selection_order),
+        selection_order=selection_order,
     )
 
 

@@ -25,7 +25,7 @@ from popc.optimizers import (
     loss_scale,
     optimizer_to_mapping,
 )
-from popc.options import Options, did_you_mean
+from popc.options import Options, StreamMode, did_you_mean
 from popc.placement import mirror_backward
 from popc.training.losses import add_loss
 from popc.training.names import training_anchors
@@ -124,7 +124,7 @@ def _write_statistics(model: ImportedModel, options: Options) -> None:
         ModelError: there is no mean, because they are no floating-point numbers.
     """
     graph, replicas = model.graph, options.replicated_graph_count
-    equal = [one for one in graph.inputs if options.stream_mode(one.name) == "broadcast"]
+    equal = [one for one in graph.inputs if options.stream_mode(one.name) is StreamMode.BROADCAST]
     differing = find_divergence(graph, replicas, equal).tensors if replicas > 1 else set()
     for variable, own in model.updates:
         settings = OpSettings(origin=f"UpdatedVar___{variable.name}", part=StepPart.ASIDE)

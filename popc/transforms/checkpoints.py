@@ -11,6 +11,7 @@ from math import isqrt
 from typing import Final, TypeAlias
 
 from popc.ir import Op
+from popc.options import AutoRecomputation
 from popc.placement import last_stage
 
 __all__ = ["METHODS", "Method", "decreasing_intervals"]
@@ -93,10 +94,10 @@ def _stages(ops: Sequence[Op]) -> Collection[Op]:
     return [op for op in ops if op.settings.pipeline_stage != last]
 
 
-METHODS: Final[dict[str, Method]] = {
-    "none": _none,
-    "norm_only": _norms,
-    "pipeline": _stages,
-    "recompute_all": _everything,
-    "standard": _standard,
+METHODS: Final[dict[AutoRecomputation, Method]] = {
+    AutoRecomputation.NONE: _none,
+    AutoRecomputation.NORM_ONLY: _norms,
+    AutoRecomputation.PIPELINE: _stages,
+    AutoRecomputation.RECOMPUTE_ALL: _everything,
+    AutoRecomputation.STANDARD: _standard,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from popc.options import Options
+from popc.options import FloatingPointException, Options
 from popc.transforms.base import Pass
 from popc.transforms.fuse_elementwise import FuseElementwise
 from popc.transforms.merge_collectives import MergeCollectives
@@ -47,7 +47,7 @@ def chains(options: Options) -> Iterator[Pass]:
 def floating_point_passes(options: Options) -> Iterator[Pass]:
     """How results are rounded, and how they are named where they are looked at."""
     checks = options.enable_floating_point_checks
-    nan = checks and "nan_on_overflow" in options.floating_point_exceptions
+    nan = checks and FloatingPointException.NAN_ON_OVERFLOW in options.floating_point_exceptions
     yield RoundResults(options.enable_stochastic_rounding, nan)
     if options.enable_stochastic_rounding and options.replicated_graph_count > 1:
         yield RoundAlike(options.replicated_graph_count)

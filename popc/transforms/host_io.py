@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
-from popc.options import Options
+from popc.options import ExchangeStrategy, Options, StreamMode, SyntheticDataMode
 from popc.transforms.base import Pass
 from popc.transforms.stream_names import check_stream_names
 
@@ -79,16 +79,18 @@ class HostIo(Pass):
             "shape": tensor.type.shape,
         }
         several = self.options.replicated_graph_count > 1
-        if several and self.options.stream_mode(tensor.name) == "broadcast":
+        if several and self.options.stream_mode(tensor.name) is StreamMode.BROADCAST:
             attributes["broadcast"] = 1  # all replicas take the same sample
         return {**attributes, **self._manner(tensor.name)}
 
     def _manner(self, stream: str) -> AttributeMap:
         """How a stream is transferred, if it is in another way than usual."""
-        if self.options.synthetic_data_mode != "off":
-            return {"synthetic": self.options.synthetic_data_mode}
+        mode = self.options.synthetic_data_mode
+        if mode is not SyntheticDataMode.OFF:
+            return {"synthetic": mode.value}
         strategy = self.options.exchange_strategy(stream)
-        return {} if strategy == "just_in_time" else {"exchange": strategy}
+        usual = strategy is ExchangeStrategy.JUST_IN_TIME
+        return {} if usual else {"exchange": strategy.value}
 
     def _settings(self, stream: str) -> OpSettings:
-        return OpSettings(origin=stream, tile_set=self.options.tile_set(stream))
+        return OpSettings(origin=stream, tile_set=self.options.tile_set(stream).value)

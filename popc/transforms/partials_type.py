@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from popc.ir import Graph, Op
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
+from popc.options import Partials
 from popc.transforms.base import RewritePass
 from popc_runtime.format import DType
 
@@ -21,7 +22,7 @@ class PartialsType(RewritePass):
 
         %y: float16[2,3] = MatMul(%a, %b)
 
-    After, with type "half"::
+    After, with type HALF::
 
         %y: float16[2,3] = MatMul(%a, %b) partials='half'
 
@@ -30,8 +31,8 @@ class PartialsType(RewritePass):
 
     name: ClassVar[str] = "partials_type"
     optional: ClassVar[bool] = False
-    type: str = "float"
-    type_of_convolutions: str = "float"
+    type: Partials = Partials.FLOAT
+    type_of_convolutions: Partials = Partials.FLOAT
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""
@@ -40,9 +41,9 @@ class PartialsType(RewritePass):
             return False
         of_matrices = op.op_type in ("MatMul", "Gemm")
         wanted = self.type if of_matrices else self.type_of_convolutions
-        if wanted == "float":
+        if wanted is Partials.FLOAT:
             return False
         if PARTIALS in op.attributes or op.output.type.dtype is not DType.FLOAT16:
             return False
-        op.attributes[PARTIALS] = wanted
+        op.attributes[PARTIALS] = wanted.value
         return True

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from popc.options import Options
+from popc.options import Options, PatternLevel
 from popc.transforms.rules import RULES, LocalRule
 
 __all__ = ["ALWAYS", "chosen_rules", "is_on"]
 
 ALWAYS: Final = ""  # the level of what is no pattern: switches decide alone
-_LEVELS: Final = (ALWAYS, "no_patterns", "minimal", "default", "all")
+_LEVELS: Final = (ALWAYS, *PatternLevel)
 
 
 def is_on(name: str, level: str, options: Options) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from popc.ir import Graph, Op, Tensor
-from popc.options import Options
+from popc.options import AutoRecomputation, Options, PartsContext
 from popc.progress import Checkpoint
 from popc.transforms.base import Pass, PassReport, run_to_fixed_point
 from popc.transforms.batch_serialization import (
@@ -281,7 +281,7 @@ def _folded_weights(options: Options, *passes: Pass) -> tuple[Pass, ...]:
 
 
 def _repeats_stages(options: Options) -> bool:
-    again = options.auto_recomputation == "pipeline"
+    again = options.auto_recomputation is AutoRecomputation.PIPELINE
     return again and not options.stash_all_tensors_inference_pipeline
 
 
@@ -372,7 +372,7 @@ def cut_before_gradients(
 
     ``barriers`` are tensors that must stay, since their gradients are asked for.
     """
-    if options.batch_serialization_transform_context != "fwd":
+    if options.batch_serialization_transform_context is not PartsContext.FWD:
         return []
     passes = (BatchSerialization(options, barriers), DeadCode())
     return _run((Phase("parts of batches", passes),), graph, options)

@@ -10,6 +10,7 @@ from popc.autodiff.copying import copy_graph, is_repeatable
 from popc.ir import Graph, Op, Recompute, StepPart, Tensor
 from popc.ops import OPS
 from popc.ops.load import find_load_ops
+from popc.options import AutoRecomputation
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS
@@ -41,7 +42,7 @@ class Recomputation(Pass):
         ...
         %Gradient___w = MatMul(%yT, %Gradient___z)       with yT = Transpose(%y)
 
-    After, with ``method`` "recompute_all"::
+    After, with ``method`` RECOMPUTE_ALL::
 
         %y = Relu(%x)
         %z = MatMul(%y, $w)
@@ -64,7 +65,7 @@ class Recomputation(Pass):
 
     name: ClassVar[str] = "recomputation"
     optional: ClassVar[bool] = False
-    method: str = "none"
+    method: AutoRecomputation = AutoRecomputation.NONE
     orders: Orders = insertion_orders
     is_random: Callable[[Op], bool] = _never
 
@@ -94,8 +95,9 @@ class Recomputation(Pass):
             if op.settings.part is StepPart.FORWARD and op.present_inputs and op not in settled
         )
         asked = [op for op in forward if op.settings.recompute is Recompute.RECOMPUTE]
-        if self.method != "none":
-            order = self.orders(top)[graph] if self.method == "standard" else graph.topological()
+        if self.method is not AutoRecomputation.NONE:
+            in_time = self.method is AutoRecomputation.STANDARD
+            order = self.orders(top)[graph] if in_time else graph.topological()
             asked = [*asked, *METHODS[self.method]([op for op in order if op in forward])]
         return frozenset(
             op

@@ -6,20 +6,22 @@ from hypothesis import given, settings
 
 from popc.ir import Graph
 from popc.memory import check_plan, format_plan, plan_memory
-from popc.options import ScheduleOptions
+from popc.options import Algorithm, ScheduleOptions, TieBreaker
 from popc.schedule import build_schedule
 from tests.arena import Arena
 from tests.random_graphs import first_state, graphs, interpret, random_feeds
 
 
 @pytest.mark.parametrize("inplace", [True, False])
-@pytest.mark.parametrize("algorithm", ["choose_best", "shortest_path", "kahn"])
+@pytest.mark.parametrize(
+    "algorithm", [Algorithm.CHOOSE_BEST, Algorithm.SHORTEST_PATH, Algorithm.KAHN]
+)
 @settings(deadline=None, max_examples=60)
 @given(graph=graphs())
 def test_plans_are_legal_and_compute_the_right_values(
-    algorithm: str, graph: Graph, *, inplace: bool
+    algorithm: Algorithm, graph: Graph, *, inplace: bool
 ) -> None:
-    options = ScheduleOptions(scheduling_algorithm=algorithm, kahn_tie_breaker="random")
+    options = ScheduleOptions(scheduling_algorithm=algorithm, kahn_tie_breaker=TieBreaker.RANDOM)
     schedule = build_schedule(graph, options, inplace=inplace)
     plan = plan_memory(graph, schedule, inplace=inplace)
     assert check_plan(graph, schedule, plan) == []

@@ -11,6 +11,7 @@ import pytest
 from popc.ir import Graph, VariableRole, format_graph, verify
 from popc.ops.build import build
 from popc.optimizers import UpdateContext, add_loss_scale_update, loss_scale, parse_optimizer
+from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
 from popc_runtime.kernels.preparation import from_bfloat16
@@ -365,6 +366,8 @@ def test_updates_with_a_scale_that_adapts_divide_by_it() -> None:
 
 def test_context() -> None:
     assert UpdateContext(accumulation_factor=4).divisor == 1
-    assert UpdateContext(accumulation_factor=4, reduction="mean").divisor == 4
-    running = UpdateContext(accumulation_factor=4, reduction="mean", mean_strategy="running")
+    assert UpdateContext(accumulation_factor=4, reduction=Reduction.MEAN).divisor == 4
+    running = UpdateContext(
+        accumulation_factor=4, reduction=Reduction.MEAN, mean_strategy=MeanStrategy.RUNNING
+    )
     assert (running.divisor, running.kind) == (1, "mean")

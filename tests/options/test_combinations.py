@@ -11,6 +11,7 @@ import pytest
 
 from popc.options import SCHEMA, resolve_options
 from popc.options.dialects import popart
+from popc.options.kinds import Choice, Truth, Whole
 from popc.options.schema import OptionSpec
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
@@ -101,12 +102,13 @@ def test_host_syncs_and_phases_are_refused_by_name() -> None:
 
 def _value(spec: OptionSpec) -> Any:
     """A value of a plain option that is not its default; ``None`` for other kinds."""
-    if spec.type == "bool":
+    kind = spec.kind
+    if isinstance(kind, Truth):
         return not spec.default
-    if spec.type == "int":
-        return spec.default + (1 if spec.default < spec.high else -1)
-    if spec.type == "choice":
-        return next(one for one in spec.choices if one != spec.default)
+    if isinstance(kind, Whole):
+        return spec.default + (1 if spec.default < kind.high else -1)
+    if isinstance(kind, Choice):
+        return next(one for one in kind.choices if one != spec.default)
     return None
 
 

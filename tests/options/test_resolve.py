@@ -11,15 +11,17 @@ import pytest
 from popc.options import (
     SCHEMA,
     Anchor,
+    FrozenTable,
     Options,
     Origin,
     ReturnType,
+    WeightStorage,
     describe_options,
     resolve_options,
 )
 from popc.options.dialects import popart
 from popc_runtime.errors import OptionError, ResourceError
-from popc_runtime.format import Compression, OptionSetting
+from popc_runtime.format import OptionSetting
 
 _PASSES = ("common_subexpressions", "constant_folding")
 
@@ -44,7 +46,7 @@ def test_every_attribute_is_described() -> None:
     names = {one.name for one in fields(Options)} - {"origins"}
     assert [spec.name for spec in SCHEMA] == sorted(names)
     for spec in SCHEMA:
-        assert spec.help.endswith(".")
+        assert spec.meaning.endswith(".")
         assert getattr(Options(), spec.name) == spec.default
 
 
@@ -59,17 +61,30 @@ def test_descriptions_are_plain_data() -> None:
     assert all(len(row["summary"]) < 100 for row in rows.values())
 
 
-def test_compression_levels_are_those_of_the_format() -> None:
-    assert Compression(Options().compression) is Compression.DEFAULT
-
-
 def test_options_are_values() -> None:
     options = resolve_options(cli=["anchors.y=final", "batches_per_step=2"])
     assert options == resolve_options(cli=["batches_per_step=2", "anchors.y=final"])
     assert hash(options) == hash(pickle.loads(pickle.dumps(options)))
     assert len({options, Options(), resolve_options()}) == 2
     with pytest.raises(FrozenInstanceError):
-        options.weights = "mmap"  # type: ignore[misc]
+        options.weights = WeightStorage.MMAP  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"kahn_tie_breaker": "fifo"},
+        {"tile_sets": FrozenTable({"x": "io"})},
+        {"floating_point_exceptions": ("div0",)},
+        {"weight_tensor_location": FrozenTable({"storage": "off_chip"})},
+        {"tensor_location_override": FrozenTable({"w": FrozenTable({"storage": "off_chip"})})},
+    ],
+)
+def test_text_is_no_value_of_a_choice(values: dict[str, Any]) -> None:
+    """It equals the member of the enum, but whoever asks for the member would not find it."""
+    with pytest.raises(OptionError, match="has not been read") as caught:
+        Options(**values)
+    assert caught.value.subject in values
 
 
 # -- sources ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 import popc
 from popc.options import resolve_options
-from popc.options.replication import ReplicaGroups
+from popc.options.replica_groups import ReplicaGroups
 from popc.request import make_options
 from popc_runtime.errors import ModelError, OptionError
 from tests.replication.models import compiled, graphcore, normalised

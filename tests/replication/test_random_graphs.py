@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.ops.divergence import find_divergence
-from popc.options import Options
+from popc.options import Options, StreamMode
 from popc.options.table import FrozenTable
 from popc_runtime.format import Array
 from tests.pipeline import Program
@@ -64,7 +64,7 @@ def test_what_is_said_to_be_equal_is_equal(seed: int, chosen: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_broadcast_inputs_make_equal_results(seed: int) -> None:
     feeds = {name: array[0] for name, array in _stacked(seed).items()}
-    modes = FrozenTable(dict.fromkeys(feeds, "broadcast"))
+    modes = FrozenTable(dict.fromkeys(feeds, StreamMode.BROADCAST))
     options = Options(
         replicated_graph_count=_REPLICAS,
         replicated_stream_mode=modes,

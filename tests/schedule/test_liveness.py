@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from popc.ir import Graph, Tensor, VariableRole
 from popc.memory import plan_memory
-from popc.options import ScheduleOptions
+from popc.options import Algorithm, ScheduleOptions
 from popc.schedule import Liveness, build_schedule, measure_liveness
 from popc_runtime.format import DType
 from tests.random_graphs import graphs
@@ -21,11 +21,11 @@ def _as_written(graph: Graph, *, inplace: bool = True) -> Liveness:
 
 
 @pytest.mark.parametrize("inplace", [True, False])
-@pytest.mark.parametrize("algorithm", ["choose_best", "post_order", "kahn"])
+@pytest.mark.parametrize("algorithm", [Algorithm.CHOOSE_BEST, Algorithm.POST_ORDER, Algorithm.KAHN])
 @settings(deadline=None, max_examples=50)
 @given(graph=graphs(nested=False))
 def test_it_is_what_the_memory_planner_needs(
-    algorithm: str, graph: Graph, *, inplace: bool
+    algorithm: Algorithm, graph: Graph, *, inplace: bool
 ) -> None:
     options = ScheduleOptions(scheduling_algorithm=algorithm)
     schedule = build_schedule(graph, options, inplace=inplace)

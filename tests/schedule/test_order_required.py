@@ -24,7 +24,7 @@ def _relus(count: int) -> tuple[Graph, list[Op]]:
     return small.output(*(op.output for op in ops)), ops
 
 
-def _order(graph: Graph, algorithm: str = "choose_best") -> list[Op]:
+def _order(graph: Graph, algorithm: Algorithm = Algorithm.CHOOSE_BEST) -> list[Op]:
     schedule = build_schedule(graph, ScheduleOptions(scheduling_algorithm=algorithm))
     assert check_schedule(graph, schedule) == []
     return list(schedule.orders[graph])
@@ -42,8 +42,8 @@ def test_pairs_are_kept(algorithm: Algorithm) -> None:
     assert _order(graph, algorithm) == wanted
 
 
-@pytest.mark.parametrize("algorithm", ["kahn", "choose_best"])
-def test_tied_ops_stand_together(algorithm: str) -> None:
+@pytest.mark.parametrize("algorithm", [Algorithm.KAHN, Algorithm.CHOOSE_BEST])
+def test_tied_ops_stand_together(algorithm: Algorithm) -> None:
     small = SmallGraph()
     x = small.input(4)
     chains = [[small.op("Relu", x)] for _ in range(4)]
@@ -171,8 +171,8 @@ def _steps(small: SmallGraph, x: Tensor, priority: float) -> list[Op]:
     return [first, small.op("Neg", first.output, priority=priority)]
 
 
-@pytest.mark.parametrize("algorithm", ["choose_best", "kahn"])
-def test_high_priorities_run_early_whatever_it_costs(algorithm: str) -> None:
+@pytest.mark.parametrize("algorithm", [Algorithm.CHOOSE_BEST, Algorithm.KAHN])
+def test_high_priorities_run_early_whatever_it_costs(algorithm: Algorithm) -> None:
     small = SmallGraph()
     x = small.input(4)
     wide = small.op("Expand", x, shape=(100, 4))

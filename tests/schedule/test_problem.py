@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from popc.ir import Graph
 from popc.ops.aliases import find_aliases
+from popc.options import TieBreaker
 from popc.schedule.algorithms import (
-    TieBreaker,
     clustering_order,
     kahn_order,
     look_ahead_order,

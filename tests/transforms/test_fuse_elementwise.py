@@ -16,7 +16,7 @@ import popc
 import popc_runtime
 from popc.ir import Graph, Recompute, StepPart, Tensor, TensorType
 from popc.memory import plan_memory
-from popc.options import Options
+from popc.options import Options, PatternLevel
 from popc.schedule import build_schedule
 from popc.transforms.fuse_elementwise import FuseElementwise
 from popc.transforms.pipeline import build_pipeline
@@ -28,7 +28,7 @@ from tests.small_graphs import SmallGraph
 from tests.support import run_onnxruntime
 from tests.transforms.building import Builder
 
-_TOGETHER: Final[dict[str, Any]] = {"patterns": "all"}
+_TOGETHER: Final[dict[str, Any]] = {"patterns": PatternLevel.ALL}
 _X: Final = TensorType(DType.FLOAT32, (4, 6))
 # Inputs of programs are arrays of types that numpy has.
 _FED: Final = (DType.FLOAT32, DType.FLOAT16, DType.INT32, DType.INT64, DType.BOOL)

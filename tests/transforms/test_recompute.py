@@ -19,7 +19,7 @@ import popc_runtime
 from popc.autodiff.copying import copy_graph
 from popc.ir import Graph, Op, Recompute, StepPart, TensorType
 from popc.ops.build import build
-from popc.options import Options
+from popc.options import AutoRecomputation, Options
 from popc.training.parts import added_ops_in
 from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS, decreasing_intervals
@@ -112,7 +112,7 @@ def test_standard_keeps_what_is_live_at_the_cheapest_places(ops: list[Op]) -> No
     for interval in decreasing_intervals(len(ops)):
         smallest = min(map(size, interval))
         kept.update(live(next(place for place in interval if size(place) == smallest)))
-    assert list(METHODS["standard"](ops)) == [op for op in ops if op not in kept]
+    assert list(METHODS[AutoRecomputation.STANDARD](ops)) == [op for op in ops if op not in kept]
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -162,9 +162,12 @@ def test_sample_networks(make: Callable[[], onnx.ModelProto], method: str, tmp_p
     _assert_same(_results(model, tmp_path, feeds, **options), plain)
 
 
+_CHOSEN = st.sampled_from([AutoRecomputation.STANDARD, AutoRecomputation.RECOMPUTE_ALL])
+
+
 @settings(deadline=None, max_examples=25)
-@given(seed=st.integers(0, 2**32), method=st.sampled_from(["standard", "recompute_all"]))
-def test_random_graphs(seed: int, method: str) -> None:
+@given(seed=st.integers(0, 2**32), method=_CHOSEN)
+def test_random_graphs(seed: int, method: AutoRecomputation) -> None:
     """With branches, loops and random checkpoints; `Program` lets all checkers look at them."""
     graph = smooth_graph(seed, most_ops=40)
     feeds = smooth_feeds(graph)

@@ -12,7 +12,7 @@ from onnx import parser
 
 from popc.ir import Graph, Op, StepPart, verify
 from popc.ops import OPS
-from popc.options import Options
+from popc.options import FloatingPointException, Options, Partials
 from popc.transforms import transform
 from popc.transforms.round_results import RoundResults, rounds
 from popc_runtime.kernels import KERNELS, MoveKernel
@@ -103,6 +103,9 @@ def test_exact_ops_are_exact(op_type: str) -> None:
 # -- by options ------------------------------------------------------------------------------------
 
 
+_NAN = (FloatingPointException.NAN_ON_OVERFLOW,)
+
+
 def _transformed(body: str, **options: Any) -> Graph:
     graph = _graph(body)
     transform(graph, Options(verify_ir=True, **options))
@@ -116,7 +119,7 @@ _PRODUCTS = """m (float16[2,3] a, float16[3,4] b, float[2,2] c) => (float16[2,4]
 
 def test_partial_sums_of_the_option() -> None:
     """Only float16 products, and what is fused with them does not matter."""
-    graph = _transformed(_PRODUCTS, partials_type_matmuls="half")
+    graph = _transformed(_PRODUCTS, partials_type_matmuls=Partials.HALF)
     types = {op.output.type.dtype.value: op.attributes for op in _of_type(graph, "MatMul")}
     assert types["float16"]["partials"] == "half"
     assert types["float16"]["activation"] == "Relu"
@@ -130,7 +133,7 @@ def _of_type(graph: Graph, op_type: str) -> list[Op]:
 
 def test_a_node_has_precedence() -> None:
     body = _PRODUCTS.replace("MatMul(a", 'MatMul <__partials_type = "FLOAT"> (a')
-    graph = _transformed(body, partials_type_matmuls="half")
+    graph = _transformed(body, partials_type_matmuls=Partials.HALF)
     assert _marked(graph, "partials") == {"MatMul": "float"}
 
 
@@ -157,12 +160,12 @@ def _parsed(text: str) -> onnx.ModelProto:
         (
             {
                 "enable_floating_point_checks": True,
-                "floating_point_exceptions": ("nan_on_overflow",),
+                "floating_point_exceptions": _NAN,
                 "enable_stochastic_rounding": True,
             },
             {"results": ("y",), "overflow": "nan", "rounding": "stochastic"},
         ),
-        ({"floating_point_exceptions": ("nan_on_overflow",)}, {}),
+        ({"floating_point_exceptions": _NAN}, {}),
     ],
 )
 def test_attributes_for_checks(options: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ __all__ = ["OPTIONS", "SWITCHES", "members_of", "table_entry", "why_unsupported"
 
 OPTIONS: Final = {spec.popart: spec.name for spec in SCHEMA if spec.popart}
 
-_TABLES: Final = frozenset(spec.popart for spec in SCHEMA if spec.is_table and spec.popart)
+_TABLES: Final = frozenset(spec.popart for spec in SCHEMA if spec.kind.is_table and spec.popart)
 
 # Switches that PopART has beside a number: off, the number must be 1.
 SWITCHES: Final = {

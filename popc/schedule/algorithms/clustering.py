@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from popc.schedule.algorithms.kahn import TieBreaker, kahn_order
+from popc.options import TieBreaker
+from popc.schedule.algorithms.kahn import kahn_order
 from popc.schedule.problem import Problem
 
 __all__ = ["clustering_order"]

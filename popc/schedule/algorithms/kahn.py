@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
+from popc.options import TieBreaker
 from popc.schedule.problem import Problem
 
-__all__ = ["GreedyNodes", "TieBreaker", "kahn_order", "list_order"]
+__all__ = ["GreedyNodes", "kahn_order", "list_order"]
 
 _SEED: Final = 1
-
-
-class TieBreaker(StrEnum):
-    """Which of several ready nodes runs first."""
-
-    GREEDY = "greedy"  # the one that adds the fewest live bytes; among equals as FIFO
-    FIFO = "fifo"  # the one that became ready last (the established name is a misnomer)
-    RANDOM = "random"  # any, the same on every run
 
 
 class ReadyNodes(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from popc.ir import Graph, Op
+from popc.options import PartsSchedule
 from popc.transforms.batch_serialization.levels import Position, edges_before
 
 __all__ = ["Overlap"]
@@ -21,11 +22,11 @@ class Overlap:
     Within a part what is loaded, and copied to the tiles that compute, comes as early as it can,
     what is copied from there and stored as late as it can.  The last copy to the compute tiles of
     a part comes before the first copy from there of the part before; with ``kind``
-    "overlap_on_compute" the last load of a part also comes before anything of the part before is
+    OVERLAP_ON_COMPUTE the last load of a part also comes before anything of the part before is
     computed.
     """
 
-    kind: str
+    kind: PartsSchedule
 
     def rank(self, op: Op) -> int:
         """Ops of a part with lower ranks come first where they can."""
@@ -42,7 +43,7 @@ class Overlap:
         for position, ops in chains.items():
             following = chains.get(Position(position.level, position.phase + 1), ())
             self._ahead(graph, _last(following, self, _COPY_IN), _first(ops, self, _COPY_OUT))
-            if self.kind == "overlap_on_compute":
+            if self.kind is PartsSchedule.OVERLAP_ON_COMPUTE:
                 self._ahead(graph, _last(following, self, _LOAD), _first(ops, self, _COMPUTE))
 
     @staticmethod

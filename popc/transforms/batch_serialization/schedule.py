@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from popc.ir import Graph, Op
+from popc.options import OVERLAPPING, PartsSchedule
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization.check import find_disorder
 from popc.transforms.batch_serialization.isomorphism import Likeness, follow
@@ -33,8 +34,8 @@ class BatchSchedule(Pass):
         %b2 = MatMul(%a2, @w)                                       batch_phase 1
 
     Bins keep parts apart.  All parts follow the order that the scheduler finds for the first, but
-    with ``kind`` "scheduler" each has its own.  With ``kind`` "overlap_on_io" and
-    "overlap_on_compute" transfers stand in no bin: see `Overlap`.
+    with ``kind`` SCHEDULER each has its own.  With ``kind`` OVERLAP_ON_IO and
+    OVERLAP_ON_COMPUTE transfers stand in no bin: see `Overlap`.
 
     Attributes:
         kind: As the option ``batch_serialization_batch_schedule``.
@@ -43,7 +44,7 @@ class BatchSchedule(Pass):
 
     name: ClassVar[str] = "batch_schedule"
     optional: ClassVar[bool] = False
-    kind: str = "isomorphic"
+    kind: PartsSchedule = PartsSchedule.ISOMORPHIC
     orders: Orders = insertion_orders
 
     def run(self, graph: Graph) -> int:
@@ -54,7 +55,7 @@ class BatchSchedule(Pass):
         positions = {one: find_positions(edges_before(one)) for one in graphs}
         for one in graphs:
             self._sort_into_bins(positions[one])
-        if self.kind != "scheduler":
+        if self.kind is not PartsSchedule.SCHEDULER:
             orders = self.orders(graph)
             for one in graphs:
                 self._let_parts_follow(one, orders[one], positions[one])
@@ -71,7 +72,7 @@ class BatchSchedule(Pass):
         return [text for one in graphs for text in find_disorder(orders[one], PARTITION)]
 
     def _overlap(self) -> Overlap | None:
-        return Overlap(self.kind) if self.kind.startswith("overlap") else None
+        return Overlap(self.kind) if self.kind in OVERLAPPING else None
 
     def _sort_into_bins(self, positions: Mapping[Op, Position]) -> None:
         overlap = self._overlap()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.ir import Graph, Op, StepPart, Tensor
-from popc.options import Options
+from popc.options import Options, PartsContext, PartsMethod
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.batch_serialization.analysis import Crossing, analyse
 from popc.transforms.batch_serialization.batch import find_batch
@@ -57,10 +57,10 @@ class BatchSerialization(Pass):
         )
         regions = find_regions(graph, analysis)
         method = options.batch_serialization_method
-        if method == "loop":
+        if method is PartsMethod.LOOP:
             make_loops(graph, analysis, regions)
         else:
-            unroll(graph, analysis, regions, dynamic=method == "unroll_dynamic")
+            unroll(graph, analysis, regions, dynamic=method is PartsMethod.UNROLL_DYNAMIC)
         effects = {"cut": len(analysis.cuts), "whole": len(analysis.whole), "regions": len(regions)}
         note = _note(len(analysis.cuts), parts, analysis.whole)
         return Outcome(len(analysis.cuts), effects, (note,) if note else ())
@@ -72,8 +72,8 @@ class BatchSerialization(Pass):
         return find_mixed_parts(graph, self.options.batch_serialization_factor)
 
     def _acts_on(self, graph: Graph) -> bool:
-        """Whether there is something to do: with "fwd" it has been done before the gradients."""
-        is_late = self.options.batch_serialization_transform_context == "bwd"
+        """Whether there is something to do: with FWD it has been done before the gradients."""
+        is_late = self.options.batch_serialization_transform_context is PartsContext.BWD
         return self.options.cuts_batch and (is_late or not _trains(graph))
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from popc.ir import Graph, Op, StepPart
 from popc.ops.main_loops import PIPELINE, is_pipeline
+from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Outcome, Pass
 
 __all__ = ["OuterFragment"]
@@ -22,10 +23,10 @@ _REMOTE: Final = frozenset({"RemoteLoad", "RemoteStore"})
 class OuterFragment(Pass):
     """Order what follows the flush of a pipeline: the updates of the weights.
 
-    With ``schedule`` "serial", one chip after the other; what needs something of a later chip waits
-    for it.  With "overlap_cycle_optimized" the first transfers of all chips from streaming memory
-    stand side by side, then the second ones, the smallest first; with "overlap_memory_optimized"
-    only those that load the same shapes.  With "scheduler", nothing is required.
+    With ``schedule`` SERIAL, one chip after the other; what needs something of a later chip waits
+    for it.  With OVERLAP_CYCLE_OPTIMIZED the first transfers of all chips from streaming memory
+    stand side by side, then the second ones, the smallest first; with OVERLAP_MEMORY_OPTIMIZED
+    only those that load the same shapes.  With SCHEDULER, nothing is required.
 
     Attributes:
         enabled: Whether to do anything.
@@ -36,18 +37,20 @@ class OuterFragment(Pass):
     name: ClassVar[str] = "outer_fragment"
     optional: ClassVar[bool] = False
     enabled: bool = False
-    schedule: str = "serial"
+    schedule: OuterFragmentSchedule = OuterFragmentSchedule.SERIAL
     excluded: tuple[int, ...] = ()
 
     def run(self, graph: Graph) -> Outcome:
         """Order the updates; how many ops that concerns."""
-        outer = _holder(graph) if self.enabled and self.schedule != "scheduler" else None
+        orders = self.enabled and self.schedule is not OuterFragmentSchedule.SCHEDULER
+        outer = _holder(graph) if orders else None
         if outer is None:
             return Outcome(0)
         ops = [op for op in _updates(outer) if self._is_meant(op)]
-        if self.schedule == "serial":
+        if self.schedule is OuterFragmentSchedule.SERIAL:
             return Outcome(_one_by_one(ops))
-        return Outcome(_side_by_side(outer, ops, alike=self.schedule.startswith("overlap_memory")))
+        alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
+        return Outcome(_side_by_side(outer, ops, alike=alike))
 
     def _is_meant(self, op: Op) -> bool:
         chip = op.settings.virtual_graph

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc.ops.control import first_capture, loop_header, loop_states
+from popc.options import PipelineSchedule
 from popc.placement import Timing, stage_chips, time_stages
 from popc_runtime.errors import OptionError
 
@@ -90,7 +91,9 @@ class StagedLoop:
         return sorted(stage for stage in found if stage is not None)
 
 
-def split_into_stages(outer: Graph, loop: Op, schedule: str, last_forward: int) -> StagedLoop:
+def split_into_stages(
+    outer: Graph, loop: Op, schedule: PipelineSchedule, last_forward: int
+) -> StagedLoop:
     """Take the body of ``loop`` apart."""
     body = loop.subgraphs["body"]
     timing = time_stages(stage_chips(body.ops), schedule, last_forward)

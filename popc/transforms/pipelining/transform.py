@@ -11,6 +11,7 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.control import first_capture
 from popc.ops.main_loops import PIPELINE
+from popc.options import PipelineSchedule
 from popc.placement import is_main_loop, last_stage, main_graphs
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
@@ -63,7 +64,7 @@ class Pipelining(Pass):
     name: ClassVar[str] = "pipelining"
     optional: ClassVar[bool] = False
     enabled: bool = False
-    schedule: str = "grouped"
+    schedule: PipelineSchedule = PipelineSchedule.GROUPED
     repeats: bool = False
 
     def run(self, graph: Graph) -> Outcome:

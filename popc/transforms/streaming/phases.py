@@ -8,7 +8,7 @@ from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart
 from popc.ops.streaming import LOAD, STORE
-from popc.options import Options
+from popc.options import IoSchedule, Options, PhaseSchedule
 from popc.placement import is_main_loop, main_graphs
 
 __all__ = ["BINS", "PhaseRules", "phased_graphs", "settle_phases"]
@@ -21,8 +21,8 @@ _COLLECTIVES: Final = ("ReplicatedAllReduce", "ReplicatedReduceScatter")
 
 # The later in a phase, the lower.  Priorities of the user lie in between.
 _LIMIT: Final = 9000.0
-_PRIORITIES: Final[Mapping[str, Mapping[str, float]]] = {
-    "interleaving": {
+_PRIORITIES: Final[Mapping[PhaseSchedule, Mapping[str, float]]] = {
+    PhaseSchedule.INTERLEAVING: {
         "load": -9002.0,
         "copy": -9003.0,
         "late load": -9004.0,
@@ -30,7 +30,7 @@ _PRIORITIES: Final[Mapping[str, Mapping[str, float]]] = {
         "update": -9004.0,
         "store": -9004.0,
     },
-    "batch": {
+    PhaseSchedule.BATCH: {
         "load": -9002.0,
         "copy": -9003.0,
         "late load": -9004.0,
@@ -38,7 +38,7 @@ _PRIORITIES: Final[Mapping[str, Mapping[str, float]]] = {
         "update": -9005.0,
         "store": -9006.0,
     },
-    "batch_clustered_io": {
+    PhaseSchedule.BATCH_CLUSTERED_IO: {
         "load": 9001.0,
         "copy": -9001.0,
         "late load": 9001.0,
@@ -129,7 +129,7 @@ class PhaseRules:
 
     def preloads(self, kind: str, settings: OpSettings) -> bool:
         """Whether tensors of a kind are fetched in the phase before that of their reader."""
-        early = self._options.io_schedule(kind) == "preload"
+        early = self._options.io_schedule(kind) is IoSchedule.PRELOAD
         return settings.execution_phase is not None and early
 
     def for_load(self, kind: str, settings: OpSettings) -> OpSettings:
@@ -141,7 +141,7 @@ class PhaseRules:
 
     def note_load(self, op: Op, kind: str) -> None:
         """Remember a load that takes place when it is needed, like any op that computes."""
-        on_demand = self._options.io_schedule(kind) == "on_demand"
+        on_demand = self._options.io_schedule(kind) is IoSchedule.ON_DEMAND
         if on_demand and kind != "optimizer_state":
             self._urgent.add(op)
 

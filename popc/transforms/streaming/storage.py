@@ -101,7 +101,7 @@ class StorageMap:
 
     def tiles(self, location: TensorLocation) -> TileSets:
         """The tiles that move what is kept there."""
-        return TileSets(location.load_tile_set, location.storage_tile_set)
+        return TileSets(location.load_tile_set.value, location.storage_tile_set.value)
 
     # -- constants -------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.ir import Graph
-from popc.options import Options
-from popc.options.table import FrozenTable
+from popc.options import resolve_options
 from tests.pipeline import run_pipeline
 from tests.random_graphs import first_state, graphs, interpret, random_feeds
 
@@ -32,11 +31,11 @@ def test_results_are_the_same(method: str, schedule: str, data: st.DataObject) -
     expected = interpret(graph, inputs, first_state(graph))
     options: dict[str, Any] = {
         "batch_serialization_factor": 2,
-        "batch_serialization_axes": FrozenTable({"x_1": "0"}),
+        "batch_serialization_axes": {"x_1": 0},
         "batch_serialization_method": method,
         "batch_serialization_batch_schedule": schedule,
         "verify_ir": True,
     }
-    found = run_pipeline(graph, feeds, Options(**options))
+    found = run_pipeline(graph, feeds, resolve_options(values=options))
     for name, wanted in zip(names, expected, strict=True):
         np.testing.assert_array_equal(found[name], wanted)

@@ -12,7 +12,7 @@ import pytest
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
-from popc.options import Options
+from popc.options import PartsSchedule, resolve_options
 from popc.schedule import build_schedule
 from popc.transforms.batch_serialization import BatchSchedule, BatchSerialization
 from popc.transforms.batch_serialization.check import find_disorder, find_mixed_parts
@@ -37,14 +37,14 @@ def _chain(*settings: OpSettings) -> Graph:
 
 def _serialized(graph: Graph, **options: Any) -> Graph:
     named = {f"batch_serialization_{name}": value for name, value in options.items()}
-    cut = Options(batch_serialization_factor=3, **named)
+    cut = resolve_options(values={"batch_serialization_factor": 3, **named})
     BatchSerialization(cut)(graph, check=True)
     assert find_mixed_parts(graph, 3) == []
     return graph
 
 
 def _scheduled(graph: Graph, kind: str) -> Sequence[Op]:
-    BatchSchedule(kind, lambda one: build_schedule(one).orders)(graph, check=True)
+    BatchSchedule(PartsSchedule(kind), lambda one: build_schedule(one).orders)(graph, check=True)
     return build_schedule(graph).orders[graph]
 
 

@@ -1,0 +1,1 @@
+"""Options by topic: each file has its options, and what does not go together with them."""

@@ -1,0 +1,55 @@
+"""Options about what is stored in an archive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from popc.options.kinds import Choice, Truth, Whole
+from popc.options.schema import option
+from popc_runtime.format import Compression
+
+__all__ = ["ArchiveOptions", "WeightStorage"]
+
+
+class WeightStorage(StrEnum):
+    """How weights are stored."""
+
+    COMPRESSED = "compressed"
+    MMAP = "mmap"
+
+
+@dataclass(frozen=True)
+class ArchiveOptions:
+    """What is stored, and how."""
+
+    compression: Compression = option(
+        Choice(*Compression), Compression.DEFAULT, "How much time to spend on a small archive."
+    )
+    constant_weights: bool = option(
+        Truth(),
+        True,
+        "Whether the weights of a program that does not train are constants. If not, they can "
+        "be read and written between runs, as those of a training program always can.",
+        popart="constantWeights",
+    )
+    fold_limit_bytes: int = option(
+        Whole(),
+        65536,
+        "Bytes by which computing a constant at compile time may enlarge the archive. What "
+        "would grow more is computed when the archive is loaded.",
+    )
+    pack_weights: bool = option(
+        Truth(),
+        True,
+        "Store weights of products and convolutions in the order in which native kernels read "
+        "them. They are used where they lie in the file then, instead of being packed each "
+        "time that it is loaded. Results are the same; a runtime without native kernels "
+        "unpacks them.",
+    )
+    weights: WeightStorage = option(
+        Choice(*WeightStorage),
+        WeightStorage.COMPRESSED,
+        "How weights are stored. Compressed makes a small archive; mmap stores them raw and "
+        "page-aligned, so that they are mapped instead of read and processes share them.",
+    )

@@ -1,0 +1,38 @@
+"""Options about single nodes of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from popc.options.annotations import Rule, RulesKind
+from popc.options.kinds import Truth
+from popc.options.schema import option
+
+__all__ = ["NodeOptions"]
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """What is said of single nodes of the model."""
+
+    annotate: tuple[Rule, ...] = option(
+        RulesKind(),
+        (),
+        "What to say of nodes of the model without editing it. A list of tables, each with "
+        "selectors, of which all must fit (nodes: a name or pattern; op_type; output: a tensor "
+        "that the node computes), and annotations: schedule_priority (a number; ops with a "
+        "higher one run as early as they can), exclude_patterns (passes that leave the ops as "
+        "they are), recompute (checkpoint or recompute, in the backward pass), partials_type "
+        "or output_type (float or half), serialize_matmul_mode with serialize_matmul_factor, "
+        "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and "
+        "pipeline_stage (whole numbers: see docs/pipelining.md). The names of "
+        "PopART's attributes, such as __schedule_priority, are understood too. In TOML: "
+        '[[annotate]] nodes = "block*" schedule_priority = 1.',
+    )
+    enable_serialized_matmuls: bool = option(
+        Truth(),
+        True,
+        "Whether products of matrices are cut as annotations say. Without, "
+        "serialize_matmul_mode and serialize_matmul_factor have no effect.",
+        popart="enableSerializedMatmuls",
+    )

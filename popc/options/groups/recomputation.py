@@ -1,0 +1,68 @@
+"""Options about what the backward pass computes once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from popc.options.kinds import Choice, Patterns
+from popc.options.schema import option
+
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = ["AutoRecomputation", "RecomputationOptions", "conflicts"]
+
+
+class AutoRecomputation(StrEnum):
+    """How it is chosen what the backward pass computes once more."""
+
+    NONE = "none"
+    STANDARD = "standard"
+    NORM_ONLY = "norm_only"
+    RECOMPUTE_ALL = "recompute_all"
+    PIPELINE = "pipeline"
+
+
+@dataclass(frozen=True)
+class RecomputationOptions:
+    """What the backward pass computes once more."""
+
+    auto_recomputation: AutoRecomputation = option(
+        Choice(*AutoRecomputation, synonyms={"norecompute": AutoRecomputation.NONE}),
+        AutoRecomputation.NONE,
+        "Which results of the forward pass the backward pass computes once more. That takes "
+        "less memory than keeping them, and more time. Standard keeps the results that are "
+        "live where the forward pass needs the least memory, at intervals that get shorter, "
+        "and computes the others; norm_only computes those of normalisations only, "
+        "recompute_all computes everything but checkpoints, and pipeline what the stages of a "
+        "pipeline compute, but for the last one. Random numbers are always kept. Training "
+        "only, but for pipeline.",
+        popart="autoRecomputation",
+    )
+    checkpoints: tuple[str, ...] = option(
+        Patterns(),
+        (),
+        "Tensors that are always kept for the backward pass, by name or pattern (block*.out). "
+        "They are kept whatever recompute or auto_recomputation say. Training only.",
+    )
+    recompute: tuple[str, ...] = option(
+        Patterns(),
+        (),
+        "Tensors that the backward pass computes once more, by name or pattern (block*). What "
+        "the nodes that make them compute on the way belongs to it. The attribute "
+        "__recompute_output_in_backward_pass of a node says the same. Not together with "
+        "auto_recomputation. Training only.",
+    )
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Two ways to choose what is computed once more."""
+    auto = options.auto_recomputation
+    if auto is not AutoRecomputation.NONE and options.recompute:
+        yield (
+            f"recompute names tensors and auto_recomputation is {auto}: choose one of them "
+            "(checkpoints adds to what is kept)"
+        )

@@ -1,0 +1,130 @@
+"""Options about replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from popc.options.kinds import Choice, Table, Truth, Whole
+from popc.options.replica_groups import GroupsKind, ReplicaGroups
+from popc.options.schema import option
+from popc.options.table import FrozenTable
+from popc_runtime.format import MAX_REPLICAS
+
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = ["ReplicaOptions", "StreamMode", "conflicts"]
+
+
+class StreamMode(StrEnum):
+    """What replicas take from an input."""
+
+    REPLICATE = "replicate"
+    BROADCAST = "broadcast"
+
+
+_MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class ReplicaOptions:
+    """How many replicas there are, and what they share."""
+
+    distributed_batch_norm_replica_group_size: int = option(
+        Whole(low=1, high=MAX_REPLICAS),
+        1,
+        "How many neighbouring replicas share the statistics of a batch normalisation. 1 lets "
+        "each normalise by those of its own micro-batch. It must divide "
+        "replicated_graph_count. Normalisations in training mode only.",
+    )
+    identical_replica_seeds: bool = option(
+        Truth(),
+        False,
+        "Let all replicas draw the same random numbers. If not, each has a sequence of its own.",
+    )
+    merge_all_gather_collectives: bool = option(
+        Truth(),
+        False,
+        "Make one exchange of neighbouring all-gathers.",
+        popart="replicatedCollectivesSettings.mergeAllGatherCollectives",
+    )
+    merge_all_reduce_collectives: bool = option(
+        Truth(),
+        False,
+        "Make one exchange of neighbouring all-reduces. Those of the gradients are such: fewer "
+        "exchanges, more live memory.",
+        popart="replicatedCollectivesSettings.mergeAllReduceCollectives",
+    )
+    merge_reduce_scatter_collectives: bool = option(
+        Truth(),
+        False,
+        "Make one exchange of neighbouring reduce-scatters.",
+        popart="replicatedCollectivesSettings.mergeReduceScatterCollectives",
+    )
+    prepare_schedule_for_merging_collectives: bool = option(
+        Truth(),
+        False,
+        "Bring exchanges that do not depend on each other together. So the options "
+        "merge_..._collectives find them as neighbours. Without, only those are merged between "
+        "which nothing else is computed.",
+        popart="replicatedCollectivesSettings.prepareScheduleForMergingCollectives",
+    )
+    replicated_graph_count: int = option(
+        Whole(low=1, high=MAX_REPLICAS),
+        1,
+        "How many replicas of the program run side by side, each on data of its own. Weights "
+        "stay equal, because gradients are added up or averaged over the replicas. Inputs and "
+        "outputs get a dimension of this size, after that of accumulation_factor, if it is "
+        "larger than 1.",
+        popart="replicatedGraphCount",
+    )
+    replicated_stream_mode: FrozenTable[StreamMode] = option(
+        Table(Choice(*StreamMode), "from names to replicate or broadcast"),
+        FrozenTable(),
+        "What replicas take from an input. A table from names or patterns of inputs to "
+        "replicate (each takes the next sample; the default) or broadcast (all take the same "
+        'sample). In TOML: [replicated_stream_mode] mask = "broadcast"; with --set: '
+        "replicated_stream_mode.mask=broadcast.",
+    )
+    variable_settings: FrozenTable[ReplicaGroups] = option(
+        Table(GroupsKind(), "from weights to groups of replicas"),
+        FrozenTable(),
+        "Which replicas share a weight. A table from names or patterns of weights to all (the "
+        "default), none (each replica has its own), consecutive:N or orthogonal:N (groups of "
+        "N neighbours, or of N as far apart as possible). Gradients are reduced within the "
+        "groups; the host reads and writes one row per group. The first pattern that fits, in "
+        'alphabetical order, counts. In TOML: [variable_settings] "expert*" = "none".',
+    )
+
+    def stream_mode(self, name: str) -> StreamMode:
+        """What replicas take from an input."""
+        return self.replicated_stream_mode.matching(name) or StreamMode.REPLICATE
+
+    def replica_groups(self, variable: str) -> ReplicaGroups:
+        """Which replicas share a variable."""
+        return self.variable_settings.matching(variable) or ReplicaGroups()
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Groups that replicas cannot be divided into, and merging that is not wanted."""
+    replicas = options.replicated_graph_count
+    for pattern, groups in options.variable_settings.items():
+        problem = groups.problem(replicas)
+        if problem:
+            yield f"variable_settings of {pattern!r}: {problem}, of replicated_graph_count"
+    size = options.distributed_batch_norm_replica_group_size
+    if replicas % size:
+        yield (
+            f"distributed_batch_norm_replica_group_size is {size}, which does not divide "
+            f"replicated_graph_count, {replicas}"
+        )
+    merging = any(getattr(options, f"merge_{name}_collectives") for name in _MERGERS)
+    if options.prepare_schedule_for_merging_collectives and not merging:
+        listed = ", ".join(f"merge_{name}_collectives" for name in _MERGERS)
+        yield (
+            "prepare_schedule_for_merging_collectives has no effect by itself: set one of "
+            f"{listed} too"
+        )

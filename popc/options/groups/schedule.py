@@ -1,0 +1,88 @@
+"""Options about the order in which ops run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from popc.options.kinds import Choice, Number, Whole
+from popc.options.schema import option
+
+__all__ = ["Algorithm", "ScheduleOptions", "TieBreaker"]
+
+
+class TieBreaker(StrEnum):
+    """Which of several ready nodes runs first."""
+
+    GREEDY = "greedy"  # the one that adds the fewest live bytes; among equals as FIFO
+    FIFO = "fifo"  # the one that became ready last (the established name is a misnomer)
+    RANDOM = "random"  # any, the same on every run
+
+
+class Algorithm(StrEnum):
+    """How an order is made."""
+
+    CHOOSE_BEST = "choose_best"
+    KAHN = "kahn"
+    CLUSTERING = "clustering"
+    POST_ORDER = "post_order"
+    LOOK_AHEAD = "look_ahead"
+    SHORTEST_PATH = "shortest_path"
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """What the scheduler does.  None of these changes results."""
+
+    kahn_tie_breaker: TieBreaker = option(
+        Choice(*TieBreaker),
+        TieBreaker.GREEDY,
+        "Which of several ready ops Kahn's algorithm takes. Greedy takes the one that adds the "
+        "least live memory, fifo the one that became ready last (as in PopART, despite its "
+        "name), random a pseudo-random one, always the same.",
+        popart="kahnTieBreaker",
+    )
+    maximum_scheduler_lookahead_depth: int = option(
+        Whole(low=1, high=100),
+        5,
+        "How many ops ahead look_ahead tries what could follow. Time grows quickly with it.",
+    )
+    maximum_scheduler_search_space_size: int = option(
+        Whole(low=1, high=1_000_000), 64, "How many ops look_ahead looks at before each decision."
+    )
+    scheduler_work_limit: int = option(
+        Whole(),
+        300_000,
+        "How much the scheduler searches, in ops that it looks at: a few microseconds each. "
+        "A limit of work rather than time makes schedules repeatable. With 0 it does not "
+        "search.",
+    )
+    scheduling_algorithm: Algorithm = option(
+        Choice(*Algorithm),
+        Algorithm.CHOOSE_BEST,
+        "How ops are ordered. choose_best tries all of the others, and an exact search, and "
+        "takes the order with the lowest peak of live memory; kahn is PopART's algorithm, "
+        "clustering, post_order, look_ahead and shortest_path are named as in TensorFlow.",
+    )
+    swap_limit_scheduler: int = option(
+        Whole(),
+        1_000_000_000,
+        "How many moves the local search makes at most. It improves the orders of kahn and "
+        "choose_best; with 0 there is no search. scheduler_work_limit ends it too.",
+        popart="swapLimitScheduler",
+    )
+    time_limit_scheduler: float = option(
+        Number(high=1_000_000_000),
+        1e9,
+        "Seconds after which the scheduler does not begin or continue a search. A limit that "
+        "takes effect makes schedules depend on the machine and its load, which is why the "
+        "default never does: see scheduler_work_limit.",
+        popart="timeLimitScheduler",
+    )
+    transitive_closure_optimization_threshold: int = option(
+        Whole(),
+        100_000,
+        "Up to how many ops a graph is simplified before the exact search. Constraints that "
+        "follow from others are dropped, and ops that may as well run together are joined.",
+        popart="transitiveClosureOptimizationThreshold",
+    )

@@ -1,0 +1,59 @@
+"""Options about what one run of the program processes, and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from popc.options.anchors import Anchor, AnchorKind
+from popc.options.kinds import Table, Whole
+from popc.options.schema import option
+from popc.options.table import FrozenTable
+
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = ["StepOptions", "anchors_given", "conflicts"]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What one run of the program processes, and returns."""
+
+    anchors: FrozenTable[Anchor] = option(
+        Table(AnchorKind(), "from tensor names to return types"),
+        FrozenTable(),
+        "Which values of an output a step returns. A table from tensor name to all, final, "
+        "sum or every_n. A name that is no output of the model becomes one. In TOML: "
+        '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
+        "anchors.z=every_n:2.",
+    )
+    batches_per_step: int = option(
+        Whole(low=1),
+        1,
+        "How many batches one run of the program processes. Inputs and outputs get a leading "
+        "dimension of this size if it is larger than 1.",
+        popart="batchesPerStep",
+    )
+    default_anchor: Anchor = option(
+        AnchorKind(), Anchor(), "Return type of the outputs that anchors does not name."
+    )
+
+    def anchor(self, output: str) -> Anchor:
+        """Which values of an output a step returns."""
+        return self.anchors.get(output, self.default_anchor)
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Return types that do not fit the number of batches."""
+    for what, anchor in anchors_given(options):
+        problem = anchor.problem(options.batches_per_step)
+        if problem:
+            yield f"{what}: {problem}"
+
+
+def anchors_given(options: Options) -> list[tuple[str, Anchor]]:
+    """All return types, with what they are called."""
+    named = [(f"anchors of {name!r}", anchor) for name, anchor in options.anchors.items()]
+    return [*named, ("default_anchor", options.default_anchor)]

@@ -1,0 +1,305 @@
+"""Options about execution phases and about where tensors are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from popc.options.groups.batch_serialization import PartsMethod
+from popc.options.groups.placement import VirtualGraphMode
+from popc.options.kinds import Choice, Table, Truth, Whole
+from popc.options.locations import LocationKind, Settings, TensorLocation, TileSet
+from popc.options.schema import option
+from popc.options.table import FrozenTable
+
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = ["KINDS", "IoSchedule", "PhaseSchedule", "StreamingOptions", "conflicts"]
+
+
+class IoSchedule(StrEnum):
+    """When tensors are fetched: one execution phase early, or not."""
+
+    PRELOAD = "preload"
+    ON_DEMAND = "on_demand"
+
+
+class PhaseSchedule(StrEnum):
+    """In which order the transfers of an execution phase take place."""
+
+    INTERLEAVING = "interleaving"
+    BATCH = "batch"
+    BATCH_CLUSTERED_IO = "batch_clustered_io"
+
+
+# The kinds of tensors that have a location of their own.
+KINDS: Final = ("weight", "optimizer_state", "accumulator", "activation")
+_WHOLE_KINDS: Final = ("accumulator", "activation")
+
+_NOTHING: Final[Settings] = FrozenTable()
+
+_SETTINGS: Final = (
+    "A table with some of storage (on_chip or off_chip: in streaming memory), load_tile_set and "
+    "storage_tile_set (compute or io), replicated_tensor_sharding (whether replicas divide it "
+    "among them), sharding_domain (those that do: all, consecutive:N or orthogonal:N), "
+    "min_elements_for_off_chip (2) and min_elements_for_replicated_tensor_sharding (8192)."
+)
+
+_NEED_PHASES: Final = (
+    "execution_phase_schedule",
+    "execution_phase_stages",
+    "accumulator_io_schedule",
+    "activation_io_schedule",
+    "optimizer_state_io_schedule",
+    "weight_io_schedule",
+)
+
+
+@dataclass(frozen=True)
+class StreamingOptions:
+    """What is kept in streaming memory, and when it is fetched."""
+
+    accumulator_io_schedule: IoSchedule = option(
+        Choice(*IoSchedule),
+        IoSchedule.PRELOAD,
+        "When sums of gradients are fetched from streaming memory. Preload: in the execution "
+        "phase before that which needs them; on_demand: in that one. Needs execution_phases.",
+        popart="executionPhaseSettings.accumulatorIOSchedule",
+    )
+    accumulator_tensor_location: Settings = option(
+        LocationKind(),
+        _NOTHING,
+        "Where sums of gradients are kept between micro-batches. Off chip they are fetched "
+        f"and stored in each. {_SETTINGS} They are never divided. Training with "
+        "accumulation_factor > 1 only.",
+        popart="accumulatorTensorLocationSettings",
+    )
+    activation_io_schedule: IoSchedule = option(
+        Choice(*IoSchedule),
+        IoSchedule.PRELOAD,
+        "When activations are fetched from streaming memory. Preload: in the execution phase "
+        "before that which needs them; on_demand: in that one. Needs execution_phases.",
+        popart="executionPhaseSettings.activationIOSchedule",
+    )
+    activation_tensor_location: Settings = option(
+        LocationKind(),
+        _NOTHING,
+        "Where results of the forward pass are kept until the backward pass needs them. Off "
+        "chip they are stored once they have been computed, and fetched when they are used. "
+        f"{_SETTINGS} They are never divided. Training only.",
+        popart="activationTensorLocationSettings",
+    )
+    enable_merge_exchange: bool = option(
+        Truth(),
+        True,
+        "Make one exchange of neighbouring transfers from and to streaming memory. They are "
+        "those between which nothing is computed; so they wait for each other once.",
+        popart="enableMergeExchange",
+    )
+    execution_phase_schedule: PhaseSchedule = option(
+        Choice(*PhaseSchedule),
+        PhaseSchedule.INTERLEAVING,
+        "In which order the transfers of an execution phase take place. Interleaving fetches "
+        "first, and leaves it to the scheduler in which order weights are updated and stored; "
+        "batch makes each step for all weights before the next; batch_clustered_io also puts "
+        "what is fetched at the beginning of a phase. Needs execution_phases.",
+        popart="executionPhaseSettings.schedule",
+    )
+    execution_phase_stages: int = option(
+        Whole(low=1, high=2),
+        2,
+        "Between how many chips execution phases alternate. With 2, a chip fetches what its "
+        "next phase needs while the other one computes. Needs execution_phases.",
+        popart="executionPhaseSettings.stages",
+    )
+    execution_phases: int = option(
+        Whole(high=1 << 16),
+        0,
+        "Into how many parts the forward pass is divided, by bytes of weights. They run one "
+        "after the other, and then those of the backward pass in the opposite order; "
+        "tensors that are kept off chip are fetched for the phases that need them. The "
+        "attribute __execution_phase of a node, or execution_phase of annotate, says to which "
+        "it belongs. Needs virtual_graph_mode = execution_phases. 0 or 1: none.",
+        popart="executionPhaseSettings.phases",
+    )
+    optimizer_state_io_schedule: IoSchedule = option(
+        Choice(*IoSchedule),
+        IoSchedule.ON_DEMAND,
+        "When the state of the optimizer is fetched from streaming memory. Preload: in the "
+        "execution phase before that which needs it; on_demand: in that one. Needs "
+        "execution_phases.",
+        popart="executionPhaseSettings.optimizerStateIOSchedule",
+    )
+    optimizer_state_tensor_location: Settings = option(
+        LocationKind(),
+        _NOTHING,
+        "Where the state of the optimizer is kept between updates. Off chip it is fetched for "
+        "the update and stored afterwards. Divided, each replica updates its part of every "
+        "weight, and the parts are gathered: less memory, as much exchange; results stay the "
+        "same but for the order in which norms of LAMB and of clipping are added up, and state "
+        f"that does not start as zeros stays whole. {_SETTINGS} Training only.",
+        popart="optimizerStateTensorLocationSettings",
+    )
+    tensor_location_override: FrozenTable[Settings] = option(
+        Table(LocationKind(), "from tensors to where they are kept"),
+        FrozenTable(),
+        "Where single tensors are kept. A table from names or patterns of tensors (w, "
+        "Accl1___w, block*.out) to settings as those of weight_tensor_location, or to words: "
+        "on_chip, off_chip, sharded, whole. They replace what the options for their kind say; "
+        "the first pattern that fits, in alphabetical order, counts. In TOML: "
+        '[tensor_location_override] "w*" = "off_chip"; with --set: '
+        "tensor_location_override.w=off_chip.",
+        popart="tensorLocationSettingsOverride",
+    )
+    weight_io_schedule: IoSchedule = option(
+        Choice(*IoSchedule),
+        IoSchedule.PRELOAD,
+        "When weights are fetched from streaming memory. Preload: in the execution phase "
+        "before that which needs them; on_demand: in that one. Needs execution_phases.",
+        popart="executionPhaseSettings.weightIOSchedule",
+    )
+    weight_tensor_location: Settings = option(
+        LocationKind(),
+        _NOTHING,
+        "Where weights are kept. Off chip they are fetched when the forward pass needs them, "
+        "once more for the backward pass, and stored after the update. Divided, each replica "
+        "keeps and updates a part, and the parts are gathered for each use. "
+        f'{_SETTINGS} In TOML: [weight_tensor_location] storage = "off_chip"; with --set: '
+        "weight_tensor_location.storage=off_chip.",
+        popart="weightTensorLocationSettings",
+    )
+
+    def tensor_location(
+        self, kind: str, name: str = "", annotated: Settings = _NOTHING
+    ) -> TensorLocation:
+        """Where a tensor is kept.
+
+        Args:
+            kind: One of `KINDS`.
+            name: Its name, which may have settings of its own.
+            annotated: What the node says that computes it.
+        """
+        settings: dict[str, Any] = dict(getattr(self, f"{kind}_tensor_location"))
+        settings |= annotated
+        settings |= self.location_override(name)
+        return TensorLocation(**settings)
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether there are execution phases."""
+        return self.execution_phases > 1
+
+    def io_schedule(self, kind: str) -> IoSchedule:
+        """When tensors of a kind are fetched."""
+        schedule: IoSchedule = getattr(self, f"{kind}_io_schedule")
+        return schedule
+
+    def location_override(self, name: str) -> Mapping[str, Any]:
+        """What is said of the tensor ``name`` alone."""
+        table = self.tensor_location_override
+        if name in table:
+            return table[name]
+        return next((one for key, one in table.items() if fnmatchcase(name, key)), _NOTHING)
+
+    def locations_in_use(self) -> Iterator[tuple[str, TensorLocation]]:
+        """The locations that differ from the default, with what they are called."""
+        for kind in KINDS:
+            if getattr(self, f"{kind}_tensor_location"):
+                yield f"{kind}_tensor_location", self.tensor_location(kind)
+        for name, settings in self.tensor_location_override.items():
+            yield f"tensor_location_override of {name!r}", TensorLocation(**settings)
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Locations that cannot be, a sentence each."""
+    yield from _about_phases(options)
+    replicas = options.replicated_graph_count
+    for kind in _WHOLE_KINDS:
+        if options.tensor_location(kind).replicated_tensor_sharding:
+            yield (
+                f"{kind}_tensor_location divides tensors among replicas "
+                "(replicated_tensor_sharding), but only weights and the state of the optimizer can "
+                "be divided: leave it out"
+            )
+    for what, location in options.locations_in_use():
+        yield from _about_sharding(what, location, replicas)
+        yield from _about_tiles(what, location, options.num_io_tiles)
+        divided = location.replicated_tensor_sharding and not what.startswith("optimizer_state")
+        if divided and _loops_over_parts(options):
+            yield (
+                f"{what} divides weights among replicas (replicated_tensor_sharding), but the "
+                "loops of batch_serialization_method read them as a whole: choose unroll_static "
+                "or unroll_dynamic, or leave replicated_tensor_sharding out"
+            )
+
+
+def _loops_over_parts(options: Options) -> bool:
+    return options.cuts_batch and options.batch_serialization_method is PartsMethod.LOOP
+
+
+def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator[str]:
+    if TileSet.IO not in (location.load_tile_set, location.storage_tile_set):
+        return
+    if not io_tiles:
+        yield (
+            f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
+            "compute"
+        )
+    elif not location.is_off_chip and what.endswith("_location"):
+        yield (
+            f"{what} says which tiles move tensors, but storage is on_chip, so that they do not "
+            "move: set storage to off_chip, or leave the tile sets out"
+        )
+
+
+def _about_sharding(what: str, location: TensorLocation, replicas: int) -> Iterator[str]:
+    domain = location.sharding_domain
+    if not location.replicated_tensor_sharding:
+        if domain != TensorLocation().sharding_domain:
+            yield (
+                f"{what}: sharding_domain has no effect without replicated_tensor_sharding: set "
+                "it, or leave sharding_domain out"
+            )
+        return
+    if replicas == 1:
+        yield (
+            f"{what} divides tensors among replicas (replicated_tensor_sharding), but "
+            "replicated_graph_count is 1: set it, or leave replicated_tensor_sharding out"
+        )
+        return
+    problem = domain.problem(replicas)
+    if problem:
+        yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
+    elif domain.members(replicas) < replicas:
+        yield (
+            f"{what}: sharding_domain is {domain}, but tensors are divided among all replicas, for "
+            "it cannot be shown that groups of fewer keep equal values: leave it out, or set it to "
+            "all"
+        )
+
+
+def _about_phases(options: Options) -> Iterator[str]:
+    mode = options.virtual_graph_mode
+    if options.has_phases and mode is not VirtualGraphMode.EXECUTION_PHASES:
+        yield (
+            f"execution_phases is {options.execution_phases}, but virtual_graph_mode is {mode}: "
+            "set virtual_graph_mode=execution_phases, or leave execution_phases out"
+        )
+    if mode is VirtualGraphMode.EXECUTION_PHASES and not options.has_phases:
+        yield (
+            f"virtual_graph_mode is execution_phases, but execution_phases is "
+            f"{options.execution_phases}: set it to 2 or more"
+        )
+    if options.has_phases and options.num_ipus < options.execution_phase_stages:
+        yield (
+            f"execution_phase_stages is {options.execution_phase_stages}, but num_ipus is "
+            f"{options.num_ipus}: set num_ipus={options.execution_phase_stages}, or "
+            "execution_phase_stages=1"
+        )
+    for name in _NEED_PHASES:
+        if name in options.origins and not options.has_phases:
+            yield f"{name} is about execution phases, but execution_phases is 0: set it too"

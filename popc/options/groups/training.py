@@ -1,0 +1,158 @@
+"""Options about training: gradients, and updates of weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from popc.options.groups.recomputation import AutoRecomputation
+from popc.options.kinds import Choice, Truth, Whole
+from popc.options.schema import option
+from popc_runtime.errors import OptionError
+
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = [
+    "MeanStrategy",
+    "MergeVarUpdate",
+    "Reduction",
+    "TrainingOptions",
+    "refuse_training_options",
+]
+
+
+class Reduction(StrEnum):
+    """What becomes of the gradients of a batch, and of replicas."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class MeanStrategy(StrEnum):
+    """How gradients are averaged."""
+
+    POST = "post"
+    RUNNING = "running"
+
+
+class MergeVarUpdate(StrEnum):
+    """Which weights are updated together."""
+
+    OFF = "off"
+    ALL = "all"
+    AUTO_TIGHT = "auto_tight"
+    AUTO_LOOSE = "auto_loose"
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How gradients are added up, and weights updated."""
+
+    accumulation_and_replication_reduction_type: Reduction = option(
+        Choice(*Reduction),
+        Reduction.SUM,
+        "Whether the gradients of the micro-batches of a batch, and of replicas, are added up "
+        "or averaged.",
+        popart="accumulationAndReplicationReductionType",
+    )
+    accumulation_factor: int = option(
+        Whole(low=1),
+        1,
+        "How many micro-batches add up their gradients before the weights are updated. Inputs "
+        "and outputs get a dimension of this size, after that of batches_per_step, if it is "
+        "larger than 1. Training only.",
+        popart="accumulationFactor",
+    )
+    decompose_grad_sum: bool = option(
+        Truth(),
+        False,
+        "Add the gradients of one tensor up as soon as each is known. Otherwise all that the "
+        "tensor has from several uses are added at once: fewer ops, but more memory.",
+        popart="decomposeGradSum",
+    )
+    delay_var_updates: bool = option(
+        Truth(),
+        False,
+        "Update weights when nothing else is left to do. Otherwise an update runs when that "
+        "needs the least memory, which mostly is as soon as the gradient is known. PopART "
+        "delays them unless loops and recomputation are explicit, as they are here. Training "
+        "only.",
+        popart="delayVarUpdates",
+    )
+    ensure_fp32_loss_scale_tensor: bool = option(
+        Truth(),
+        False,
+        "Compute a float16 loss in float32, so that the loss scale may be larger than 65504. "
+        "Training only.",
+        popart="ensureFp32LossScaleTensor",
+    )
+    loose_threshold_at_peak: int = option(
+        Whole(),
+        8000,
+        "How many bytes of weights may wait to be updated where memory is tightest. Where the "
+        "backward pass needs less memory, as many more may wait. For merge_var_update = "
+        "auto_loose.",
+        popart="looseThresholdAtPeak",
+    )
+    mean_accumulation_and_replication_reduction_strategy: MeanStrategy = option(
+        Choice(*MeanStrategy),
+        MeanStrategy.POST,
+        "How gradients are averaged. Post adds them up and divides once; running keeps the "
+        "mean of those seen so far, which does not overflow in half precision.",
+        popart="meanAccumulationAndReplicationReductionStrategy",
+    )
+    merge_var_update: MergeVarUpdate = option(
+        Choice(*MergeVarUpdate, synonyms={"none": MergeVarUpdate.OFF}),
+        MergeVarUpdate.OFF,
+        "Whether weights whose updates have the same arithmetic are updated together. That is "
+        "fewer ops, which pays if there are many small weights, but gradients live longer. All "
+        "merges whatever can be merged; auto_tight makes groups of "
+        "merge_var_update_mem_threshold bytes, for which weights are cut; auto_loose merges "
+        "whole weights, as far as memory allows (see loose_threshold_at_peak). Results are the "
+        "same. Not for Lamb, whose steps depend on norms of single weights. Training only.",
+        popart="mergeVarUpdate",
+    )
+    merge_var_update_mem_threshold: int = option(
+        Whole(low=1),
+        1_000_000,
+        "How many bytes of weights merge_var_update puts together at most, unless it is all.",
+        popart="mergeVarUpdateMemThreshold",
+    )
+    schedule_non_weight_update_gradient_consumers_early: bool = option(
+        Truth(),
+        False,
+        "Add a gradient to those of earlier micro-batches as soon as it is known. That may "
+        "take more memory. With accumulation_factor. Training only.",
+        popart="scheduleNonWeightUpdateGradientConsumersEarly",
+    )
+
+
+def refuse_training_options(options: Options) -> None:
+    """Refuse what only training uses.
+
+    Raises:
+        OptionError: this is no program that trains, but there are such options.
+    """
+    if options.accumulation_factor > 1:
+        raise OptionError(
+            "accumulation_factor is for training: it adds up gradients",
+            subject="accumulation_factor",
+            hint="compile with --train FILE, or use batches_per_step",
+        )
+    auto = options.auto_recomputation
+    of_stages = options.enable_pipelining and auto is AutoRecomputation.PIPELINE
+    given = {
+        "auto_recomputation": auto is not AutoRecomputation.NONE and not of_stages,
+        "checkpoints": options.checkpoints,
+        "merge_var_update": options.merge_var_update is not MergeVarUpdate.OFF,
+        "recompute": options.recompute,
+    }
+    useless = [name for name, is_given in given.items() if is_given]
+    if useless:
+        raise OptionError(
+            f"{', '.join(useless)}: for training; this program has no backward pass and no updates",
+            subject=useless[0],
+            hint="compile with --train FILE",
+        )
