@@ -252,7 +252,7 @@ def bind_training(
         _refuse_training_options(options)
         if options.constant_weights:
             return bindings
-        return replace(bindings, training=TrainingBindings(_has_dimensions))
+        return replace(bindings, training=TrainingBindings(_has_dimensions, trains=False))
     plain, _ = training_anchors(bindings.anchors)
     known = dict.fromkeys([*loaded.tensor_names(), *(info.name for info in loaded.inputs)])
     needed = needed_names(training, bindings.anchors, known)

@@ -16,7 +16,7 @@ from popc.options import Options
 from popc.placement import start_placement
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
-from popc.training import TrainingSettings, add_training, rewrite_before_training
+from popc.training import TrainingSettings, add_state, add_training, rewrite_before_training
 from popc.transforms import (
     Outlining,
     PassReport,
@@ -137,6 +137,8 @@ class _Stages:
         self.done.model = import_model(self.loaded, self.bindings)
         set_variable_groups(self.done.graph, self.options)
         start_placement(self.done.graph, self.options, trains=self.training is not None)
+        if self.training is None:
+            self.done.model = add_state(self.done.model, self.options)
         self._show(Checkpoint.FWD0)
         return self._graph_text()
 
