@@ -21,7 +21,7 @@ from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
-from popc.frontend.updates import written_names
+from popc.frontend.updates import lost_statistics, written_names
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.ir import Graph, Tensor, TensorType
@@ -93,7 +93,10 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
                 context.problems.unsupported[row.operator] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
-    notes = useless_annotations(nodes, bindings.annotations.ignored)
+    notes = [
+        *useless_annotations(nodes, bindings.annotations.ignored),
+        *lost_statistics(importer, nodes, wanted),
+    ]
     imported = _imported(importer.graph, sequences, notes)
     if bindings.training is None:
         return imported

@@ -8,11 +8,12 @@ state of a Loop.  Those that have arrived at the main graph are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from popc.frontend.names import default_domain_name
-from popc.frontend.walk import nested_graphs
+from popc.frontend.names import default_domain_name, listed
+from popc.frontend.values import Value
+from popc.frontend.walk import all_nodes, nested_graphs, node_name, reads
 from popc.ir import Tensor, TensorKind
 from popc_runtime.errors import ModelError
 
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from popc.frontend.functions import FunctionTable
     from popc.frontend.importer import GraphImporter
 
-__all__ = ["VariableUpdates", "is_variable", "writes_variables", "written_names", "written_outside"]
+__all__ = [
+    "VariableUpdates",
+    "is_variable",
+    "lost_statistics",
+    "writes_variables",
+    "written_names",
+    "written_outside",
+]
 
 _COPY_VAR_UPDATE: Final = ("ai.graphcore", "CopyVarUpdate")
 
@@ -82,6 +90,33 @@ def writes_variables(importer: GraphImporter, body: onnx.GraphProto) -> bool:
         return False
     names = written_names(body.node, context.functions, importer.opsets)
     return not names.isdisjoint(context.written)
+
+
+def lost_statistics(
+    importer: GraphImporter, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str]
+) -> list[str]:
+    """What to say of normalisations whose new running statistics go nowhere: at most a line."""
+    read = {*wanted, *(name for node in nodes for name in reads(node))}
+    lost = [
+        node_name(node)
+        for node in all_nodes(nodes)
+        if (default_domain_name(node.domain), node.op_type) == ("", "BatchNormalization")
+        for source, result in _STATISTICS[:1]
+        if result < len(node.output) and node.output[result] not in {"", *read}
+        if _is_constant(importer.scope.find(node.input[source]))
+    ]
+    if not lost:
+        return []
+    note = (
+        f"{listed(lost)} in training mode: running statistics stay as they are, for weights are "
+        "constants; constant_weights=false keeps them from run to run, and `popc export "
+        "--inference` makes a model that normalises by them"
+    )
+    return [note]
+
+
+def _is_constant(value: Value | None) -> bool:
+    return isinstance(value, Tensor) and value.is_constant
 
 
 class VariableUpdates:
