@@ -8,7 +8,7 @@ state of a Loop.  Those that have arrived at the main graph are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from popc.frontend.names import default_domain_name, listed
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
     from popc.frontend.functions import FunctionTable
     from popc.frontend.importer import GraphImporter
+    from popc.frontend.node import Node
 
 __all__ = [
     "VariableUpdates",
     "is_variable",
     "lost_statistics",
+    "update_statistic",
     "writes_variables",
     "written_names",
     "written_outside",
@@ -34,8 +36,10 @@ __all__ = [
 
 _COPY_VAR_UPDATE: Final = ("ai.graphcore", "CopyVarUpdate")
 
-# BatchNormalization: the running statistics among its inputs, and the new ones among its outputs.
-_STATISTICS: Final = ((3, 1), (4, 2))
+# BatchNormalization: the running statistics among its inputs, and how far in front of these the new
+# ones are among its outputs.
+_STATISTICS: Final = (3, 4)
+_SHIFT: Final = 2
 
 
 def written_names(
@@ -69,9 +73,9 @@ def _written_by(
                 yield name
     elif (node.domain, node.op_type) == _COPY_VAR_UPDATE:
         yield from node.input[:1]
-    elif domain == "" and node.op_type == "BatchNormalization":
-        for source, result in _STATISTICS:
-            if source < len(node.input) and result < len(node.output):
+    elif node.op_type == "BatchNormalization":
+        for source in _STATISTICS:
+            if source < len(node.input) and source - _SHIFT < len(node.output):
                 yield node.input[source]
     for graph in nested_graphs(node):
         inside = written_names(graph.node, functions, opsets)
@@ -100,10 +104,9 @@ def lost_statistics(
     lost = [
         node_name(node)
         for node in all_nodes(nodes)
-        if (default_domain_name(node.domain), node.op_type) == ("", "BatchNormalization")
-        for source, result in _STATISTICS[:1]
-        if result < len(node.output) and node.output[result] not in {"", *read}
-        if _is_constant(importer.scope.find(node.input[source]))
+        if node.op_type == "BatchNormalization" and len(node.output) > 1
+        if node.output[1] not in {"", *read}
+        if _is_constant(importer.scope.find(node.input[_STATISTICS[0]]))
     ]
     if not lost:
         return []
@@ -168,6 +171,19 @@ def written_outside(bodies: Iterable[GraphImporter]) -> dict[Tensor, bool]:
             if inner in body.updates.values:
                 found[outer] = found.get(outer, True) and inner not in body.updates.replaced
     return found
+
+
+def update_statistic(node: Node, index: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    """What a BatchNormalization makes of operand ``index``, and that it is kept if it can be.
+
+    Nodes that share their statistics go on from each other's.
+    """
+    statistic, updates = node.input(index), node.importer.updates
+    if not (node.wants_output(index - _SHIFT) and is_variable(node.importer, statistic)):
+        return compute(statistic)
+    new = compute(updates.latest(statistic))
+    updates.write(statistic, new, follows=True)
+    return new
 
 
 def is_variable(importer: GraphImporter, tensor: Tensor) -> bool:

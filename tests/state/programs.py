@@ -145,13 +145,13 @@ def _scan(s: _Values, x: Array) -> tuple[Array, _Values]:
     return np.stack(rows), {"row": row}
 
 
-def _norm(s: _Values, x: Array, *, times: int = 1) -> tuple[Array, _Values]:
+def _norm(s: _Values, x: Array, *, times: int = 1, degrees: int = 0) -> tuple[Array, _Values]:
     y, mean, var = x, s["mean"], s["var"]
     for _ in range(times):
-        average, variance = y.mean(0), y.var(0)
+        average, variance, unbiased = y.mean(0), y.var(0), y.var(0, ddof=degrees)
         y = (y - average) / np.sqrt(variance + np.float32(1e-5)) * s["scale"] + s["bias"]
         mean = mean * np.float32(0.9) + average * np.float32(0.1)
-        var = var * np.float32(0.9) + variance * np.float32(0.1)
+        var = var * np.float32(0.9) + unbiased * np.float32(0.1)
     return y, {"mean": mean, "var": var}
 
 
@@ -289,6 +289,12 @@ PROGRAMS = (
         _scan,
     ),
     Program("norm", _norm_state(), f"y, m2, v2 = {_NORM} (x, scale, bias, mean, var)", _norm),
+    Program(
+        "norm_of_popart",
+        _norm_state(),
+        "y, m2, v2, m3, v3 = ai.graphcore.BatchNormalization (x, scale, bias, mean, var)",
+        lambda s, x: _norm(s, x, degrees=1),
+    ),
     Program(
         "shared_norm",
         _norm_state(),

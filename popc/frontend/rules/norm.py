@@ -11,7 +11,7 @@ from typing import Final
 from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
-from popc.frontend.updates import is_variable
+from popc.frontend.updates import update_statistic
 from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
@@ -64,18 +64,13 @@ def _is_training(node: Node) -> bool:
 
 
 def _running_statistic(node: Node, index: int, new: Tensor) -> Tensor:
-    """What operand ``index`` becomes, and is from then on if it is a variable.
+    """What operand ``index`` becomes."""
 
-    Nodes that share their statistics go on from each other's.
-    """
-    statistic, updates = node.input(index), node.importer.updates
-    is_kept = node.wants_output(index - 2) and is_variable(node.importer, statistic)
-    old = updates.latest(statistic) if is_kept else statistic
-    flat = old if old.type.rank == 1 else reshaped(node, old, (old.type.size,))
-    running = reshaped(node, _running(node, flat, new), old.type.shape)
-    if is_kept:
-        updates.write(statistic, running, follows=True)
-    return running
+    def mean_of_both(old: Tensor) -> Tensor:
+        flat = old if old.type.rank == 1 else reshaped(node, old, (old.type.size,))
+        return reshaped(node, _running(node, flat, new), old.type.shape)
+
+    return update_statistic(node, index, mean_of_both)
 
 
 def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:
