@@ -15,6 +15,7 @@ from popc.frontend.bindings import (
     resolve,
 )
 from popc.frontend.bound_values import BoundValue
+from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext, never
 from popc.frontend.load import LoadedModel
@@ -72,15 +73,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     nodes = bindings.annotations.applied(nodes)
     context = ImportContext(RULES, FunctionTable(model.functions), loaded.base_dir)
     context.replicas = bindings.replicas
-    is_variable: Callable[[str, TensorType], bool] = never
-    if bindings.training is not None:
-        context.trains = bindings.training.trains
-        wishes = bindings.training.recompute
-        context.recompute = wishes and wishes.checked(model.graph, nodes)
-        is_variable = _variable_policy(bindings.training, model.graph, nodes)
-        context.written = written_names(nodes, context.functions, loaded.opsets)
-        context.known.written = context.written
-    context.is_variable = _or_varying(is_variable, context.written, nodes)
+    is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
     importer = GraphImporter(context, Graph(model.graph.name or "main"), loaded.opsets)
     _define_inputs(importer, model.graph, inputs)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
@@ -93,10 +86,8 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
                 context.problems.unsupported[row.operator] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
-    notes = [
-        *useless_annotations(nodes, bindings.annotations.ignored),
-        *lost_statistics(importer, nodes, wanted),
-    ]
+    notes += useless_annotations(nodes, bindings.annotations.ignored)
+    notes += lost_statistics(importer, nodes, wanted)
     imported = _imported(importer.graph, sequences, notes)
     if bindings.training is None:
         return imported
@@ -124,33 +115,83 @@ def _imported(
 # -- training --------------------------------------------------------------------------------------
 
 
-def _variable_policy(
-    training: TrainingBindings,
-    graph: onnx.GraphProto,
+def _prepare_variables(
+    context: ImportContext,
+    training: TrainingBindings | None,
+    loaded: LoadedModel,
     nodes: Sequence[onnx.NodeProto],
-) -> Callable[[str, TensorType], bool]:
-    """Which weights become variables, beside what the model itself updates: trainable floats.
+) -> tuple[Callable[[str, TensorType], bool], list[str]]:
+    """Let ``context`` know of variables; which weights end as some, and notes about them."""
+    is_variable: Callable[[str, TensorType], bool] = never
+    notes: list[str] = []
+    if training is not None:
+        context.trains = training.trains
+        wishes = training.recompute
+        context.recompute = wishes and wishes.checked(loaded.proto.graph, nodes)
+        context.written = written_names(nodes, context.functions, loaded.opsets)
+        context.known.written = context.written
+        policy = _VariablePolicy.of(training, loaded, nodes, context.written)
+        is_variable, notes = policy.is_variable, policy.notes()
+    context.is_variable = _or_varying(is_variable, context.written, nodes)
+    return is_variable, notes
 
-    Statistics that are not updated are no weights to train, but may be given by the host.
-    Some exporters keep weights in Constant nodes; others keep there what is no weight.  So the
-    tensors of Constant nodes count if weights are named, or if there are no others.
+
+@dataclass(frozen=True, slots=True)
+class _VariablePolicy:
+    """Which weights become variables, beside what the model itself updates.
+
+    Attributes:
+        training: What the weights are variables for.
+        others: Names of what is no weight: running statistics that are not updated, if the model
+            is trained, and tensors of Constant nodes.
+        written: Names of what the model itself updates.
+        numbers: What looks like a constant of a formula.
     """
-    constants: frozenset[str] = frozenset()
-    if not training.named and any(_is_weight(tensor) for tensor in graph.initializer):
-        constants = frozenset(
-            node.output[0] for node in all_nodes(nodes) if node.op_type == "Constant"
-        )
-    statistics: set[str] = set()
-    if training.trains:
-        norms = (node for node in all_nodes(nodes) if node.op_type == "BatchNormalization")
-        statistics.update(name for node in norms for name in node.input[3:5])
 
-    def is_variable(name: str, type_: TensorType) -> bool:
-        if name in statistics or name in constants:
+    training: TrainingBindings
+    others: Collection[str]
+    written: Collection[str]
+    numbers: FormulaNumbers
+
+    @classmethod
+    def of(
+        cls,
+        training: TrainingBindings,
+        loaded: LoadedModel,
+        nodes: Sequence[onnx.NodeProto],
+        written: Collection[str],
+    ) -> _VariablePolicy:
+        """The policy for a model.
+
+        Some exporters keep weights in Constant nodes; others keep there what is no weight.  So the
+        tensors of Constant nodes count if weights are named, or if there are no others.
+        """
+        weights = loaded.proto.graph.initializer
+        held = [node for node in all_nodes(nodes) if node.op_type == "Constant"]
+        others: set[str] = set()
+        if not training.named and any(map(_is_weight, weights)):
+            others.update(node.output[0] for node in held)
+        if training.trains:
+            norms = (node for node in all_nodes(nodes) if node.op_type == "BatchNormalization")
+            others.update(name for node in norms for name in node.input[3:5])
+        if training.named or not training.trains:
+            return cls(training, others, written, FormulaNumbers())
+        tensors = [(tensor.name, tensor) for tensor in weights]
+        tensors += [(n.output[0], a.t) for n in held for a in n.attribute if a.HasField("t")]
+        known = (pair for pair in tensors if pair[0] not in {*others, *written})
+        numbers = find_formula_numbers(known, nodes, loaded.base_dir)
+        return cls(training, others, written, numbers)
+
+    def is_variable(self, name: str, type_: TensorType) -> bool:
+        """Whether a weight of this name and type is one."""
+        if name in self.others or name in self.numbers.constant:
             return False
-        return type_.dtype.is_float and training.is_trainable(name, type_)
+        return type_.dtype.is_float and self.training.is_trainable(name, type_)
 
-    return is_variable
+    def notes(self) -> list[str]:
+        """What the user should know about weights that may be none."""
+        plain = TensorType(DType.FLOAT32, (1,))
+        return self.numbers.notes(lambda name: self.training.is_trainable(name, plain))
 
 
 def _is_weight(tensor: onnx.TensorProto) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
 from popc.frontend.updates import writes_variables, written_outside
 from popc.frontend.values import Unknown, Value
-from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
+from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -128,24 +128,33 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
     news = _as_states(body.importer, written, 2 + len(states))
     set_outputs(graph, [iteration_condition, *carried, *news, *scans])
     captures = [outer for outer in body.importer.runtime_captures if outer not in written]
-    updates = node.importer.updates
+    latest = map(node.importer.updates.latest, written)
     op = node.importer.graph.add_op(
         "Loop",
-        [form.trip_operand, form.condition, *states, *map(updates.latest, written), *captures],
-        [
-            *(tensor.type for tensor in (*carried, *news)),
-            *(t.type.with_shape((form.trip_count, *t.type.shape)) for t in scans),
-        ],
+        [form.trip_operand, form.condition, *states, *latest, *captures],
+        _result_types(form, [*carried, *news], scans),
         _attributes(form, len(states) + len(news), conditional=conditional),
         settings=OpSettings(origin=node.name),
         subgraphs={"body": graph},
     )
-    results, after = op.outputs[: len(states)], len(states) + len(news)
-    for (variable, follows), value in zip(
-        written.items(), op.outputs[len(states) : after], strict=True
-    ):
-        updates.write(variable, value, follows=follows)
-    return [*results, *op.outputs[after:]]
+    return _without_variables(node, op, len(states), written)
+
+
+def _result_types(
+    form: LoopForm, carried: Sequence[Tensor], scans: Sequence[Tensor]
+) -> list[TensorType]:
+    stacked = [one.type.with_shape((form.trip_count, *one.type.shape)) for one in scans]
+    return [*(tensor.type for tensor in carried), *stacked]
+
+
+def _without_variables(
+    node: Node, op: Op, first: int, written: Mapping[Tensor, bool]
+) -> list[Tensor]:
+    """The results of a loop but for variables, from ``first`` on, which it has written."""
+    after = first + len(written)
+    for (variable, follows), value in zip(written.items(), op.outputs[first:after], strict=True):
+        node.importer.updates.write(variable, value, follows=follows)
+    return [*op.outputs[:first], *op.outputs[after:]]
 
 
 def _as_states(body: GraphImporter, written: Collection[Tensor], position: int) -> list[Tensor]:
