@@ -113,6 +113,8 @@ def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -
     source = tensor.producer or reader
     assert source is not None, tensor
     settings = replace(source.settings, tile_set="io", bins=(), origin=tensor.name)
+    if source.op_type == "IpuCopy":  # which is on the chip that it copies from
+        settings = replace(settings, virtual_graph=int(str(source.attributes["destination"])))
     return build(
         graph,
         "IoTileCopy",
