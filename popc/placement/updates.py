@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart
-from popc.placement.homes import Homes, chip_of_variable, main_graphs
+from popc.placement.chips import ChipsOfValues, chip_of_variable, main_graphs
 
 __all__ = ["settle_chips", "settle_stages", "stage_problems"]
 
 
-def settle_chips(graph: Graph, homes: Homes) -> None:
+def settle_chips(graph: Graph, homes: ChipsOfValues) -> None:
     """Let variables be written where they lie, never in a copy."""
     for one in main_graphs(graph):
         for op in one.ops:

@@ -14,7 +14,6 @@ import numpy as np
 from popc.autodiff import GRADIENT_PREFIX, differentiate
 from popc.frontend import ImportedModel
 from popc.ir import Graph, OpSettings, StepPart, Tensor
-from popc.losses import add_loss
 from popc.ops.build import build
 from popc.optimizers import (
     STATE_PREFIXES,
@@ -26,9 +25,10 @@ from popc.optimizers import (
 )
 from popc.options import Options, did_you_mean
 from popc.placement import mirror_backward
+from popc.training.losses import add_loss
 from popc.training.names import training_anchors
 from popc.training.parts import added_ops_in, mark_forward
-from popc.training.preparation import Keeping, rewrite_with_loss
+from popc.training.preparation import GraphRewrite, rewrite_with_loss
 from popc.training.settings import TrainingSettings
 from popc.training.state import sharing_of, show_updated, write_updates
 from popc_runtime.errors import ModelError, OptionError, UsageError
@@ -45,7 +45,7 @@ def add_training(
     model: ImportedModel,
     settings: TrainingSettings,
     options: Options,
-    rewrite: Keeping = lambda *_: None,
+    rewrite: GraphRewrite = lambda *_: None,
 ) -> tuple[ImportedModel, TrainingSpec]:
     """Turn the graph of ``model`` into a training step.
 

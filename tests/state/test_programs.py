@@ -12,8 +12,8 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.evaluation import Evaluation
-from popc.export import export_onnx
+from popc.trained.evaluation import Evaluation
+from popc.trained.export import export_onnx
 from popc_runtime.errors import DataDependentShapeError, ModelError, OptionError
 from popc_runtime.format import Array
 from tests.replication.models import compiled, graphcore
