@@ -14,7 +14,7 @@ from popc.placement import start_placement
 from popc.progress import UNWATCHED, Checkpoint, Made, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
-from popc.training import TrainingSettings, add_training, rewrite_before_training
+from popc.training import TrainingSettings, add_state, add_training, rewrite_before_training
 from popc.transforms import (
     PassReport,
     check_replicas,
@@ -163,6 +163,8 @@ def transform_program(
         model = import_model(loaded, request.bindings(loaded))
         set_variable_groups(model.graph, request.options)
         start_placement(model.graph, request.options, trains=request.trains)
+        if not request.trains:
+            model = add_state(model, request.options)
         watch.show(Checkpoint.FWD0, model.graph)
         _show_graph(made, model.graph)
     training: TrainingSpec | None = None

@@ -162,7 +162,7 @@ class CompileRequest:
         refuse_training_options(self.options)
         if self.options.constant_weights:
             return plain
-        return replace(plain, training=TrainingBindings(_has_dimensions))
+        return replace(plain, training=TrainingBindings(_has_dimensions, trains=False))
 
 
 def _refuse_unknown(keywords: Mapping[str, object]) -> None:

@@ -54,8 +54,9 @@ def describe_streams(
             )
         )
         tensors.append(TensorSpec(name, type_.dtype, (*dims, *type_.shape)))
-    for name, type_ in outputs:
+    for name, _ in outputs:
         op, dims = transfers[name]
+        type_ = op.operand(0).type  # of a sum, perhaps not the model's
         kind = ReturnType(text(op.attributes, "return_type"))
         several = kind in (ReturnType.ALL, ReturnType.EVERY_N) or replicas > 1
         samples = prod(dims) if several else 0

@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from popc.frontend.annotated_ops import annotation_problems, operators_meant, with_annotations
-from popc.frontend.names import did_you_mean, shown
+from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.walk import all_nodes, node_name
 from popc.ir import Op, OpSettings
 from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
@@ -32,7 +32,6 @@ _OF_OPERATORS: Final = (
     "__replicated_stream_mode",
     "__variable_settings",
 )
-_LISTED: Final = 4  # nodes shown of many
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +124,11 @@ def useless_annotations(
     for node in all_nodes(nodes):
         for attribute in _annotations(node):
             if attribute.name in reasons:
-                found[attribute.name].append(shown(node_name(node)))
+                found[attribute.name].append(node_name(node))
     return [
-        f"{name} has no effect ({reasons[name]}): {_listed(names)}"
+        f"{name} has no effect ({reasons[name]}): {listed(names)}"
         for name, names in sorted(found.items())
     ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
 
 
 def _advice(rule: Rule, nodes: Sequence[onnx.NodeProto]) -> str:

@@ -32,10 +32,12 @@ _LISTED: Final = 12  # names shown when someone asks for one that does not exist
 
 @dataclass(frozen=True, slots=True)
 class TrainingBindings:
-    """What a model is imported for when it is going to be trained.
+    """What a model is imported for when weights are going to be variables.
 
     Attributes:
         is_trainable: Whether a weight of this name and type may become a variable.
+        trains: Whether the program will train them; if not, only the host and the model itself
+            give them new values.
         named: Whether the user has named the weights.
         keep: Tensors that the loss is computed from, and others that must be found by name.
         recompute: What the backward pass is to compute once more, if there is one.
@@ -45,6 +47,7 @@ class TrainingBindings:
     keep: tuple[str, ...] = ()
     named: bool = False
     recompute: RecomputeRequests | None = None
+    trains: bool = True
 
 
 @dataclass(frozen=True, slots=True)

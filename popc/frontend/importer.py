@@ -8,7 +8,7 @@ simply asks for it.  No separate shape inference or constant propagation is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -31,6 +31,7 @@ from popc.frontend.tensors import (
     dtype_name,
     is_supported,
 )
+from popc.frontend.updates import VariableUpdates
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
@@ -57,7 +58,8 @@ class ImportContext:
 
     Attributes:
         is_variable: Which initializers become variables, by name and type.
-        training, replicas: Whether the model will be trained, and how many replicas will run it.
+        trains, replicas: Whether the model will be trained, and how many replicas will run it.
+        written: Names of variables that the model itself may give new values.
         recompute: What the backward pass of training is to compute once more.
         variables: Initializers that are variables, with these, by the identity of the message.
     """
@@ -68,7 +70,8 @@ class ImportContext:
     problems: Problems = field(default_factory=Problems)
     known: KnownValues = field(default_factory=KnownValues)
     is_variable: Callable[[str, TensorType], bool] = never
-    training: bool = False
+    trains: bool = False
+    written: Collection[str] = ()
     replicas: int = 1
     recompute: RecomputeRequests | None = None
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
@@ -129,6 +132,7 @@ class GraphImporter:
         self.scope = Scope()
         # (tensor of the parent's graph, input of this graph), in order of first use
         self.captures: dict[Tensor, Tensor] = {}
+        self.updates = VariableUpdates()
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -194,9 +198,7 @@ class GraphImporter:
     ) -> None:
         """Define a graph's weights (those in ``names``); sparse ones are made dense.
 
-        They are constants, or variables if the model is going to be trained.
-
-        Weights of unsupported element types are recorded as problems.
+        They are constants or variables.  Unsupported element types are recorded as problems.
 
         Raises:
             ModelError: a weight is damaged, or its external file is missing.

@@ -42,11 +42,9 @@ def _inside(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 def _changed(node: onnx.NodeProto, read: set[str]) -> Iterator[onnx.NodeProto]:
     """The node, and what gives the results that it has no longer."""
     yield node
-    if node.domain not in _ONNX:
-        return
-    if node.op_type == "Dropout":
+    if node.op_type == "Dropout" and node.domain in _ONNX:
         del node.input[2:]
-    elif node.op_type == "BatchNormalization":
+    elif node.op_type == "BatchNormalization" and node.domain in (*_ONNX, "ai.graphcore"):
         for attribute in node.attribute:
             if attribute.name in ("training_mode", "is_test"):
                 attribute.i = int(attribute.name == "is_test")

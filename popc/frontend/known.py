@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -18,6 +19,7 @@ class KnownValues:
     """Each value is computed at most once."""
 
     def __init__(self) -> None:
+        self.written: Collection[str] = ()  # variables that the model itself gives new values
         self._values: dict[Tensor, Array | None] = {}
 
     def value(self, tensor: Tensor) -> Array | None:
@@ -36,12 +38,15 @@ class KnownValues:
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
         """As `value`, but the weights that decide it stop being variables of ``graph``.
 
-        A weight whose value decides a shape or an algorithm cannot be trained.
+        A weight whose value decides a shape or an algorithm cannot be trained, and must not be
+        what the model itself changes.
         """
         value = self.value(tensor)
         if value is not None:
             return value
         variables = _deciding_variables(tensor)
+        if any(variable.name in self.written for variable in variables):
+            return None
         for variable in variables:
             graph.freeze(variable)
         if variables:

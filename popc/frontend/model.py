@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -15,16 +15,17 @@ from popc.frontend.bindings import (
     resolve,
 )
 from popc.frontend.bound_values import BoundValue
+from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext, never
 from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
-from popc.frontend.rules.graphcore import DOMAIN as GRAPHCORE
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
+from popc.frontend.updates import lost_statistics, written_names
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
-from popc.ir import Graph, Tensor, TensorKind, TensorType
+from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -39,7 +40,7 @@ class ImportedModel:
         inputs, outputs: Names and types, as they were when the model was imported.
         sequences: The names of the element tensors of each output that is a sequence.
         values: Tensors by their names in the model; those of `TrainingBindings.keep`.
-        updates: Variables that the model itself gives new values: running statistics.
+        updates: Variables that the model itself gives new values, with these.
         notes: What the user should know, although the model can be compiled.
     """
 
@@ -68,17 +69,11 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     if not wanted and bindings.model_outputs:
         wanted = [info.name for info in model.graph.output]
     wanted += [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
-    nodes, names = needed_nodes(model.graph.node, [*wanted, *bindings.kept])
+    nodes, names = needed_nodes(model.graph.node, [*wanted, *bindings.kept], model.functions)
     nodes = bindings.annotations.applied(nodes)
     context = ImportContext(RULES, FunctionTable(model.functions), loaded.base_dir)
     context.replicas = bindings.replicas
-    is_variable: Callable[[str, TensorType], bool] = never
-    if bindings.training is not None:
-        context.training = True
-        wishes = bindings.training.recompute
-        context.recompute = wishes and wishes.checked(model.graph, nodes)
-        is_variable = _variable_policy(bindings.training, model.graph, nodes, loaded.opsets)
-    context.is_variable = _or_differentiated(is_variable, nodes)
+    is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
     importer = GraphImporter(context, Graph(model.graph.name or "main"), loaded.opsets)
     _define_inputs(importer, model.graph, inputs)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
@@ -91,7 +86,8 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
                 context.problems.unsupported[row.operator] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
-    notes = useless_annotations(nodes, bindings.annotations.ignored)
+    notes += useless_annotations(nodes, bindings.annotations.ignored)
+    notes += lost_statistics(importer, nodes, wanted)
     imported = _imported(importer.graph, sequences, notes)
     if bindings.training is None:
         return imported
@@ -99,7 +95,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     return replace(
         imported,
         values={name: value for name, value in values.items() if isinstance(value, Tensor)},
-        updates=tuple(_variable_updates(importer, nodes)),
+        updates=tuple(importer.updates.values.items()),
     )
 
 
@@ -119,37 +115,83 @@ def _imported(
 # -- training --------------------------------------------------------------------------------------
 
 
-def _variable_policy(
-    training: TrainingBindings,
-    graph: onnx.GraphProto,
+def _prepare_variables(
+    context: ImportContext,
+    training: TrainingBindings | None,
+    loaded: LoadedModel,
     nodes: Sequence[onnx.NodeProto],
-    opsets: Mapping[str, int],
-) -> Callable[[str, TensorType], bool]:
-    """Which weights become variables: trainable floats, and what the model itself updates.
+) -> tuple[Callable[[str, TensorType], bool], list[str]]:
+    """Let ``context`` know of variables; which weights end as some, and notes about them."""
+    is_variable: Callable[[str, TensorType], bool] = never
+    notes: list[str] = []
+    if training is not None:
+        context.trains = training.trains
+        wishes = training.recompute
+        context.recompute = wishes and wishes.checked(loaded.proto.graph, nodes)
+        context.written = written_names(nodes, context.functions, loaded.opsets)
+        context.known.written = context.written
+        policy = _VariablePolicy.of(training, loaded, nodes, context.written)
+        is_variable, notes = policy.is_variable, policy.notes()
+    context.is_variable = _or_varying(is_variable, context.written, nodes)
+    return is_variable, notes
 
-    Some exporters keep weights in Constant nodes; others keep there what is no weight.  So the
-    tensors of Constant nodes count if weights are named, or if there are no others.
+
+@dataclass(frozen=True, slots=True)
+class _VariablePolicy:
+    """Which weights become variables, beside what the model itself updates.
+
+    Attributes:
+        training: What the weights are variables for.
+        others: Names of what is no weight: running statistics that are not updated, if the model
+            is trained, and tensors of Constant nodes.
+        written: Names of what the model itself updates.
+        numbers: What looks like a constant of a formula.
     """
-    constants: frozenset[str] = frozenset()
-    if not training.named and any(_is_weight(tensor) for tensor in graph.initializer):
-        constants = frozenset(
-            node.output[0] for node in all_nodes(nodes) if node.op_type == "Constant"
-        )
-    written: set[str] = set()
-    statistics: set[str] = set()
-    for node in nodes:
-        written.update(name for name, _ in _updates(node, opsets))
-        if node.op_type == "BatchNormalization":
-            statistics.update(node.input[3:5])
 
-    def is_variable(name: str, type_: TensorType) -> bool:
-        if name in written or name in statistics:
-            return name in written
-        if name in constants:
+    training: TrainingBindings
+    others: Collection[str]
+    written: Collection[str]
+    numbers: FormulaNumbers
+
+    @classmethod
+    def of(
+        cls,
+        training: TrainingBindings,
+        loaded: LoadedModel,
+        nodes: Sequence[onnx.NodeProto],
+        written: Collection[str],
+    ) -> _VariablePolicy:
+        """The policy for a model.
+
+        Some exporters keep weights in Constant nodes; others keep there what is no weight.  So the
+        tensors of Constant nodes count if weights are named, or if there are no others.
+        """
+        weights = loaded.proto.graph.initializer
+        held = [node for node in all_nodes(nodes) if node.op_type == "Constant"]
+        others: set[str] = set()
+        if not training.named and any(map(_is_weight, weights)):
+            others.update(node.output[0] for node in held)
+        if training.trains:
+            norms = (node for node in all_nodes(nodes) if node.op_type == "BatchNormalization")
+            others.update(name for node in norms for name in node.input[3:5])
+        if training.named or not training.trains:
+            return cls(training, others, written, FormulaNumbers())
+        tensors = [(tensor.name, tensor) for tensor in weights]
+        tensors += [(n.output[0], a.t) for n in held for a in n.attribute if a.HasField("t")]
+        known = (pair for pair in tensors if pair[0] not in {*others, *written})
+        numbers = find_formula_numbers(known, nodes, loaded.base_dir)
+        return cls(training, others, written, numbers)
+
+    def is_variable(self, name: str, type_: TensorType) -> bool:
+        """Whether a weight of this name and type is one."""
+        if name in self.others or name in self.numbers.constant:
             return False
-        return type_.dtype.is_float and training.is_trainable(name, type_)
+        return type_.dtype.is_float and self.training.is_trainable(name, type_)
 
-    return is_variable
+    def notes(self) -> list[str]:
+        """What the user should know about weights that may be none."""
+        plain = TensorType(DType.FLOAT32, (1,))
+        return self.numbers.notes(lambda name: self.training.is_trainable(name, plain))
 
 
 def _is_weight(tensor: onnx.TensorProto) -> bool:
@@ -160,54 +202,31 @@ def _is_weight(tensor: onnx.TensorProto) -> bool:
     )
 
 
-def _or_differentiated(
-    is_variable: Callable[[str, TensorType], bool], nodes: Iterable[onnx.NodeProto]
+def _or_varying(
+    is_variable: Callable[[str, TensorType], bool],
+    written: Collection[str],
+    nodes: Iterable[onnx.NodeProto],
 ) -> Callable[[str, TensorType], bool]:
-    """Until Gradient nodes are imported, the weights that they name must not be constants.
+    """While nodes are imported, what they may write or differentiate must not be constants.
 
     What depends on constants alone is computed at once, and no op is left to differentiate.
     """
     names = differentiated_names(nodes)
 
     def is_variable_meanwhile(name: str, type_: TensorType) -> bool:
-        return is_variable(name, type_) or (name in names and type_.dtype.is_float)
+        differentiated = name in names and type_.dtype.is_float
+        return name in written or differentiated or is_variable(name, type_)
 
-    return is_variable_meanwhile if names else is_variable
+    return is_variable_meanwhile if names or written else is_variable
 
 
 def _freeze(importer: GraphImporter, is_variable: Callable[[str, TensorType], bool]) -> None:
-    """Make constants of the weights that were variables for Gradient nodes only."""
+    """Make constants of the weights that were variables only while nodes were imported."""
     names = {weight: proto.name for proto, weight in importer.context.variables.values()}
     for weight in importer.graph.variables:
-        if not is_variable(names.get(weight, weight.name), weight.type):
+        is_written = weight in importer.updates.values
+        if not is_written and not is_variable(names.get(weight, weight.name), weight.type):
             importer.graph.freeze(weight)
-
-
-def _updates(node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[tuple[str, str]]:
-    """The weights that a node gives new values, and the names of those values."""
-    if node.op_type == "CopyVarUpdate" and node.domain == GRAPHCORE:
-        return [(node.input[0], node.input[1])]
-    if node.op_type == "BatchNormalization" and _updates_statistics(node, opsets.get("", 1)):
-        return list(zip(node.input[3:5], node.output[1:3], strict=False))
-    return []
-
-
-def _updates_statistics(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether a BatchNormalization node computes new running statistics."""
-    trains = any(one.name == "training_mode" and one.i for one in node.attribute)
-    return len(node.output) >= 3 and (bool(node.domain) or opset < 14 or trains)
-
-
-def _variable_updates(
-    importer: GraphImporter, nodes: Iterable[onnx.NodeProto]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    for node in nodes:
-        for source, result in _updates(node, importer.opsets):
-            old = importer.lookup(source)
-            new = importer.scope.find(result) if result else None
-            is_variable = isinstance(old, Tensor) and old.kind is TensorKind.VARIABLE
-            if is_variable and isinstance(old, Tensor) and isinstance(new, Tensor):
-                yield old, new
 
 
 # -- inputs and weights ----------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Final
 
-__all__ = ["default_domain_name", "did_you_mean", "shown"]
+__all__ = ["default_domain_name", "did_you_mean", "listed", "shown"]
+
+_LISTED: Final = 4  # names shown of many
 
 
 def shown(name: str) -> str:
@@ -27,3 +30,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def default_domain_name(domain: str) -> str:
     """The domain as the frontend writes it: "" for ai.onnx."""
     return "" if domain == "ai.onnx" else domain
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of ``names`` for a message, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(map(shown, names[:_LISTED])) + more

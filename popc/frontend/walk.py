@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import onnx
 
@@ -24,6 +24,10 @@ GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
 _EFFECTS: Final = frozenset(
     ("ai.graphcore", op_type) for op_type in ("Abort", "CopyVarUpdate", "PrintTensor")
 )
+
+
+# Of a function: its domain, its name, and which of several forms it is.
+_Name: TypeAlias = tuple[str, str, str]
 
 
 def node_name(proto: onnx.NodeProto) -> str:
@@ -95,22 +99,31 @@ def free_names(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (info.name for info in graph.output if info.name not in defined)
 
 
-def _has_effect(node: onnx.NodeProto) -> bool:
-    """Whether a node, or one nested in it, is there for what it does, not for its results."""
-    return any((one.domain, one.op_type) in _EFFECTS for one in all_nodes([node]))
+def _has_effect(node: onnx.NodeProto, functions: Mapping[_Name, onnx.FunctionProto]) -> bool:
+    """Whether a node, or one inside, is there for what it does, not for its results."""
+    for inner in all_nodes([node]):
+        if (inner.domain, inner.op_type) in _EFFECTS:
+            return True
+        body = functions.get((inner.domain, inner.op_type, inner.overload))
+        if body is not None and any(_has_effect(one, functions) for one in body.node):
+            return True
+    return False
 
 
 def needed_nodes(
-    nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]
+    nodes: Sequence[onnx.NodeProto],
+    wanted: Iterable[str],
+    functions: Iterable[onnx.FunctionProto] = (),
 ) -> tuple[list[onnx.NodeProto], set[str]]:
     """The nodes (sorted topologically) that ``wanted`` depends on, and all names they need.
 
     Nodes that print, or end a run, are needed too, and those that write variables.
     """
     names = set(wanted)
+    bodies = {(one.domain, one.name, one.overload): one for one in functions}
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
-        if any(output in names for output in node.output) or _has_effect(node):
+        if any(output in names for output in node.output) or _has_effect(node, bodies):
             kept.append(node)
             names.update(reads(node))
     return kept[::-1], names

@@ -9,19 +9,27 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.options.kinds import Kind
-from popc_runtime.format import ReturnType
+from popc_runtime.format import DType, ReturnType
 
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
+
+# What sums may be added up in.
+_SUM_TYPES: Final = tuple(one.value for one in DType if one is not DType.BOOL)
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The return type of one output; ``period`` is n for EVERY_N and 1 otherwise."""
+    """The return type of one output.
+
+    ``period`` is n for EVERY_N and 1 otherwise.  ``dtype`` is the element type in which SUM adds
+    and returns; ``None``: that of the output.
+    """
 
     type: ReturnType = ReturnType.ALL
     period: int = 1
+    dtype: DType | None = None
 
     def samples(self, batches_per_step: int) -> int:
         """How many values one step returns; 0 means a single one without a step dimension."""
@@ -46,24 +54,31 @@ class Anchor:
         return ""
 
     def __str__(self) -> str:
-        return f"every_n:{self.period}" if self.type is ReturnType.EVERY_N else self.type.value
+        if self.type is ReturnType.EVERY_N:
+            return f"every_n:{self.period}"
+        return self.type.value if self.dtype is None else f"{self.type.value}:{self.dtype.value}"
 
     @classmethod
     def parse(cls, value: object) -> Anchor:
         """From "all", "final", "sum", "every_n:2" or {"type": "every_n", "n": 2}.
 
-        Letter case does not matter, and PopART's EVERYN is understood.
+        "sum:float32", or {"type": "sum", "dtype": "float32"}, says in which type to add.  Letter
+        case does not matter, and PopART's EVERYN is understood.
 
         Raises:
             ValueError: says what is wrong, as what follows the name of an option.
         """
         if isinstance(value, cls):
             return value
-        name, period = _parts(value)
+        name, period, dtype = _parts(value)
         if name not in ReturnType.__members__.values():
             choices = ", ".join(ReturnType)
             raise ValueError(f"is {value!r}, but must be one of {choices}")
         kind = ReturnType(name)
+        if kind is ReturnType.SUM and period is None:
+            return cls(kind, dtype=_dtype(dtype))
+        if dtype is not None:
+            raise ValueError(f"is {kind}, which takes no dtype: only sum does")
         if kind is not ReturnType.EVERY_N:
             if period is not None:
                 raise ValueError(f"is {kind}, which takes no n: only every_n does")
@@ -89,17 +104,25 @@ def asking_for_all(outputs: Iterable[str]) -> str:
     return " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in outputs)
 
 
-def _parts(value: object) -> tuple[str, object]:
-    """Return type in our spelling, and n, ``None`` if it is not given."""
-    name, period = value, None
+def _dtype(name: object) -> DType | None:
+    if name is None or (isinstance(name, str) and name in _SUM_TYPES):
+        return None if name is None else DType(name)
+    raise ValueError(f"is a sum in {name!r}, but must be in one of {', '.join(_SUM_TYPES)}")
+
+
+def _parts(value: object) -> tuple[str, object, object]:
+    """Return type in our spelling, n and dtype; ``None`` for those that are not given."""
+    name, period, dtype = value, None, None
     if isinstance(value, Mapping):
-        unknown = sorted(map(str, value.keys() - {"type", "n"}))
+        unknown = sorted(map(str, value.keys() - {"type", "n", "dtype"}))
         if unknown:
-            raise ValueError(f"has the field {unknown[0]!r}, but takes only type and n")
-        name, period = value.get("type"), value.get("n")
+            raise ValueError(f"has the field {unknown[0]!r}, but takes only type, n and dtype")
+        name, period, dtype = value.get("type"), value.get("n"), value.get("dtype")
     if not isinstance(name, str):
         raise ValueError('must be a return type, such as "final"')
-    name, separator, number = name.lower().partition(":")
-    if separator:
-        period = int(number) if _DIGITS.fullmatch(number) else number
-    return ("every_n" if name == "everyn" else name), period
+    name, separator, argument = name.lower().partition(":")
+    if separator and name == ReturnType.SUM.value:
+        dtype = argument
+    elif separator:
+        period = int(argument) if _DIGITS.fullmatch(argument) else argument
+    return ("every_n" if name == "everyn" else name), period, dtype

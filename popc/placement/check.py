@@ -10,9 +10,10 @@ from popc.ir import Graph, Op
 from popc.options import Options, VirtualGraphMode, pipeline_training_conflicts
 from popc.placement.chips import ChipsOfValues
 from popc.placement.timing import time_stages
+from popc.placement.updates import stage_problems
 from popc_runtime.errors import OptionError
 
-__all__ = ["check_places", "check_stages", "stage_chips"]
+__all__ = ["check_places", "check_stages", "check_updates", "stage_chips"]
 
 _LISTED: Final = 8  # ops shown of many
 
@@ -38,6 +39,15 @@ def check_stages(graph: Graph, options: Options, *, trains: bool) -> None:
     """
     if options.enable_pipelining:
         _refuse(list(_stage_problems(graph, options, trains=trains)))
+
+
+def check_updates(graph: Graph) -> None:
+    """Check that each micro-batch can see what the one before it has written.
+
+    Raises:
+        OptionError: lists the variables of which it cannot.
+    """
+    _refuse(list(stage_problems(graph)))
 
 
 def _refuse(problems: Sequence[str]) -> None:
@@ -125,7 +135,7 @@ def _stage_problems(graph: Graph, options: Options, *, trains: bool) -> Iterator
     chips: dict[int, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
     for op in graph.ops:
         chip, stage = _place(op)
-        if chip is not None and stage is not None:
+        if chip is not None and stage is not None and op.op_type != "CopyVarUpdate":
             chips[stage][chip].append(op)
     for stage, places in sorted(chips.items()):
         if len(places) > 1:
@@ -139,6 +149,7 @@ def _stage_problems(graph: Graph, options: Options, *, trains: bool) -> Iterator
         listed = ", ".join(map(str, gaps))
         yield f"there are no ops in pipeline stage {listed}: number stages without gaps"
     yield from _backward_edges(graph)
+    yield from stage_problems(graph)
     if not gaps and all(len(places) == 1 for places in chips.values()):
         ways = {stage: next(iter(places)) for stage, places in chips.items()}
         yield from _depth_problems(ways, options, trains=trains)

@@ -11,6 +11,7 @@ from popc.ir.attributes import integer
 from popc.ops.build import build
 from popc.ops.control import first_capture, loop_body
 from popc.placement.chips import ChipsOfValues, is_main_loop, main_graphs
+from popc.placement.updates import settle_chips
 
 __all__ = ["find_crossings", "insert_copies", "remove_boundaries"]
 
@@ -26,6 +27,7 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     pass takes ops of two stages for one.
     """
     homes = ChipsOfValues(graph)
+    settle_chips(graph, homes)
     added = 0
     for one in main_graphs(graph):
         added += _Inserter(one, homes, boundaries=boundaries).run()

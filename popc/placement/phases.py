@@ -28,7 +28,10 @@ def assign_phases(graph: Graph, options: Options) -> int:
     one phase hands on to others is kept, and all else is computed once more.
     """
     settled = frozenset(find_load_ops(graph))
-    order = [op for op in graph.topological() if op not in settled]
+    # A variable is written where it lies, when all have read it: see `settle_phases`.
+    order = [
+        op for op in graph.topological() if op not in settled and op.op_type != "CopyVarUpdate"
+    ]
     total = sum(map(_weight_bytes, order))
     phase, current = 0, 0
     for op in order:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart
 from popc.options import Options, VirtualGraphMode, placement_conflicts
-from popc.placement.check import check_places, check_stages
+from popc.placement.check import check_places, check_stages, check_updates
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
 from popc.placement.phases import assign_phases, check_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
+from popc.placement.updates import settle_stages
 from popc_runtime.errors import OptionError
 
 __all__ = ["follow_annotations", "place", "start_placement"]
@@ -55,10 +56,17 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
 
 
 def follow_annotations(graph: Graph) -> int:
-    """Place what has been added to a graph that is placed; how many copies that took."""
+    """Place what has been added to a graph that is placed; how many copies that took.
+
+    Raises:
+        OptionError: a variable would be written behind the stage that reads it.
+    """
     if not is_placed(graph):
         return 0
     fill_places(graph)
+    if any(op.settings.pipeline_stage is not None for op in graph.ops):
+        settle_stages(graph)
+        check_updates(graph)
     number_sequences(graph)
     return insert_copies(graph, boundaries=True)
 
@@ -86,6 +94,7 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     if options.enable_pipelining:
         infer_stages(graph)
         fill_places(graph)
+        settle_stages(graph)
         check_stages(graph, options, trains=trains)
     return insert_copies(graph, boundaries=True)
 

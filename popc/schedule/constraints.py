@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from popc.ir import Op, Ordering, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
-from popc.ops.rows import is_row_of_operands
+from popc.ops.readers import may_be_view, readers_of
 
 __all__ = [
     "CONSTRAINTS",
@@ -84,22 +84,6 @@ def variables_last(ops: Sequence[Op]) -> Iterator[Edge]:
 
 def _writes(op: Op, variable: Tensor) -> bool:
     return op.op_type == "CopyVarUpdate" and op.operand(0) is variable
-
-
-def readers_of(tensor: Tensor) -> Iterator[Op]:
-    """Ops that read ``tensor``, and those that read results which may be views of it."""
-    for op in tensor.uses:
-        yield op
-        if _may_be_view(op):
-            for output in op.outputs:
-                yield from readers_of(output)
-
-
-def _may_be_view(op: Op) -> bool:
-    """Whether results may lie in the memory of operands; of a Concat, in that of variables."""
-    spec = OPS.get(op.op_type)
-    is_row = op.op_type == "Concat" and is_row_of_operands(op)
-    return is_row or (spec is not None and spec.view is not None)
 
 
 def bins_in_order(ops: Sequence[Op]) -> Iterator[Edge]:
@@ -266,7 +250,7 @@ def _names_of(variable: Tensor, part: tuple[int, int]) -> Iterator[Tensor]:
         for op in tensor.uses:
             if in_order and op.op_type == "Slice" and _misses(op, part):
                 continue
-            if _may_be_view(op):
+            if may_be_view(op):
                 still = in_order and op.op_type == "Reshape"
                 pending.extend((output, still) for output in op.outputs)
 

@@ -4,9 +4,11 @@ from popc.training.build import add_training
 from popc.training.names import needed_names, training_anchors
 from popc.training.preparation import rewrite_before_training
 from popc.training.settings import TrainingSettings, parse_training, read_training_file
+from popc.training.state import add_state
 
 __all__ = [
     "TrainingSettings",
+    "add_state",
     "add_training",
     "needed_names",
     "parse_training",

@@ -13,25 +13,24 @@ import numpy as np
 
 from popc.autodiff import GRADIENT_PREFIX, differentiate
 from popc.frontend import ImportedModel
-from popc.ir import AttributeMap, Graph, Op, OpSettings, StepPart, Tensor
+from popc.ir import Graph, OpSettings, StepPart, Tensor
 from popc.ops.build import build
-from popc.ops.divergence import find_divergence
 from popc.optimizers import (
     STATE_PREFIXES,
     Merging,
-    Sharing,
     UpdateContext,
     add_updates,
     loss_scale,
     optimizer_to_mapping,
 )
-from popc.options import Options, StreamMode, did_you_mean
+from popc.options import Options, did_you_mean
 from popc.placement import mirror_backward
 from popc.training.losses import add_loss
 from popc.training.names import training_anchors
 from popc.training.parts import added_ops_in, mark_forward
 from popc.training.preparation import GraphRewrite, rewrite_with_loss
 from popc.training.settings import TrainingSettings
+from popc.training.state import sharing_of, show_updated, write_updates
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
 from popc_runtime.kernels.preparation import as_stored
@@ -82,7 +81,7 @@ def add_training(
         context = _context(options, loss, scale)
         context = replace(context, largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
-    _write_statistics(model, options)
+    write_updates(model, options, StepPart.ASIDE)
     named = _added_outputs(graph, options, gradients, anchored)
     _set_outputs(graph, loss, settings.loss.name, named)
     described = TrainingSpec(
@@ -113,44 +112,6 @@ def _pairs(
             hint="name a loss that depends on trainable weights; `popc inspect` lists them",
         )
     return pairs
-
-
-def _write_statistics(model: ImportedModel, options: Options) -> None:
-    """Give the variables that the model itself updates their new values.
-
-    Where the values of replicas differ, those that share a variable agree on the mean.
-
-    Raises:
-        ModelError: there is no mean, because they are no floating-point numbers.
-    """
-    graph, replicas = model.graph, options.replicated_graph_count
-    equal = [one for one in graph.inputs if options.stream_mode(one.name) is StreamMode.BROADCAST]
-    differing = find_divergence(graph, replicas, equal).tensors if replicas > 1 else set()
-    for variable, own in model.updates:
-        settings = OpSettings(origin=f"UpdatedVar___{variable.name}", part=StepPart.ASIDE)
-        sharing = _sharing(options, variable.name)
-        value = own
-        if own in differing and sharing.size > 1:
-            _require_mean(variable, own)
-            mean: AttributeMap = {"op": "mean", "size": sharing.size, "stride": sharing.stride}
-            value = build(graph, "ReplicatedAllReduce", [own], mean, settings=settings).output
-        build(graph, "CopyVarUpdate", [variable, value], settings=settings)
-
-
-def _require_mean(variable: Tensor, value: Tensor) -> None:
-    if not value.type.dtype.is_float:
-        raise ModelError(
-            f"the model writes {value.type} to {variable.name!r}, which replicas share, but their "
-            "values may differ and have no mean",
-            subject=variable.name,
-            hint=f"give each its own: --set variable_settings.{variable.name}=none",
-        )
-
-
-def _sharing(options: Options, variable: str) -> Sharing:
-    """The replicas that share a variable."""
-    groups, replicas = options.replica_groups(variable), options.replicated_graph_count
-    return Sharing(groups.members(replicas), groups.stride(replicas))
 
 
 def _finder(model: ImportedModel) -> Callable[[str], Tensor]:
@@ -240,7 +201,7 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
         mean_strategy=options.mean_accumulation_and_replication_reduction_strategy,
         loss_scale=scale,
         replicas=options.replicated_graph_count,
-        sharing=partial(_sharing, options),
+        sharing=partial(sharing_of, options),
         divided=partial(_divided, options),
         merging=Merging(
             options.merge_var_update,
@@ -284,23 +245,14 @@ def _set_outputs(
     named: Mapping[str, Tensor],
 ) -> None:
     """The loss first; variables that are outputs give the values that they get."""
-    updated = {
-        op.operand(0): _new_value(graph, op) for op in graph.ops if op.op_type == "CopyVarUpdate"
-    }
     others = list(zip(graph.output_names, graph.outputs, strict=True))
     graph.outputs.clear()
     graph.output_names.clear()
     graph.add_output(name, loss)
     for other, tensor in [*others, *named.items()]:
         if other != name:
-            graph.add_output(other, updated.get(tensor, tensor))
-
-
-def _new_value(graph: Graph, op: Op) -> Tensor:
-    """What a CopyVarUpdate makes of its variable; of one that is written in parts, as a whole."""
-    if "start" in op.attributes:
-        return graph.tensors[f"UpdatedVar___{op.operand(0).name}"]
-    return op.operand(1)
+            graph.add_output(other, tensor)
+    show_updated(graph)
 
 
 def _added_outputs(

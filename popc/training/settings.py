@@ -28,7 +28,7 @@ class TrainingSettings:
         loss: What is minimised.
         optimizer: How.
         trainable: Names or patterns of the weights to train; empty: every floating-point
-            initializer with at least one dimension.
+            initializer with at least one dimension that is no constant of a formula.
         frozen: Names or patterns of weights that stay as they are, whatever ``trainable`` says.
     """
 

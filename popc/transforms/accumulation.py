@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from popc.ir import Graph, Op, Tensor, TensorType
+from popc.ir import Graph, Op, StepPart, Tensor, TensorType
 from popc.ir.attributes import text
 from popc.ops import OPS
 from popc.ops.build import build
@@ -53,7 +53,10 @@ def split_accumulation(graph: Graph, count: int) -> None:
     """
     _refuse_periodic_stores(graph)
     order = graph.topological()
-    varying = _followers(order, _starts_varying)
+    state = {op.operand(0) for op in order if _writes_state(op)}
+    varying = _followers(
+        order, lambda op: _starts_varying(op) or not state.isdisjoint(op.present_inputs)
+    )
     inside = _inside(order, varying)
     body = graph.split_off(ACCUMULATION_LOOP)
     outside = [op for op in order if op not in inside]
@@ -104,6 +107,11 @@ def _followers(order: Iterable[Op], is_start: Callable[[Op], bool]) -> set[Op]:
 
 def _is_accumulate(op: Op) -> bool:
     return op.op_type == "Accumulate"
+
+
+def _writes_state(op: Op) -> bool:
+    """Whether the model itself gives a variable a new value, in every micro-batch."""
+    return op.op_type == "CopyVarUpdate" and op.settings.part is not StepPart.UPDATE
 
 
 def _starts_varying(op: Op) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,8 @@ from popc.ops.build import build
 from popc.options import ExchangeStrategy, Options, StreamMode, SyntheticDataMode
 from popc.transforms.base import Pass
 from popc.transforms.stream_names import check_stream_names
+from popc_runtime.errors import OptionError
+from popc_runtime.format import DType
 
 __all__ = ["HostIo"]
 
@@ -59,7 +62,7 @@ class HostIo(Pass):
             build(
                 graph,
                 "HostStore",
-                [tensor],
+                [self._in_wanted_type(graph, name, tensor)],
                 {
                     "stream": name,
                     "return_type": anchor.type.value,
@@ -71,6 +74,26 @@ class HostIo(Pass):
         graph.outputs.clear()
         graph.output_names.clear()
         return changes
+
+    def _in_wanted_type(self, graph: Graph, name: str, tensor: Tensor) -> Tensor:
+        """``tensor`` in the type in which it is to be added up.
+
+        Raises:
+            OptionError: the type does not have its values.
+        """
+        dtype, own = self.options.anchor(name).dtype, tensor.type.dtype
+        if dtype is None or dtype is own:
+            return tensor
+        if not _holds(dtype, own):
+            raise OptionError(
+                f"the return type of {name!r} is sum:{dtype.value}, which cannot hold what its "
+                f"values of type {own.value} add up to",
+                subject="anchors",
+                hint=f"--set anchors.{shlex.quote(name)}=sum adds in {own.value}; a sum may be "
+                "in a wider type",
+            )
+        settings = OpSettings(origin="anchorSum")
+        return build(graph, "Cast", [tensor], {"to": dtype.value}, settings=settings).output
 
     def _load_attributes(self, tensor: Tensor) -> AttributeMap:
         attributes: AttributeMap = {
@@ -94,3 +117,13 @@ class HostIo(Pass):
 
     def _settings(self, stream: str) -> OpSettings:
         return OpSettings(origin=stream, tile_set=self.options.tile_set(stream).value)
+
+
+def _holds(sum_type: DType, own: DType) -> bool:
+    """Whether sums in ``sum_type`` hold at least what those in ``own`` do."""
+    if own is DType.BOOL:
+        return True
+    wider = sum_type.itemsize > own.itemsize
+    if own.is_float:
+        return sum_type.is_float and wider
+    return sum_type.is_float or (wider and (sum_type.is_signed or own.is_unsigned))

@@ -288,3 +288,18 @@ def test_bins_put_transfers_before_computing() -> None:
     assert numbers["Relu"] == 2
     assert numbers["Less"] is None
     assert body.inputs[0].type == TensorType(DType.INT64, ())
+
+
+@pytest.mark.parametrize("strategy", ["just_in_time", *_STRATEGIES])
+def test_io_tiles_of_two_chips(strategy: str, tmp_path: Path) -> None:
+    """What comes from another chip is handed to computing tiles of the chip that it has come to."""
+    body = "a = Mul (x, w) b = Tanh (a) c = Mul (b, w) y = Add (c, x)"
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> '
+        f"g (float[3] x) => (float[3] y) <float[3] w = {{1.0, 2.0, 3.0}}> {{ {body} }}"
+    )
+    plain = _results(model, tmp_path / "plain.popx", 2, batches_per_step=4)
+    chips = {"num_ipus": 2, "virtual_graph_mode": "auto", "tile_sets": {"*": "io"}}
+    strategies = {"exchange_strategies": {"*": strategy}}
+    options = {**_OVERLAP, **chips, **strategies, "batches_per_step": 4}
+    assert _results(model, tmp_path / "io.popx", 2, **options) == plain

@@ -23,6 +23,7 @@ from popc.frontend.node import Node, RuleResult
 from popc.frontend.problems import DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
+from popc.frontend.updates import written_outside
 from popc.ir import OpSettings, Tensor
 
 __all__ = ["RULES"]
@@ -38,20 +39,35 @@ def _if(node: Node) -> RuleResult:
     types = [tensor.type for tensor in results[0]]
     if types != [tensor.type for tensor in results[1]]:
         raise DataDependent("If: the branches give different shapes and the condition is dynamic")
-    captures = _unite_captures([body.importer for body in bodies])
+    written = written_outside(body.importer for body in bodies)
+    latest = {variable: node.importer.updates.latest(variable) for variable in written}
     for body, tensors in zip(bodies, results, strict=True):
-        set_outputs(body.importer.graph, tensors)
+        news = [_new_value(body.importer, variable, latest[variable]) for variable in written]
+        set_outputs(body.importer.graph, [*tensors, *news])
+    captures = _unite_captures([body.importer for body in bodies])
     op = node.importer.graph.add_op(
         "If",
-        [flat_scalar(node, node.input(0)), *captures],
-        types,
+        [flat_scalar(node, node.input(0)), *(latest.get(one, one) for one in captures)],
+        [*types, *(variable.type for variable in written)],
         settings=OpSettings(origin=node.name),
         subgraphs={
             "then_branch": bodies[0].importer.graph,
             "else_branch": bodies[1].importer.graph,
         },
     )
-    return list(op.outputs)
+    for (variable, follows), value in zip(written.items(), op.outputs[len(types) :], strict=True):
+        node.importer.updates.write(variable, value, follows=follows)
+    return op.outputs[: len(types)]
+
+
+def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
+    """What a variable holds after a branch: a branch that does not write it leaves it alone."""
+    inner = body.captures.get(variable)
+    if inner in body.updates.values:
+        return body.updates.values[inner]
+    kept = body.capture(latest)
+    assert isinstance(kept, Tensor)
+    return kept
 
 
 def _unite_captures(bodies: Sequence[GraphImporter]) -> list[Tensor]:

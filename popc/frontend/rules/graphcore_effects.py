@@ -6,8 +6,9 @@ from typing import Final
 
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.rules.graphcore import graphcore_domain, takes
+from popc.frontend.updates import is_variable
 from popc.frontend.values import Value
-from popc.ir import AttributeMap, Tensor, TensorKind
+from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 
 __all__ = ["RULES"]
@@ -44,19 +45,21 @@ def _detach(node: Node) -> Tensor:
 
 
 def _copy_var_update(node: Node) -> Value:
-    """Inputs are the variable and its new value, which is also the result.
-
-    The variable is written when training is added: all that the model gives new values then are.
-    """
+    """Inputs are the variable and its new value, which is also the result."""
     variable, value = node.input(0), node.input(1)
-    if variable.kind is not TensorKind.VARIABLE or node.importer.parent is not None:
-        raise ModelError(
-            f"CopyVarUpdate writes {variable.name!r}, which is no variable here: it must be a "
-            "weight of the main graph of a model that is compiled for training"
-        )
-    if variable.type != value.type:
-        raise ModelError(f"a variable of type {variable.type} cannot hold {value.type}")
+    if not is_variable(node.importer, variable):
+        raise ModelError(_no_variable(variable))
+    node.importer.updates.write(variable, value)
     return value
+
+
+def _no_variable(tensor: Tensor) -> str:
+    if tensor.is_constant:
+        return (
+            f"CopyVarUpdate writes {tensor.name!r}, which is a constant here: compile with "
+            "--set constant_weights=false, or train the model"
+        )
+    return f"CopyVarUpdate writes {tensor.name!r}, which is no weight but computed or an input"
 
 
 RULES: Final = graphcore_domain(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import converted, standard_op
 from popc.frontend.rules.graphcore import graphcore_domain, takes
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
+from popc.frontend.updates import update_statistic
 from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
@@ -30,13 +32,16 @@ def _batch_normalization(node: Node) -> list[Value | None]:
     epsilon = node.number("epsilon", 1e-5)
     if not any(node.wants_output(index) for index in range(1, 5)):
         return [standard_op(node, "BatchNormalization", inputs, {"epsilon": epsilon})]
-    x, scale, bias, *running = inputs
+    x, scale, bias = inputs[:3]
     y, mean, variance = node.emit_all(
         "BatchNormalizationTraining", [x, scale, bias], {"epsilon": epsilon}
     )
     count = x.type.size // max(x.type.shape[1], 1)
     unbiased = _times(node, variance, count / max(count - 1, 1))
-    updated = [_running(node, old, new) for old, new in zip(running, (mean, unbiased), strict=True)]
+    updated = [
+        update_statistic(node, index, partial(_running, node, new))
+        for index, new in ((3, mean), (4, unbiased))
+    ]
     batch = [converted(node, one, x.type.dtype) for one in (mean, variance)]
     return [y, *updated, *batch]
 
@@ -45,7 +50,7 @@ def _times(node: Node, x: Tensor, factor: float) -> Tensor:
     return node.emit("Mul", [x, node.constant(factor, x.type.dtype)])
 
 
-def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:
+def _running(node: Node, new: Tensor, old: Tensor) -> Tensor:
     """old * momentum + new * (1 - momentum), in the old one's type."""
     momentum = node.number("momentum", 0.9)
     kept = _times(node, converted(node, old, new.type.dtype), momentum)

@@ -89,7 +89,7 @@ def _shaped_dropout(node: Node) -> Tensor:
     shape = node.integers("shape", x.type.shape)
     if broadcast_shapes([x.type.shape, shape]) != x.type.shape:
         raise ModelError(f"a mask of shape {list(shape)} does not broadcast to {x.type}")
-    if ratio == 0 or not node.importer.context.training:
+    if ratio == 0 or not node.importer.context.trains:
         return x
     work = DType.FLOAT64 if x.type.dtype is DType.FLOAT64 else DType.FLOAT32
     draw: AttributeMap = {"shape": shape, "to": work.value, "low": 0.0, "high": 1.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,8 +15,9 @@ from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
+from popc.frontend.updates import writes_variables, written_outside
 from popc.frontend.values import Unknown, Value
-from popc.ir import AttributeMap, OpSettings, Tensor, TensorType
+from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -69,18 +70,24 @@ def _loop(node: Node) -> RuleResult:
 
 def import_loop(node: Node, form: LoopForm) -> list[Value]:
     """As a run-time loop if its body allows, else unrolled."""
-    if form.is_counted and _all_known(node, form.states):
+    may_unroll = _may_unroll(node, form)
+    if may_unroll and form.is_counted and _all_known(node, form.states):
         return _unroll(node, form)
     try:
-        return list(_runtime_loop(node, form))
+        return list(_runtime_loop(node, form, isolated=may_unroll))
     except (DataDependent, ModelError):
-        if not _may_unroll(form):
+        if not may_unroll:
             raise
     return _unroll(node, form)
 
 
-def _may_unroll(form: LoopForm) -> bool:
-    """Whether constants may decide the number of iterations."""
+def _may_unroll(node: Node, form: LoopForm) -> bool:
+    """Whether constants may decide the number of iterations.
+
+    Variables that are written are states, for the names of a body always stand for the same.
+    """
+    if writes_variables(node.importer, form.body):
+        return False
     return form.is_counted or _starts_known(form)
 
 
@@ -91,14 +98,14 @@ def _all_known(node: Node, values: Sequence[Value]) -> bool:
     )
 
 
-def _runtime_loop(node: Node, form: LoopForm) -> list[Tensor]:
+def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]:
     states = as_tensors(form.states, "Loop")
     types = [_SCALAR_INT64, _SCALAR_BOOL, *(tensor.type for tensor in states)]
     body = node.importer.import_body(
         form.body,
         types,
         lambda inner, inputs: _body_arguments(node, inner, inputs, form),
-        isolated=_may_unroll(form),
+        isolated=isolated,
     )
     results = as_tensors(body.results, "Loop")
     graph = body.importer.graph
@@ -117,20 +124,45 @@ def _runtime_loop(node: Node, form: LoopForm) -> list[Tensor]:
         iteration_condition = body.importer.constant(np.asarray(1, np.bool_), DType.BOOL)
         if not conditional:
             graph.replace_uses(graph.inputs[1], iteration_condition)
-    set_outputs(graph, [iteration_condition, *carried, *scans])
-    captures = body.importer.runtime_captures
+    written = written_outside([body.importer])
+    news = _as_states(body.importer, written, 2 + len(states))
+    set_outputs(graph, [iteration_condition, *carried, *news, *scans])
+    captures = [outer for outer in body.importer.runtime_captures if outer not in written]
+    latest = map(node.importer.updates.latest, written)
     op = node.importer.graph.add_op(
         "Loop",
-        [form.trip_operand, form.condition, *states, *captures],
-        [
-            *(tensor.type for tensor in carried),
-            *(t.type.with_shape((form.trip_count, *t.type.shape)) for t in scans),
-        ],
-        _attributes(form, len(states), conditional=conditional),
+        [form.trip_operand, form.condition, *states, *latest, *captures],
+        _result_types(form, [*carried, *news], scans),
+        _attributes(form, len(states) + len(news), conditional=conditional),
         settings=OpSettings(origin=node.name),
         subgraphs={"body": graph},
     )
-    return list(op.outputs)
+    return _without_variables(node, op, len(states), written)
+
+
+def _result_types(
+    form: LoopForm, carried: Sequence[Tensor], scans: Sequence[Tensor]
+) -> list[TensorType]:
+    stacked = [one.type.with_shape((form.trip_count, *one.type.shape)) for one in scans]
+    return [*(tensor.type for tensor in carried), *stacked]
+
+
+def _without_variables(
+    node: Node, op: Op, first: int, written: Mapping[Tensor, bool]
+) -> list[Tensor]:
+    """The results of a loop but for variables, from ``first`` on, which it has written."""
+    after = first + len(written)
+    for (variable, follows), value in zip(written.items(), op.outputs[first:after], strict=True):
+        node.importer.updates.write(variable, value, follows=follows)
+    return [*op.outputs[:first], *op.outputs[after:]]
+
+
+def _as_states(body: GraphImporter, written: Collection[Tensor], position: int) -> list[Tensor]:
+    """Let ``body`` have variables as states, from input ``position`` on; their new values."""
+    formals = [body.captures[variable] for variable in written]
+    inputs = [one for one in body.graph.inputs if one not in formals]
+    body.graph.inputs = [*inputs[:position], *formals, *inputs[position:]]
+    return [body.updates.values[formal] for formal in formals]
 
 
 def _attributes(form: LoopForm, states: int, *, conditional: bool) -> AttributeMap:

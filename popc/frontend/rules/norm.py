@@ -11,6 +11,7 @@ from typing import Final
 from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.updates import update_statistic
 from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
@@ -39,8 +40,7 @@ def _batch_normalization(node: Node) -> list[Value | None]:
     operands = [flat, *parameters[:2]]
     y, *statistics = node.emit_all("BatchNormalizationTraining", operands, attributes)
     running = [
-        reshaped(node, _running(node, old, new), node.input(index).type.shape)
-        for index, old, new in zip((3, 4), parameters[2:], statistics, strict=True)
+        _running_statistic(node, index, new) for index, new in zip((3, 4), statistics, strict=True)
     ]
     return [reshaped(node, y, x.type.shape), *running, *statistics]
 
@@ -61,6 +61,16 @@ def _is_training(node: Node) -> bool:
     if node.version < 7 and node.integer("is_test", 0):
         return False
     return any(node.wants_output(index) for index in range(1, 5))
+
+
+def _running_statistic(node: Node, index: int, new: Tensor) -> Tensor:
+    """What operand ``index`` becomes."""
+
+    def mean_of_both(old: Tensor) -> Tensor:
+        flat = old if old.type.rank == 1 else reshaped(node, old, (old.type.size,))
+        return reshaped(node, _running(node, flat, new), old.type.shape)
+
+    return update_statistic(node, index, mean_of_both)
 
 
 def _running(node: Node, old: Tensor, new: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ class ArchiveOptions:
         Truth(),
         True,
         "Whether the weights of a program that does not train are constants. If not, they can "
-        "be read and written between runs, as those of a training program always can.",
+        "be read and written between runs, as those of a training program always can, and by "
+        "the model itself (CopyVarUpdate, running statistics).",
         popart="constantWeights",
     )
     fold_limit_bytes: int = option(

@@ -27,7 +27,8 @@ class StepOptions:
         "Which values of an output a step returns. A table from tensor name to all, final, "
         "sum or every_n. A name that is no output of the model becomes one. In TOML: "
         '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
-        "anchors.z=every_n:2.",
+        "anchors.z=every_n:2. As in PopART, sum adds in the element type of the output, so sums "
+        "of float16 end at 65504; sum:float32 (or another type) adds and returns float32.",
     )
     batches_per_step: int = option(
         Whole(low=1),

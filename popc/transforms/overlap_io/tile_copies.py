@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
-from popc.ir.attributes import text
+from popc.ir.attributes import integer, text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.transforms.base import Pass
@@ -114,6 +114,8 @@ def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -
     source = tensor.producer or reader
     assert source is not None, tensor
     settings = replace(source.settings, tile_set="io", bins=(), origin=tensor.name)
+    if source.op_type == "IpuCopy":  # which is on the chip that it copies from
+        settings = replace(settings, virtual_graph=integer(source.attributes, "destination"))
     return build(
         graph,
         "IoTileCopy",

@@ -17,10 +17,14 @@ _LIMIT: Final = 200_000  # ops that are followed; longer loops are not
 
 
 class _Seen(NamedTuple):
-    """The last micro-batch that a value depends on, and the stage that has computed it."""
+    """The last micro-batch that a value depends on, and what has computed it.
+
+    ``turn`` tells the times apart that ``stage`` runs.
+    """
 
     number: int
     stage: int | None
+    turn: tuple[int, int]
 
 
 # Of a row of values, what each place holds.
@@ -33,7 +37,7 @@ def find_mixtures(graph: Graph) -> list[str]:
 
     The n-th transfer on a stream is of micro-batch n.  What is computed from values of one
     micro-batch is of that micro-batch.  Only what the stage itself has computed may be of the one
-    before: sums and running statistics.
+    before, and is the state that this one finds: sums and running statistics.
     """
     for one in graph.walk():
         for op in one.ops:
@@ -50,6 +54,7 @@ class _Walk:
         self._loop = loop
         self._transfers: dict[str, int] = defaultdict(int)
         self._found: dict[str, None] = {}
+        self._turn = 0
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong."""
@@ -80,7 +85,7 @@ class _Walk:
         if not in_pipeline:
             return [self._outside(op, values)] * len(op.outputs)
         found = [values.get(tensor) for tensor in op.present_inputs]
-        seen = self._joined(op, [one for one in found if isinstance(one, _Seen)])
+        seen = self._joined(op, [self._as_now(op, one) for one in found if isinstance(one, _Seen)])
         if op.op_type in ("HostLoad", "HostStore"):
             stream = text(op.attributes, "stream")
             seen = self._transfer(op, stream, seen)
@@ -99,19 +104,30 @@ class _Walk:
     def _joined(self, op: Op, seen: list[_Seen]) -> _Seen | None:
         if not seen:
             return None
-        number, stage = max(one.number for one in seen), op.settings.pipeline_stage
-        others = [one for one in seen if one != (number, one.stage)]
-        if any(one != (number - 1, stage) for one in others):
-            numbers = sorted({one.number for one in seen})
+        numbers = sorted({one.number for one in seen})
+        if len(numbers) > 1:
             self._found[f"{op!r} works on micro-batches {numbers} at once"] = None
-        return _Seen(number, stage)
+        return _Seen(numbers[-1], op.settings.pipeline_stage, self._turn_of(op))
+
+    def _turn_of(self, op: Op) -> tuple[int, int]:
+        """Which time it is that the stage of ``op`` runs; its copies run right after it."""
+        return self._turn, next(n for name, n in op.settings.bins if name == PIPELINE) // 2
+
+    def _as_now(self, op: Op, seen: _Seen) -> _Seen:
+        """What a stage finds of the time before is the state that this micro-batch begins with."""
+        turn = self._turn_of(op)
+        if seen.stage != op.settings.pipeline_stage or seen.turn == turn:
+            return seen
+        return _Seen(seen.number + 1, seen.stage, turn)
 
     def _transfer(self, op: Op, stream: str, seen: _Seen | None) -> _Seen | None:
         number = self._transfers[stream]
         self._transfers[stream] += 1
         if seen is not None and seen.number != number:
             self._found[f"{op!r} transfers micro-batch {seen.number} as number {number}"] = None
-        return _Seen(number, op.settings.pipeline_stage) if op.op_type == "HostLoad" else None
+        if op.op_type != "HostLoad":
+            return None
+        return _Seen(number, op.settings.pipeline_stage, self._turn_of(op))
 
     def _stash(self, op: Op, values: dict[Tensor, _Value]) -> _Value:
         row, value = values.get(op.operand(0)), values.get(op.operand(1))
@@ -129,7 +145,9 @@ class _Walk:
         found = row[number % size]
         if found is not None and found.number != number:
             self._found[f"{op!r} finds micro-batch {found.number} in place of {number}"] = None
-        return None if found is None else _Seen(found.number, op.settings.pipeline_stage)
+        if found is None:
+            return None
+        return _Seen(found.number, op.settings.pipeline_stage, self._turn_of(op))
 
     def _turns(self, op: Op, values: dict[Tensor, _Value]) -> list[_Value]:
         body, states = op.subgraphs["body"], loop_states(op)
@@ -139,10 +157,12 @@ class _Walk:
             for index in range(first_capture(op), len(op.inputs))
         }
         for turn in range(integer(op.attributes, "trip_count")):
+            self._turn += 1
             inside = {**captured, body.inputs[0]: turn}
             inside.update(zip((state.inner for state in states), kept, strict=True))
             inside = self._run(body, inside)
             kept = [inside.get(tensor) for tensor in body.outputs[1:]]
+        self._turn += 1
         return kept
 
 

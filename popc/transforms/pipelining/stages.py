@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from popc.ir import Graph, Op, Recompute, Tensor
+from popc.ops.build import build
 from popc.ops.control import first_capture, loop_header, loop_states
 from popc.options import PipelineSchedule
 from popc.placement import Timing, stage_chips, time_stages
@@ -96,13 +97,14 @@ def split_into_stages(
 ) -> StagedLoop:
     """Take the body of ``loop`` apart."""
     body = loop.subgraphs["body"]
+    updates = [op for op in body.ops if op.op_type == "CopyVarUpdate"]
+    _refuse_late_readers(updates)
+    _bring_new_values(body)
     timing = time_stages(stage_chips(body.ops), schedule, last_forward)
     stages = {number: Stage(number) for number in timing.in_order()}
     made_in: dict[Tensor, int] = {}
-    updates: list[Op] = []
     for op in body.topological():
         if op.op_type == "CopyVarUpdate":
-            updates.append(op)
             continue
         number = op.settings.pipeline_stage
         assert number is not None, f"{op!r} is in no stage"
@@ -111,20 +113,51 @@ def split_into_stages(
         (stage.copies if op.op_type == "IpuCopy" else stage.ops).append(op)
     count = loop.attributes["trip_count"]
     assert isinstance(count, int), f"{loop!r} does not say how often it runs"
-    staged = StagedLoop(outer, loop, body, count, timing, stages, made_in, updates)
-    _refuse_late_readers(staged)
-    return staged
+    return StagedLoop(outer, loop, body, count, timing, stages, made_in, updates)
 
 
-def _refuse_late_readers(staged: StagedLoop) -> None:
+def _beyond_copies(op: Op, stage: int | None) -> Iterator[Op]:
+    """``op``; or of a copy to another chip, those that read it before there is anything to copy."""
+    if op.op_type != "IpuCopy":
+        yield op
+        return
+    for user in op.output.uses:
+        reading = user.settings.pipeline_stage
+        if stage is not None and reading is not None and reading < stage:
+            yield user
+
+
+def _bring_new_values(body: Graph) -> None:
+    """Let a variable get what an earlier stage computes when its own stage is at that micro-batch.
+
+    Before::
+
+        %v = Add(%a, %x)      # pipeline_stage=0
+        %y = Sub(%v, %b)      # pipeline_stage=1
+        CopyVarUpdate(%b, %v) # pipeline_stage=1
+
+    After::
+
+        %copy = Copy(%v)         # pipeline_stage=1
+        CopyVarUpdate(%b, %copy) # pipeline_stage=1
+    """
+    for op in [op for op in body.ops if op.op_type == "CopyVarUpdate"]:
+        maker = op.operand(1).producer
+        if maker is not None and maker.settings.pipeline_stage != op.settings.pipeline_stage:
+            copy = build(body, "Copy", [op.operand(1)], settings=op.settings)
+            body.set_input(op, 1, copy.output)
+
+
+def _refuse_late_readers(updates: Sequence[Op]) -> None:
     """Each micro-batch has to see what the one before has written.
 
     What is computed once more does not depend on it.
     """
     problems: list[str] = []
-    for update in staged.updates:
+    for update in updates:
         variable, stage = update.operand(0), update.settings.pipeline_stage
-        for op in variable.uses:
+        users = [user for op in variable.uses for user in _beyond_copies(op, stage)]
+        for op in users:
             again = op.settings.recompute is Recompute.RECOMPUTED
             if op is not update and not again and op.settings.pipeline_stage != stage:
                 problems.append(

@@ -98,11 +98,19 @@ def _innermost(graph: Graph) -> tuple[Graph, Op] | None:
 
 
 def _hoist_copies(outer: Graph, loop: Op) -> None:
-    """Copy what does not change from micro-batch to micro-batch once, before the loop."""
+    """Copy what does not change from micro-batch to micro-batch once, before the loop.
+
+    What does change, a variable that the body writes, is copied in the stage that writes it.
+    """
     body = loop.subgraphs["body"]
-    first = first_capture(loop)
+    updates = [op for op in body.ops if op.op_type == "CopyVarUpdate"]
+    written = {op.operand(0): op.settings.pipeline_stage for op in updates}
+    captures = body.inputs[first_capture(loop) :]
     for op in [op for op in body.ops if op.op_type == "IpuCopy"]:
-        if op.operand(0) not in body.inputs[first:]:
+        if op.operand(0) not in captures:
+            continue
+        if op.operand(0) in written:
+            op.settings = replace(op.settings, pipeline_stage=written[op.operand(0)])
             continue
         captured = loop.operand(body.inputs.index(op.operand(0)))
         copy = build(

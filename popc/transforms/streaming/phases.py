@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart
+from popc.ops.readers import readers_of
 from popc.ops.streaming import LOAD, STORE
 from popc.options import IoSchedule, Options, PhaseSchedule
 from popc.placement import is_main_loop, main_graphs
@@ -99,7 +100,8 @@ def _raise_phases(graph: Graph, order: list[Op]) -> bool:
         before = [t.producer for t in op.present_inputs if t.producer is not None]
         before += earlier.get(op, [])
         if op.op_type == "CopyVarUpdate":
-            before += [one for one in op.operand(0).uses if one.op_type != "CopyVarUpdate"]
+            readers = readers_of(op.operand(0))
+            before += [one for one in readers if one.op_type != "CopyVarUpdate"]
         phase = max((_phase(one) for one in before), default=0)
         if phase > _phase(op):
             _set_phase(op, phase)

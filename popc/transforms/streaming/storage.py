@@ -61,8 +61,13 @@ class StorageMap:
         self._require_names()
         for variable in self.graph.variables:
             self._settle_variable(variable)
-        if not any(op.op_type == "CopyVarUpdate" for part in self.graph.walk() for op in part.ops):
+        if not self._trains():
             self._settle_constants()
+
+    def _trains(self) -> bool:
+        """Whether weights are variables that an optimizer updates; then constants are none."""
+        ops = (op for part in self.graph.walk() for op in part.ops)
+        return any(op.settings.part is StepPart.UPDATE for op in ops)
 
     # -- variables -------------------------------------------------------------------------------
 

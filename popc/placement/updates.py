@@ -1,0 +1,64 @@
+"""Where variables are written that a model itself updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from popc.ir import Graph, Op, StepPart
+from popc.placement.chips import ChipsOfValues, chip_of_variable, main_graphs
+
+__all__ = ["settle_chips", "settle_stages", "stage_problems"]
+
+
+def settle_chips(graph: Graph, homes: ChipsOfValues) -> None:
+    """Let variables be written where they lie, never in a copy."""
+    for one in main_graphs(graph):
+        for op in one.ops:
+            home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
+            if home is not None and home != op.settings.virtual_graph:
+                op.settings = replace(op.settings, virtual_graph=home)
+
+
+def settle_stages(graph: Graph) -> None:
+    """Let variables be written in the last stage that reads them or computes their new values.
+
+    Another chip gets a copy, which goes with the micro-batch, and may read that at any time.
+    """
+    for op in _updates(graph):
+        stages = [stage for stage, _ in _stages(op)]
+        op.settings = replace(op.settings, pipeline_stage=max(stages, default=0))
+
+
+def stage_problems(graph: Graph) -> Iterator[str]:
+    """Variables that a micro-batch would read before the one in front of it has written them."""
+    for op in _updates(graph):
+        last = op.settings.pipeline_stage
+        early = [(stage, user) for stage, user in _stages(op) if user != "" and stage != last]
+        if early:
+            where = ", ".join(f"{user} (stage {stage})" for stage, user in dict.fromkeys(early))
+            yield (
+                f"{op.operand(0).name} is read by {where}, but its new value is complete in stage "
+                f"{last} only, when the next micro-batch has passed: put what reads it and what "
+                "its new value is computed by into one stage, by __pipeline_stage or annotate"
+            )
+
+
+def _updates(graph: Graph) -> list[Op]:
+    return [
+        op
+        for op in graph.ops
+        if op.op_type == "CopyVarUpdate" and op.settings.part is not StepPart.UPDATE
+    ]
+
+
+def _stages(update: Op) -> Iterator[tuple[int, str]]:
+    """The stages that compute the new value, as "", and that read the old one, with who does."""
+    variable, maker = update.operand(0), update.operand(1).producer
+    if maker is not None and maker.settings.pipeline_stage is not None:
+        yield maker.settings.pipeline_stage, ""
+    home = chip_of_variable(variable)
+    for op in variable.uses:
+        stage, copies = op.settings.pipeline_stage, op.op_type in ("CopyVarUpdate", "IpuCopy")
+        if not copies and stage is not None and op.settings.virtual_graph == home:
+            yield stage, op.settings.origin or op.op_type
