@@ -18,7 +18,6 @@ from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
 from popc.transforms import (
-    Outlining,
     PassReport,
     check_replicas,
     cut_before_gradients,
@@ -120,6 +119,7 @@ class _Stages:
         self.done = done
         self.show = show
         self.latest: Schedule | None = None
+        self.orders_hold = False  # whether ``latest`` is that of the graph as it is
 
     def in_order(self) -> list[tuple[Stage, Callable[[], _Made]]]:
         """The stages that there are."""
@@ -154,13 +154,13 @@ class _Stages:
         return self._graph_text()
 
     def _cut_before_gradients(self, graph: Graph, barriers: Collection[Tensor]) -> None:
-        self.done.passes += cut_before_gradients(graph, self.options, barriers)
+        self.done.passes += cut_before_gradients(graph, self.options, barriers).reports
 
     def _transform(self) -> _Made:
         assert self.done.model is not None
-        self.done.passes += transform(
-            self.done.graph, self.options, self._orders, self._show_transformed
-        )
+        found = transform(self.done.graph, self.options, self._orders, self._show_transformed)
+        self.done.passes += found.reports
+        self.orders_hold = found.orders_hold
         notes = [note for report in self.done.passes for note in report.notes]
         self.done.model = replace(self.done.model, notes=(*self.done.model.notes, *notes))
         check_replicas(self.done.graph, self.options.replicated_graph_count)
@@ -183,7 +183,7 @@ class _Stages:
 
     def _schedule(self) -> _Made:
         graph = self.done.graph
-        if not self._is_settled():
+        if not self.orders_hold:
             self._orders(graph)
         assert self.latest is not None
         schedule = self.done.schedule = self.latest
@@ -191,12 +191,6 @@ class _Stages:
             _require_none("schedule", check_schedule(graph, schedule))
         self._show(Checkpoint.FINAL, schedule.orders[graph])
         return f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule)
-
-    def _is_settled(self) -> bool:
-        """Whether the last pass has looked at the order of the graph and has changed nothing."""
-        last = self.done.passes[-1] if self.done.passes else None
-        looked = self.options.enable_outlining and self.latest is not None
-        return looked and last is not None and last.name == Outlining.name and not last.changes
 
     def _plan(self) -> _Made:
         graph, schedule = self.done.graph, self.done.schedule

@@ -17,7 +17,7 @@ _PASSING: Final = frozenset({"Boundary", "IpuCopy"})
 
 
 def insert_copies(graph: Graph, *, boundaries: bool) -> int:
-    """Let every value that another chip reads pass through an IpuCopy; how many were added.
+    """Let every value that another chip reads pass through an IpuCopy; how many changes.
 
     A value is copied once to each chip that reads it, from the chip that computes it; copies that
     are there already stay if they do just that, and go if they do not.  With ``boundaries``,
@@ -25,11 +25,11 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     pass takes ops of two stages for one.
     """
     homes = Homes(graph)
-    added = 0
+    changes = 0
     for one in main_graphs(graph):
-        added += _Inserter(one, homes, boundaries=boundaries).run()
-        _remove_unused(one)
-    return added
+        changes += _Inserter(one, homes, boundaries=boundaries).run()
+        changes += _remove_unused(one)
+    return changes
 
 
 def remove_boundaries(graph: Graph) -> int:
@@ -49,7 +49,7 @@ class _Inserter:
         self.graph = graph
         self.homes = homes
         self.boundaries = boundaries
-        self.added = 0
+        self.changes = 0
         self.copies: dict[tuple[Tensor, int], Tensor] = {}
         self.bounds: dict[tuple[Tensor, object], Tensor] = {}
         for op in graph.ops:
@@ -61,10 +61,12 @@ class _Inserter:
         if source is not None and source == op.attributes["source"]:
             key = (op.operand(0), int(str(op.attributes["destination"])))
             self.copies.setdefault(key, op.output)
-            op.settings = _settings_of_copy(op.operand(0), source)
+            settings = _settings_of_copy(op.operand(0), source)
+            self.changes += settings != op.settings
+            op.settings = settings
 
     def run(self) -> int:
-        """Connect all operands; how many ops were added."""
+        """Connect all operands; how many were connected anew."""
         for op in self.graph.topological():
             if op.op_type in _PASSING:
                 continue
@@ -74,9 +76,11 @@ class _Inserter:
                 wanted = self._wanted(op, index, _origin(tensor))
                 if wanted is not tensor:
                     self.graph.set_input(op, index, wanted)
+                    self.changes += 1
         for index, tensor in enumerate(self.graph.outputs):
             self.graph.outputs[index] = _origin(tensor)
-        return self.added
+            self.changes += self.graph.outputs[index] is not tensor
+        return self.changes
 
     def _wanted(self, op: Op, index: int, origin: Tensor) -> Tensor:
         """``origin`` as operand ``index`` of ``op`` is to read it."""
@@ -97,7 +101,6 @@ class _Inserter:
                 output_names=[f"{origin.name}_c{here}"],
                 settings=_settings_of_copy(origin, source),
             ).output
-            self.added += 1
         return self.copies[origin, here]
 
     def _bounded(self, origin: Tensor, op: Op) -> Tensor:
@@ -145,10 +148,13 @@ def _changes_stage(origin: Tensor, op: Op) -> bool:
     )
 
 
-def _remove_unused(graph: Graph) -> None:
+def _remove_unused(graph: Graph) -> int:
+    removed = 0
     for op in reversed(graph.topological()):
         if op.op_type in _PASSING and not op.output.uses and not graph.is_output(op.output):
             graph.remove_op(op)
+            removed += 1
+    return removed
 
 
 def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[str]:

@@ -12,8 +12,7 @@ import pytest
 import popc
 import popc_runtime
 from popc.ir import Graph, format_graph, verify
-from popc.options import Options
-from popc.transforms import build_pipeline, optional_passes
+from popc.transforms import PIPELINE, optional_passes
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc_runtime.format import Array
@@ -117,6 +116,6 @@ def test_every_pass_has_a_fixture() -> None:
     elsewhere |= {"group_host_sync", "io_tile_copies", "merge_exchange", "overlap_io"}
     elsewhere |= {"streaming_memory"}
     elsewhere |= {"batch_schedule", "batch_serialization", "fill_phases", "sum_parts"}
-    passes = {one.name for phase in build_pipeline(Options()) for one in phase.passes}
+    passes = {one.name for phase in PIPELINE for one in phase.passes}
     assert passes - {case.make().name for case in FIRING} == elsewhere
     assert passes - {case.make().name for case in QUIET} == elsewhere
