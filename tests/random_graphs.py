@@ -6,9 +6,9 @@ constants of two element types, with nested If, Loop and Call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,6 +20,9 @@ from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc_runtime.format import Array, DType
 
 __all__ = ["first_state", "graphs", "interpret", "random_feeds"]
+
+# A transfer from or to the host: its results.
+Host: TypeAlias = "Callable[[Op, Sequence[Array | None]], Sequence[Array]]"
 
 _T = TypeVar("_T")
 _BOOL = TensorType(DType.BOOL, ())
@@ -288,7 +291,10 @@ def first_state(graph: Graph) -> dict[Tensor, Array]:
 
 
 def interpret(
-    graph: Graph, inputs: Sequence[Array], state: dict[Tensor, Array] | None = None
+    graph: Graph,
+    inputs: Sequence[Array],
+    state: dict[Tensor, Array] | None = None,
+    host: Host | None = None,
 ) -> list[Array]:
     """The outputs of ``graph``, every op evaluated on its own; updates the variables' values."""
     values = dict(zip(graph.inputs, inputs, strict=True)) | (state or {})
@@ -296,21 +302,24 @@ def interpret(
     for op in graph.topological():
         operands = [None if tensor is None else values[tensor] for tensor in op.inputs]
         if op.op_type != "CopyVarUpdate":
-            values.update(zip(op.outputs, _results(op, operands), strict=True))
+            values.update(zip(op.outputs, _results(op, operands, host), strict=True))
     for op in graph.ops:
         if op.op_type == "CopyVarUpdate" and state is not None:
             state[op.operand(0)] = values[op.operand(1)]
     return [values[tensor] for tensor in graph.outputs]
 
 
-def _results(op: Op, operands: list[Array | None]) -> Sequence[Array]:
+def _results(op: Op, operands: list[Array | None], host: Host | None) -> Sequence[Array]:
+    if op.op_type in ("HostLoad", "HostStore"):
+        assert host is not None
+        return host(op, operands)
     if op.op_type == "If":
         name = "then_branch" if _is_true(operands[0]) else "else_branch"
-        return interpret(op.subgraphs[name], [a for a in operands[1:] if a is not None])
+        return interpret(op.subgraphs[name], [a for a in operands[1:] if a is not None], host=host)
     if op.op_type == "Loop":
-        return _run_loop(op, operands)
+        return _run_loop(op, operands, host)
     if op.op_type == "Call":
-        return interpret(op.subgraphs["callee"], [a for a in operands if a is not None])
+        return interpret(op.subgraphs["callee"], [a for a in operands if a is not None], host=host)
     return evaluate(op, operands)
 
 
@@ -318,7 +327,7 @@ def _is_true(condition: Array | None) -> bool:
     return condition is None or bool(condition)
 
 
-def _run_loop(op: Op, operands: list[Array | None]) -> list[Array]:
+def _run_loop(op: Op, operands: list[Array | None], host: Host | None) -> list[Array]:
     count = int(str(op.attributes["states"]))
     trips = int(str(op.attributes["trip_count"]))
     if trips < 0:
@@ -332,7 +341,7 @@ def _run_loop(op: Op, operands: list[Array | None]) -> list[Array]:
     while iteration < trips and (condition or not op.attributes["conditional"]):
         going_on = condition if op.attributes["conditional"] else np.array(1, np.bool_)
         header = [np.array(iteration), going_on]
-        results = interpret(op.subgraphs["body"], [*header, *states, *captures])
+        results = interpret(op.subgraphs["body"], [*header, *states, *captures], host=host)
         condition, states = results[0], results[1 : 1 + count]
         scans.append(results[1 + count :])
         iteration += 1

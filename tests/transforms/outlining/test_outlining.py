@@ -14,8 +14,7 @@ from hypothesis.strategies import DrawFn
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, verify
 from popc.ops.build import build
 from popc.options import Options
-from popc.transforms import Outlining
-from popc.transforms.outlining import Terms, inline_calls
+from popc.transforms.outlining import Outlining, Terms, inline_calls
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.repeats import Suffixes
 from popc_runtime.format import DType
