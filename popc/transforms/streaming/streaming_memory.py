@@ -11,13 +11,13 @@ from popc.options import Options
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
-from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import (
     PhaseRules,
     forget_outer_phases,
     phased_graphs,
     settle_phases,
 )
+from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.transfers import Transfers
 
 __all__ = ["StreamingMemory"]
@@ -71,17 +71,17 @@ class StreamingMemory(Pass):
 
     def run(self, graph: Graph) -> Outcome:
         """Insert transfers; how many, and what they move."""
-        keeper, rules = Keeper(graph, self.options), PhaseRules(self.options)
+        storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
         changes = forget_outer_phases(graph)
         phased = phased_graphs(graph)
         for one in phased:
             settle_phases(one)
             rules.finish(one)
         effects: dict[str, int] = {}
-        if keeper.needed:
+        if storage.needed:
             orders = self.orders(graph)
-            changes += keeper.settle()
-            transfers = Transfers(keeper, orders, rules)
+            changes += storage.settle()
+            transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
         changes += sum(map(rules.finish, phased)) + sum(effects.values())
