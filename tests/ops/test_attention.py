@@ -253,7 +253,7 @@ def test_short_masks_hide_the_rest(kind: npt.DTypeLike) -> None:
         ([(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3)], "broadcast"),
     ],
 )
-def test_errors(shapes: list[tuple[int, ...]], message: str) -> None:
+def test_heads_and_masks_that_do_not_fit_are_refused(shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_ir("Attention", [np.ones(shape, np.float32) for shape in shapes], {"scale": 1.0})
 

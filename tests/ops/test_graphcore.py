@@ -226,7 +226,7 @@ def test_annotations_of_other_domains_are_no_obstacle() -> None:
         ("ScaledAdd", [_X, _X, _Y], {}, "a scale must be one floating-point number"),
     ],
 )
-def test_refused(
+def test_wrong_operands_and_attributes_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

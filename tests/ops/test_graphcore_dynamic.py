@@ -216,7 +216,7 @@ def test_packed_data_block_needs_whole_batches() -> None:
         ),
     ],
 )
-def test_refused(
+def test_wrong_axes_sizes_and_offsets_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -133,7 +133,7 @@ def test_normalize_image(dtype: Any) -> None:
         ("NormalizeImage", [_X, _X[0, 0, 0, :3], _X[0, 0, 0, :3]], {}, "must be 3 channels"),
     ],
 )
-def test_refused(
+def test_wrong_groups_and_missing_operands_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

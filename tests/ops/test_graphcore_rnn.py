@@ -218,7 +218,7 @@ _W: Final = _values(3, _WIDTH + _HIDDEN, _HIDDEN)
         ("GRU", [_X, _W], {"activation": "gelu"}, "activation 'gelu' is not one of hard_sigmoid"),
     ],
 )
-def test_errors(
+def test_wrong_operands_and_activations_are_refused(
     op_type: str, operands: list[Array | None], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

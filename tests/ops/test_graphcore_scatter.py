@@ -188,7 +188,7 @@ _INDICES: Final = np.zeros(4, np.int32)
         ([_DATA, _INDICES], {"axis": 0, "axis_size": 2, "group_size": 2}, "along axis 0"),
     ],
 )
-def test_refused(inputs: list[Array], attributes: Mapping[str, Any], message: str) -> None:
+def test_wrong_axes_indices_and_values_are_refused(inputs: list[Array], attributes: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         import_graph(one_node_model("ScatterReduce", inputs, attributes, domain=_DOMAIN))
 

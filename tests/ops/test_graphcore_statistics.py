@@ -224,7 +224,7 @@ _TWO: Final = np.array([3, 3], np.int32)
         ("SplineWeighting", [_PLACES] * 4, {}, "weights must have 3 dimensions"),
     ],
 )
-def test_refused(
+def test_wrong_operands_and_attributes_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

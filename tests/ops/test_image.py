@@ -105,7 +105,7 @@ def test_positions_that_are_not_numbers_do_no_harm() -> None:
         ((1, 1, 0, 3), (1, 2, 2, 2), "nothing to sample"),
     ],
 )
-def test_grid_sample_errors(x: tuple[int, ...], grid: tuple[int, ...], message: str) -> None:
+def test_grid_sample_refuses_grids_that_do_not_fit(x: tuple[int, ...], grid: tuple[int, ...], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("GridSample", [_normal(*x), _grid(*grid)], opset=20)
 

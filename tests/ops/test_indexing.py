@@ -186,6 +186,6 @@ def test_non_zero_of_bfloat16_and_scalars() -> None:
         ("GatherND", {"batch_dims": 1}, np.zeros((2, 1), np.int64), "dimensions of data"),
     ],
 )
-def test_errors(op_type: str, attributes: dict[str, int], indices: Array, message: str) -> None:
+def test_indices_that_do_not_fit_are_refused(op_type: str, attributes: dict[str, int], indices: Array, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op(op_type, [_X, indices], attributes)

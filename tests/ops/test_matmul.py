@@ -220,7 +220,7 @@ def test_det_matches_onnxruntime() -> None:
         ("Einsum", [(3, 4), (5, 6)], {"equation": "ij,jk->ik"}, "stands for 4 and for 5"),
     ],
 )
-def test_errors(
+def test_shapes_that_cannot_be_multiplied_are_refused(
     op_type: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:

@@ -98,7 +98,7 @@ def test_attention_without_bias_but_with_square_mask() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
-def test_attention_errors() -> None:
+def test_attention_refuses_heads_that_do_not_fit() -> None:
     with pytest.raises(ModelError, match="cannot be split into 5 heads"):
         run_op("Attention", _packed(), {"num_heads": 5}, domain=_DOMAIN)
     with pytest.raises(ModelError, match="rotary embedding"):

@@ -283,7 +283,7 @@ def test_no_elements() -> None:
         ("LRN", [(2, 3, 4)], {"size": 0}, "size must be positive"),
     ],
 )
-def test_errors(
+def test_parameters_that_do_not_fit_are_refused(
     op_type: str, shapes: list[tuple[int, ...]], attributes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

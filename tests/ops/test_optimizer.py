@@ -359,7 +359,7 @@ _REFUSED: Final[list[tuple[str, list[TensorType | None], dict[str, Attribute], s
 
 
 @pytest.mark.parametrize(("op_type", "types", "attributes", "message"), _REFUSED)
-def test_refused(
+def test_wrong_modes_periods_and_shapes_are_refused(
     op_type: str, types: list[TensorType | None], attributes: dict[str, Attribute], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:

@@ -79,6 +79,6 @@ def test_minus_infinity_and_empty_operands() -> None:
         (_X, (0, 1, 0, 0, 0, 0), "mirror", "'mode' is 'mirror'"),
     ],
 )
-def test_errors(x: Array, pads: tuple[int, ...], mode: str, message: str) -> None:
+def test_wrong_pads_and_modes_are_refused(x: Array, pads: tuple[int, ...], mode: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("Pad", [x, _ints(*pads)], {"mode": mode}, opset=13, constants=[1])

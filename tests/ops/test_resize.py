@@ -300,7 +300,7 @@ def test_unchanged_size_emits_nothing() -> None:
         ),
     ],
 )
-def test_errors(inputs: list[Array | None], attributes: dict[str, Any], message: str) -> None:
+def test_wrong_sizes_modes_and_types_are_refused(inputs: list[Array | None], attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("Resize", inputs, attributes, constants={1, 2, 3})
 

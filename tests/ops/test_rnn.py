@@ -224,6 +224,6 @@ def test_known_full_lengths_and_no_steps(op_type: str) -> None:
         ({"direction": "bidirectional"}, r"W must have shape \[2, 12, 5\], not \[1, 12, 5\]"),
     ],
 )
-def test_errors(attributes: dict[str, Any], message: str) -> None:
+def test_wrong_directions_activations_and_shapes_are_refused(attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("GRU", _operands("GRU"), {"hidden_size": 4, **attributes})

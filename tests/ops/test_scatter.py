@@ -195,7 +195,7 @@ def test_in_place(opcode: str, attributes: Attributes) -> None:
         ("TensorScatter", [(2, 6, 4), (2, 6, 4)], {"axis": 0}, "axis 0 is the batch"),
     ],
 )
-def test_errors(
+def test_indices_and_updates_that_do_not_fit_are_refused(
     op_type: str,
     operands: list[tuple[int, ...]],
     attributes: dict[str, int],

@@ -186,7 +186,7 @@ def _errors() -> list[tuple[list[onnx.NodeProto], str]]:
 
 
 @pytest.mark.parametrize(("nodes", "message"), _errors())
-def test_errors(nodes: list[onnx.NodeProto], message: str) -> None:
+def test_positions_and_items_that_do_not_fit_are_refused(nodes: list[onnx.NodeProto], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         _run(nodes, ["t"])
 

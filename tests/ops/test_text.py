@@ -64,7 +64,7 @@ def test_fewer_tokens_than_an_n_gram() -> None:
         ({"weights": [1.0]}, "one weight for each of 8 n-grams"),
     ],
 )
-def test_errors(changed: dict[str, Any], message: str) -> None:
+def test_ngrams_and_modes_that_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("TfIdfVectorizer", [np.array([1, 2])], _POOL | changed)
 
