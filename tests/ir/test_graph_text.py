@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from popc.ir import Graph, format_graph
-from tests.graph_text import format_constants, parse_graph
-from tests.random_graphs import graphs
+from tests.support.graph_text import format_constants, parse_graph
+from tests.support.random_graphs import graphs
 
 _HEADER = "graph main(%x: float32[2,3]) {"
 

@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import run_op
+from tests.support.oracles import run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _STEPS, _BATCH, _WIDTH, _HIDDEN = 5, 3, 4, 2

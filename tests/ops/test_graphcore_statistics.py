@@ -12,7 +12,7 @@ import pytest
 from popc.frontend import Bindings, TrainingBindings, import_model, load_model
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_graph, run_ir, run_op
+from tests.support.oracles import import_graph, one_node_model, run_graph, run_ir, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(11)

@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 
 def _integers(dtype: Any, shape: tuple[int, ...], seed: int = 1) -> Array:

@@ -11,7 +11,13 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import assert_matches_onnxruntime, import_graph, one_node_model, run_ir, run_op
+from tests.support.oracles import (
+    assert_matches_onnxruntime,
+    import_graph,
+    one_node_model,
+    run_ir,
+    run_op,
+)
 
 _CONSTANT = pytest.mark.parametrize("constant", [False, True])
 

@@ -16,7 +16,7 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.kernels.preparation import from_bfloat16
-from tests.support import run_kernel
+from tests.support.oracles import run_kernel
 
 _RNG: Final = np.random.default_rng(0)
 _LONG: Final = (3, 40_001)  # several blocks, none of them even

@@ -9,7 +9,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(3)
 _REDUCTIONS = ("none", "add", "mul", "min", "max")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(5)
 

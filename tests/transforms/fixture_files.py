@@ -15,9 +15,9 @@
     }
     -- stays
 
-The graph is in the form of `tests.graph_text`.  ``not compared = "REASON"`` among the options: a
-graph that means something else to one replica, or to one batch, than to all.  `pytest
---update-golden` writes what graphs become.
+The graph is in the form of `tests.support.graph_text`.  ``not compared = "REASON"`` among the
+options: results differ on purpose, or take several replicas.  `pytest --update-golden` writes what
+graphs become.
 """
 
 from __future__ import annotations

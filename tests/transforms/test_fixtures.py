@@ -9,8 +9,8 @@ import pytest
 
 from popc.ir import Graph, format_graph, verify
 from popc_runtime.format import Array
-from tests.graph_text import format_constants, parse_graph
-from tests.host_runs import HostRun
+from tests.support.graph_text import format_constants, parse_graph
+from tests.support.host_runs import HostRun
 from tests.transforms.fixture_files import (
     FOLDER,
     Fixture,

@@ -21,11 +21,11 @@ from popc.schedule import build_schedule
 from popc.transforms.context import PassContext
 from popc.transforms.fuse_elementwise import FuseElementwise
 from popc_runtime.format import Array, DType
-from tests.fused_programs import Chain, chains
-from tests.pipeline import Program
 from tests.placement.networks import SGD, assert_equal, layered, on_chips, run_program
-from tests.small_graphs import SmallGraph
-from tests.support import run_onnxruntime
+from tests.support.fused_programs import Chain, chains
+from tests.support.oracles import run_onnxruntime
+from tests.support.pipeline import Program
+from tests.support.small_graphs import SmallGraph
 from tests.transforms.building import Builder
 
 _TOGETHER: Final[dict[str, Any]] = {"patterns": "all"}

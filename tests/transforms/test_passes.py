@@ -16,8 +16,8 @@ from popc.transforms import optional_passes
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc_runtime.format import Array
-from tests.random_graphs import interpret
-from tests.support import import_graph, run_onnxruntime
+from tests.support.oracles import import_graph, run_onnxruntime
+from tests.support.random_graphs import interpret
 from tests.transforms.cases import FIRING, Case
 
 

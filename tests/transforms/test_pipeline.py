@@ -20,7 +20,7 @@ from popc.transforms import transform
 from popc.transforms.base import RewritePass, run_to_fixed_point
 from popc.transforms.context import insertion_orders
 from popc_runtime.format import DType
-from tests.models import affine
+from tests.support.models import affine
 
 _ANCHORS = ("all", "final", "sum", "every_n:2")
 

@@ -17,7 +17,7 @@ from popc.request import make_options
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
-from tests.compiling import planned_model
+from tests.support.compiling import planned_model
 from tests.training.deep import deep_transformer
 
 BATCH = 64

@@ -18,8 +18,8 @@ from popc.transforms.outlining import Outlining, Terms, inline_calls
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.repeats import Suffixes
 from popc_runtime.format import DType
-from tests.pipeline import run_pipeline
-from tests.random_graphs import first_state, graphs, interpret, random_feeds
+from tests.support.pipeline import run_pipeline
+from tests.support.random_graphs import first_state, graphs, interpret, random_feeds
 
 _MATRIX = TensorType(DType.FLOAT32, (4, 4))
 _FREE = Terms(threshold=0.0, prune=False)

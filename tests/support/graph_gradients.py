@@ -14,7 +14,7 @@ from popc.ir import Graph, Tensor, verify
 from popc.options import Options
 from popc.transforms import optional_passes
 from popc_runtime.format import Array
-from tests.pipeline import Program
+from tests.support.pipeline import Program
 
 __all__ = ["check_graph_gradients", "derived_graph", "with_gradients"]
 

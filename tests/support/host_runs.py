@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from popc.ir import Graph, Op
 from popc_runtime.format import Array
-from tests.graph_text import random_values
-from tests.random_graphs import first_state, interpret
+from tests.support.graph_text import random_values
+from tests.support.random_graphs import first_state, interpret
 
 __all__ = ["HostRun"]
 

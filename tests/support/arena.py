@@ -11,7 +11,7 @@ from popc.memory import MemoryPlan, Placement
 from popc.schedule import Schedule
 from popc_runtime.format import Array, DType, Region
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.random_graphs import first_state
+from tests.support.random_graphs import first_state
 
 __all__ = ["Arena"]
 

@@ -19,7 +19,7 @@ from popc.ir import Graph, Tensor, TensorType
 from popc.ops import OPS
 from popc.ops.build import build
 from popc_runtime.format import Array, DType
-from tests.support import import_graph, known_values, one_node_model, run_graph, run_one
+from tests.support.oracles import import_graph, known_values, one_node_model, run_graph, run_one
 
 __all__ = [
     "Case",
