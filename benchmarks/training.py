@@ -17,7 +17,7 @@ import popc_runtime
 from benchmarks.timing import compare_times, geometric_mean
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, photo_cnn, sorting_transformer
-from tests.torch_networks import FORWARD, parameters
+from tests.support.torch_networks import FORWARD, parameters
 
 __all__ = ["measure_training"]
 

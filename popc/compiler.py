@@ -195,7 +195,7 @@ def _trained(
     reports: list[PassReport] = []
 
     def cut(graph: Graph, barriers: Collection[Tensor]) -> None:
-        reports.extend(cut_before_gradients(graph, options, barriers))
+        reports.extend(cut_before_gradients(graph, options, barriers).reports)
 
     model = rewrite_before_training(model, lambda graph: prepare_for_training(graph, options))
     watch.show(Checkpoint.FWD1, model.graph)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from popc.options import Options
 from popc.options.dialects.popart_patterns import BUILT_IN, ELSEWHERE, PATTERNS
-from popc.transforms import build_pipeline
+from popc.transforms import PIPELINE
 from popc.transforms.base import Pass
 from popc.transforms.rules import RULES
 
@@ -63,13 +62,13 @@ def patterns_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _passes() -> list[Pass]:
-    found = {one.name: one for phase in build_pipeline(Options()) for one in phase.passes}
+def _passes() -> list[type[Pass]]:
+    found = {one.name: one for phase in reversed(PIPELINE) for one in reversed(phase.passes)}
     return [found[name] for name in sorted(found) if found[name].optional]
 
 
-def _pass_row(one: Pass) -> str:
-    summary = (type(one).__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+def _pass_row(one: type[Pass]) -> str:
+    summary = (one.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
     excludable = "yes" if one.excludable else "no"
     return f"| `{one.name}` | {one.level or 'all levels'} | {excludable} | {summary} |"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
-from popc.ir.settings import OpSettings, Recompute
+from popc.ir.settings import OpSettings, ProductCut, Recompute, StepPart
 from popc.printable import printable
 from popc_runtime.format import format_attribute
 
@@ -45,11 +45,11 @@ def _graph_lines(graph: Graph, order: Sequence[Op] | None, shared: Sequence[Grap
             lines.append(f"    {name} = {nested[0]}")
             lines.extend(f"    {line}" for line in nested[1:])
     lines.extend(
-        f"  {first!r} before {second!r}{', tied' if tied else ''}"
+        f"  {_reference(first)} before {_reference(second)}{', tied' if tied else ''}"
         for first, second, tied in graph.ordering
     )
     results = ", ".join(
-        name if tensor.name == name else f"{name} = {_operand(tensor)}"
+        name if tensor.name == name and not tensor.is_constant else f"{name} = {_operand(tensor)}"
         for name, tensor in zip(graph.output_names, graph.outputs, strict=True)
     )
     lines.append(f"  return {results}" if results else "  return")
@@ -67,8 +67,13 @@ def _op_line(op: Op) -> str:
     return f"{outputs}{' = ' if outputs else ''}{op.op_type}({operands}){attributes}{notes}"
 
 
+def _reference(op: Op) -> str:
+    """An op by its results, or by its operands if it has none."""
+    return repr(op) if op.outputs else f"{op.op_type}({', '.join(map(_operand, op.inputs))})"
+
+
 def _settings(settings: OpSettings) -> str:
-    """Where an op runs, and what the user has said of it."""
+    """Where and when an op runs, and what the user has said of it."""
     said = {
         "schedule_priority": settings.schedule_priority or None,
         "exclude_patterns": ",".join(settings.exclude_patterns) or None,
@@ -77,7 +82,12 @@ def _settings(settings: OpSettings) -> str:
         "execution_phase": settings.execution_phase,
         "batch_phase": settings.batch_phase,
         "tile_set": settings.tile_set if settings.tile_set != "compute" else None,
+        "part": settings.part.name.lower() if settings.part is not StepPart.FORWARD else None,
+        "bins": _bins(settings) or None,
         "recompute": _recompute(settings.recompute),
+        "cut": None if settings.cut is None else _cut(settings.cut),
+        "inplace": ",".join(f"{index}:{rank}" for index, rank in settings.inplace) or None,
+        "location": settings.location.replace(" ", "+") or None,
         "outline": ",".join(settings.outline) or None,
     }
     shown = [f"{name}={value}" for name, value in said.items() if value is not None]
@@ -88,9 +98,18 @@ def _recompute(wish: Recompute) -> str | None:
     return None if wish is Recompute.UNDEFINED else wish.value
 
 
+def _bins(settings: OpSettings) -> str:
+    return ",".join(f"{name.replace(' ', '+')}:{number}" for name, number in settings.bins)
+
+
+def _cut(cut: ProductCut) -> str:
+    return f"{cut.mode}:{cut.factor}{':keep_precision' if cut.keep_precision else ''}"
+
+
 def _operand(tensor: Tensor | None) -> str:
     if tensor is None:
         return "-"
     if tensor.is_constant and tensor.data is not None and tensor.type.size == 1:
-        return f"{tensor.type.dtype}({tensor.data.reshape(()).item()})"
+        shown = tensor.type if tensor.type.shape else tensor.type.dtype
+        return f"{shown}({tensor.data.reshape(()).item()})"
     return f"{_SIGILS.get(tensor.kind, '%')}{tensor.name}"

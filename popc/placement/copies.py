@@ -19,7 +19,7 @@ _PASSING: Final = frozenset({"Boundary", "IpuCopy"})
 
 
 def insert_copies(graph: Graph, *, boundaries: bool) -> int:
-    """Let every value that another chip reads pass through an IpuCopy; how many were added.
+    """Let every value that another chip reads pass through an IpuCopy; how many changes.
 
     A value is copied once to each chip that reads it, from the chip that computes it; copies that
     are there already stay if they do just that, and go if they do not.  With ``boundaries``,
@@ -27,12 +27,11 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     pass takes ops of two stages for one.
     """
     homes = ChipsOfValues(graph)
-    settle_chips(graph, homes)
-    added = 0
+    changes = settle_chips(graph, homes)
     for one in main_graphs(graph):
-        added += _Inserter(one, homes, boundaries=boundaries).run()
-        _remove_unused(one)
-    return added
+        changes += _Inserter(one, homes, boundaries=boundaries).run()
+        changes += _remove_unused(one)
+    return changes
 
 
 def remove_boundaries(graph: Graph) -> int:
@@ -52,7 +51,7 @@ class _Inserter:
         self.graph = graph
         self.homes = homes
         self.boundaries = boundaries
-        self.added = 0
+        self.changes = 0
         self.copies: dict[tuple[Tensor, int], Tensor] = {}
         self.bounds: dict[tuple[Tensor, object], Tensor] = {}
         for op in graph.ops:
@@ -64,10 +63,12 @@ class _Inserter:
         if source is not None and source == op.attributes["source"]:
             key = (op.operand(0), integer(op.attributes, "destination"))
             self.copies.setdefault(key, op.output)
-            op.settings = _settings_of_copy(op.operand(0), source)
+            settings = _settings_of_copy(op.operand(0), source)
+            self.changes += settings != op.settings
+            op.settings = settings
 
     def run(self) -> int:
-        """Connect all operands; how many ops were added."""
+        """Connect all operands; how many were connected anew."""
         for op in self.graph.topological():
             if op.op_type in _PASSING:
                 continue
@@ -77,9 +78,11 @@ class _Inserter:
                 wanted = self._wanted(op, index, _origin(tensor))
                 if wanted is not tensor:
                     self.graph.set_input(op, index, wanted)
+                    self.changes += 1
         for index, tensor in enumerate(self.graph.outputs):
             self.graph.outputs[index] = _origin(tensor)
-        return self.added
+            self.changes += self.graph.outputs[index] is not tensor
+        return self.changes
 
     def _wanted(self, op: Op, index: int, origin: Tensor) -> Tensor:
         """``origin`` as operand ``index`` of ``op`` is to read it."""
@@ -100,7 +103,6 @@ class _Inserter:
                 output_names=[f"{origin.name}_c{here}"],
                 settings=_settings_of_copy(origin, source),
             ).output
-            self.added += 1
         return self.copies[origin, here]
 
     def _bounded(self, origin: Tensor, op: Op) -> Tensor:
@@ -148,10 +150,13 @@ def _changes_stage(origin: Tensor, op: Op) -> bool:
     )
 
 
-def _remove_unused(graph: Graph) -> None:
+def _remove_unused(graph: Graph) -> int:
+    removed = 0
     for op in reversed(graph.topological()):
         if op.op_type in _PASSING and not op.output.uses and not graph.is_output(op.output):
             graph.remove_op(op)
+            removed += 1
+    return removed
 
 
 def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[str]:

@@ -41,15 +41,19 @@ def _fill(graph: Graph, homes: ChipsOfValues) -> int:
         if op.settings.virtual_graph is None:
             changes += _take(op, default)
         if not is_main_loop(op):
-            _fill_nested(op)
+            changes += _fill_nested(op)
     return changes
 
 
-def _fill_nested(op: Op) -> None:
+def _fill_nested(op: Op) -> int:
+    changes = 0
     for nested in op.subgraphs.values():
         for inner in nested.ops:
-            inner.settings = _at(inner.settings, op.settings)
-            _fill_nested(inner)
+            settings = _at(inner.settings, op.settings)
+            changes += settings != inner.settings
+            inner.settings = settings
+            changes += _fill_nested(inner)
+    return changes
 
 
 def _at(settings: OpSettings, place: OpSettings) -> OpSettings:

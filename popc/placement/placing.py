@@ -56,23 +56,23 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
 
 
 def follow_annotations(graph: Graph) -> int:
-    """Place what has been added to a graph that is placed; how many copies that took.
+    """Place what has been added to a graph that is placed; how many changes that took.
 
     Raises:
         OptionError: a variable would be written behind the stage that reads it.
     """
     if not is_placed(graph):
         return 0
-    fill_places(graph)
+    changes = fill_places(graph)
     if any(op.settings.pipeline_stage is not None for op in graph.ops):
-        settle_stages(graph)
+        changes += settle_stages(graph)
         check_updates(graph)
-    number_sequences(graph)
-    return insert_copies(graph, boundaries=True)
+    changes += number_sequences(graph)
+    return changes + insert_copies(graph, boundaries=True)
 
 
 def place(graph: Graph, options: Options, *, trains: bool) -> int:
-    """Place the ops of a graph that is not placed yet; how many copies between chips that took.
+    """Place the ops of a graph that is not placed yet; how many changes that took.
 
     Raises:
         OptionError: the graph cannot be divided as the options say.
@@ -82,21 +82,18 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     is_auto = options.virtual_graph_mode is VirtualGraphMode.AUTO
     if not is_auto or is_placed(graph) or _is_trained(graph):
         return 0
-    split_automatically(
+    changes = split_automatically(
         graph,
         options.num_ipus,
         options.virtual_graph_split_ratios,
         accumulates=options.accumulation_factor > 1,
         trains=trains,
     )
-    fill_places(graph)
-    number_sequences(graph)
+    changes += fill_places(graph) + number_sequences(graph)
     if options.enable_pipelining:
-        infer_stages(graph)
-        fill_places(graph)
-        settle_stages(graph)
+        changes += infer_stages(graph) + fill_places(graph) + settle_stages(graph)
         check_stages(graph, options, trains=trains)
-    return insert_copies(graph, boundaries=True)
+    return changes + insert_copies(graph, boundaries=True)
 
 
 def _place_phases(graph: Graph, options: Options) -> int:
@@ -105,9 +102,8 @@ def _place_phases(graph: Graph, options: Options) -> int:
     if _is_trained(graph) or (phased and not any(map(_wants_phase, graph.ops))):
         return 0
     assign_phases(graph, options)
-    fill_places(graph)
-    number_sequences(graph)
-    return insert_copies(graph, boundaries=True)
+    changes = len(graph) + fill_places(graph) + number_sequences(graph)
+    return changes + insert_copies(graph, boundaries=True)
 
 
 def _wants_phase(op: Op) -> bool:

@@ -27,8 +27,10 @@ _LINEAR: Final = frozenset(
 
 def split_automatically(
     graph: Graph, chips: int, ratios: Sequence[float] = (), *, accumulates: bool, trains: bool
-) -> None:
+) -> int:
     """Put consecutive ops of ``graph`` on consecutive chips, all of which get about the same.
+
+    Returns: how many ops.
 
     What counts is the bytes of the weights that an op is the first to read (twice if gradients
     accumulate), and in training those of the results that the backward pass needs.
@@ -52,6 +54,7 @@ def split_automatically(
     for chip, (start, end) in enumerate(pairwise(cuts)):
         for op in order[start:end]:
             op.settings = replace(op.settings, virtual_graph=chip)
+    return len(order)
 
 
 def _varying(graph: Graph) -> list[Op]:

@@ -11,23 +11,30 @@ from popc.placement.chips import ChipsOfValues, chip_of_variable, main_graphs
 __all__ = ["settle_chips", "settle_stages", "stage_problems"]
 
 
-def settle_chips(graph: Graph, homes: ChipsOfValues) -> None:
-    """Let variables be written where they lie, never in a copy."""
+def settle_chips(graph: Graph, homes: ChipsOfValues) -> int:
+    """Let variables be written where they lie, never in a copy; how many ops moved."""
+    changes = 0
     for one in main_graphs(graph):
         for op in one.ops:
             home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
             if home is not None and home != op.settings.virtual_graph:
                 op.settings = replace(op.settings, virtual_graph=home)
+                changes += 1
+    return changes
 
 
-def settle_stages(graph: Graph) -> None:
-    """Let variables be written in the last stage that reads them or computes their new values.
+def settle_stages(graph: Graph) -> int:
+    """Let variables be written in the last stage that reads or computes them; how many ops moved.
 
     Another chip gets a copy, which goes with the micro-batch, and may read that at any time.
     """
+    changes = 0
     for op in _updates(graph):
-        stages = [stage for stage, _ in _stages(op)]
-        op.settings = replace(op.settings, pipeline_stage=max(stages, default=0))
+        last = max((stage for stage, _ in _stages(op)), default=0)
+        if op.settings.pipeline_stage != last:
+            op.settings = replace(op.settings, pipeline_stage=last)
+            changes += 1
+    return changes
 
 
 def stage_problems(graph: Graph) -> Iterator[str]:

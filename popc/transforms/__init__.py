@@ -2,25 +2,24 @@
 
 from popc.transforms.base import Pass, PassReport, RewritePass
 from popc.transforms.check_replicas import check_replicas
-from popc.transforms.outlining import Outlining
-from popc.transforms.pipeline import (
-    Phase,
-    build_pipeline,
+from popc.transforms.context import PassContext
+from popc.transforms.pipeline import PIPELINE, Phase, excludable_passes, optional_passes
+from popc.transforms.runner import (
+    Transformation,
     cut_before_gradients,
-    excludable_passes,
-    optional_passes,
     prepare_for_training,
     transform,
 )
 from popc.transforms.variable_groups import set_variable_groups
 
 __all__ = [
-    "Outlining",
+    "PIPELINE",
     "Pass",
+    "PassContext",
     "PassReport",
     "Phase",
     "RewritePass",
-    "build_pipeline",
+    "Transformation",
     "check_replicas",
     "cut_before_gradients",
     "excludable_passes",

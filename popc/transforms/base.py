@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol, Self
 
 from popc.ir import Graph, Op, verify
+from popc.transforms.context import PassContext
 
 __all__ = ["Outcome", "Pass", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
 
@@ -57,9 +58,15 @@ class Pass(ABC):
     excludable: ClassVar[bool] = False
     level: ClassVar[str] = ""
 
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for; if it asks for nothing, one that changes nothing."""
+        del context
+        return cls()
+
     @abstractmethod
     def run(self, graph: Graph) -> int | Outcome:
-        """Edit ``graph``; the number of changes made (0: nothing), or more about them."""
+        """Edit ``graph``; the number of changes made (0: nothing at all), or more about them."""
 
     def problems(self, graph: Graph) -> Sequence[str]:
         """What is wrong with a graph that this pass has edited: looked for naively."""
@@ -67,15 +74,38 @@ class Pass(ABC):
         return ()
 
     def __call__(self, graph: Graph, *, check: bool = False) -> PassReport:
-        """Run, and with ``check`` verify the graph afterwards (a failure names the pass)."""
-        outcome = self.run(graph)
+        """Run, and with ``check`` verify the graph afterwards (a failure names the pass).
+
+        Raises:
+            AssertionError: the graph is not valid any more, or it has changed although the pass
+                says that it has not.
+        """
+        before = _state(graph) if check else None
+        found = self.run(graph)
+        outcome = Outcome(found) if isinstance(found, int) else found
         if check:
             problems = [*verify(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
-        if isinstance(outcome, int):
-            outcome = Outcome(outcome)
+            if not outcome.changes and _state(graph) != before:
+                raise AssertionError(f"pass {self.name} changed the graph, but reports no change")
         return PassReport(self.name, outcome.changes, outcome.effects, outcome.notes)
+
+
+def _state(graph: Graph) -> list[object]:
+    """All that passes may change of a graph and those nested in it, to be compared."""
+    return [
+        (
+            [(*nested.inputs,), (*nested.outputs,), (*nested.output_names,), (*nested.ordering,)],
+            [(t.name, t.type, t.kind, t.off_chip, t.rows) for t in nested.tensors.values()],
+            [
+                (op, op.op_type, (*op.inputs,), (*op.outputs,), dict(op.attributes), op.settings)
+                for op in nested.ops
+            ],
+            [dict(op.subgraphs) for op in nested.ops],
+        )
+        for nested in graph.walk()
+    ]
 
 
 class RewritePass(Pass):
@@ -120,8 +150,14 @@ def disguised(graph: Graph, *names: str) -> Iterator[frozenset[Op]]:
             op.op_type = op_type
 
 
+class _Runs(Protocol):
+    """A pass, or what runs one."""
+
+    def __call__(self, graph: Graph, *, check: bool = False) -> PassReport: ...
+
+
 def run_to_fixed_point(
-    passes: Sequence[Pass], graph: Graph, *, check: bool = False
+    passes: Sequence[_Runs], graph: Graph, *, check: bool = False
 ) -> list[PassReport]:
     """Run ``passes`` in order, again and again until a whole round changes nothing.
 

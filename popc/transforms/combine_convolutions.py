@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass, disguised
@@ -14,6 +14,7 @@ from popc.transforms.combining import (
     likeness,
     split_among,
 )
+from popc.transforms.context import PassContext
 
 __all__ = ["CombineConvolutions"]
 
@@ -42,6 +43,11 @@ class CombineConvolutions(Pass):
     name: ClassVar[str] = "combine_convolutions"
     excludable: ClassVar[bool] = True
     enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.combine_convolutions)
 
     def run(self, graph: Graph) -> int:
         """Combine within each graph; the number of convolutions that are gone."""

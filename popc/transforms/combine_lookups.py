@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
 from popc.transforms.combining import combine
+from popc.transforms.context import PassContext
 
 __all__ = ["CombineLookups"]
 
@@ -33,6 +34,11 @@ class CombineLookups(Pass):
     name: ClassVar[str] = "combine_lookups"
     excludable: ClassVar[bool] = True
     enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.combine_embedding_lookups)
 
     def run(self, graph: Graph) -> int:
         """Combine within each graph; the number of lookups that are gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
@@ -17,6 +17,7 @@ from popc.transforms.combining import (
     likeness,
     split_among,
 )
+from popc.transforms.context import PassContext
 
 __all__ = ["CombineProducts"]
 
@@ -46,6 +47,11 @@ class CombineProducts(Pass):
     name: ClassVar[str] = "combine_products"
     excludable: ClassVar[bool] = True
     enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.combine_matmuls)
 
     def run(self, graph: Graph) -> int:
         """Combine within each graph; the number of products that are gone."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import can_evaluate, evaluate
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 
 __all__ = ["ConstantFolding"]
 
@@ -33,6 +34,11 @@ class ConstantFolding(RewritePass):
     name: ClassVar[str] = "constant_folding"
     level: ClassVar[str] = ""
     growth_limit: int
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.fold_limit_bytes)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fold ``op`` if it is worth it."""

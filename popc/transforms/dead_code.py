@@ -44,6 +44,7 @@ class DeadCode(Pass):
             for tensor in nested.constants:
                 if not tensor.uses and tensor not in outputs:
                     nested.remove_tensor(tensor)
+                    changes += 1
         return changes
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 
 __all__ = ["DistributeBatchNorm"]
 
@@ -39,6 +40,11 @@ class DistributeBatchNorm(RewritePass):
     name: ClassVar[str] = "distribute_batch_norm"
     optional: ClassVar[bool] = False
     size: int
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.distributed_batch_norm_replica_group_size)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace a normalisation in training mode."""

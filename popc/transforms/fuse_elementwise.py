@@ -20,13 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.aliases import Place, find_aliases
 from popc.ops.build import build
 from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
+from popc.transforms.context import PassContext
 from popc_runtime.format import DType
 from popc_runtime.kernels.fused_steps import (
     MOST_INPUTS,
@@ -66,9 +67,18 @@ class FuseElementwise(Pass):
     name: ClassVar[str] = "fuse_elementwise"
     excludable: ClassVar[bool] = True
     level: ClassVar[str] = "default"
+    enabled: bool = True  # not where each result is looked at, or rounded, by itself
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        return cls(not (options.enable_stochastic_rounding or options.enable_floating_point_checks))
 
     def run(self, graph: Graph) -> int:
         """Fuse what pays; the number of ops made."""
+        if not self.enabled:
+            return 0
         changes = 0
         with disguised(graph, self.name):
             surroundings = _Surroundings(

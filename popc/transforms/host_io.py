@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
 from popc.options import ExchangeStrategy, Options, StreamMode, SyntheticDataMode
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc.transforms.stream_names import check_stream_names
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
@@ -44,6 +45,11 @@ class HostIo(Pass):
     name: ClassVar[str] = "host_io"
     optional: ClassVar[bool] = False
     options: Options
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options)
 
     def run(self, graph: Graph) -> int:
         """Replace inputs and outputs; the number of transfers."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.aliases import Aliases, find_aliases
 from popc.ops.overwriting import overwritable
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 
 __all__ = ["InplaceOrder"]
@@ -42,6 +43,12 @@ class InplaceOrder(Pass):
     optional: ClassVar[bool] = False
     enabled: bool = True
     check: bool = False
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        return cls(options.enable_inplace, options.enable_inplace_ambiguity_checking)
 
     def run(self, graph: Graph) -> int:
         """Require orders; the number of tensors for which that was done."""

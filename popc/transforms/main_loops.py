@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ir.attributes import integer, text
@@ -13,6 +13,7 @@ from popc.options import ReturnType
 from popc.options.anchors import asking_for_all
 from popc.transforms.accumulation import split_accumulation
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc.transforms.loop_states import (
     LoopState,
     capture_variables,
@@ -59,6 +60,11 @@ class MainLoops(Pass):
     optional: ClassVar[bool] = False
     batches_per_step: int
     accumulation_factor: int = 1
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.batches_per_step, context.options.accumulation_factor)
 
     def run(self, graph: Graph) -> int:
         """Wrap ``graph``'s ops in loops; how many."""

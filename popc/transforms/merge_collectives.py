@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.transforms.base import Pass
+from popc.transforms.context import Orders, PassContext
 
 __all__ = ["MergeCollectives"]
-
-# In which order the ops of a graph, and of those nested in it, are going to run.
-_Orders: TypeAlias = Callable[[Graph], Mapping[Graph, Sequence[Op]]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,19 @@ class MergeCollectives(Pass):
     name: ClassVar[str] = "merge_collectives"
     op_types: frozenset[str]
     anywhere: bool
-    orders: _Orders
+    orders: Orders
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        wanted = {
+            "ReplicatedAllGather": options.merge_all_gather_collectives,
+            "ReplicatedAllReduce": options.merge_all_reduce_collectives,
+            "ReplicatedReduceScatter": options.merge_reduce_scatter_collectives,
+        }
+        chosen = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
+        return cls(chosen, options.prepare_schedule_for_merging_collectives, context.orders)
 
     def run(self, graph: Graph) -> int:
         """Merge in each graph; the number of exchanges that there are less."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 from popc_runtime.kernels import KERNELS
 
 __all__ = ["NameResults"]
@@ -29,11 +30,17 @@ class NameResults(RewritePass):
 
     name: ClassVar[str] = "name_results"
     optional: ClassVar[bool] = False
+    enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.enable_floating_point_checks)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""
         del graph
-        is_checked = any(tensor.type.dtype.is_float for tensor in op.outputs)
+        is_checked = self.enabled and any(tensor.type.dtype.is_float for tensor in op.outputs)
         if op.op_type in KERNELS and is_checked:
             op.attributes["results"] = tuple(tensor.name for tensor in op.outputs)
             return True

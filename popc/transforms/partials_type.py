@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc.options import Partials
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 from popc_runtime.format import DType
 
 __all__ = ["PartialsType"]
@@ -33,6 +34,11 @@ class PartialsType(RewritePass):
     optional: ClassVar[bool] = False
     type: Partials = Partials.FLOAT
     type_of_convolutions: Partials = Partials.FLOAT
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.partials_type_matmuls, context.options.partials_type)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph
 from popc.options import Options
@@ -18,6 +18,7 @@ from popc.placement import (
     remove_boundaries,
 )
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 
 __all__ = ["AutomaticPlacement", "FinalPlacement", "LatePlacement", "Placement"]
 
@@ -65,6 +66,11 @@ class AutomaticPlacement(Placement):
     options: Options
     trains: bool = False
 
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options, context.before_gradients)
+
     def run(self, graph: Graph) -> int:
         """Place ops, and add copies; how many."""
         return place(graph, self.options, trains=self.trains)
@@ -92,5 +98,4 @@ class FinalPlacement(Placement):
         changes = remove_boundaries(graph)
         if not is_placed(graph):
             return changes
-        fill_places(graph)
-        return changes + insert_copies(graph, boundaries=False)
+        return changes + fill_places(graph) + insert_copies(graph, boundaries=False)

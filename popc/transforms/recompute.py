@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self
 
 from popc.autodiff.copying import copy_graph, is_repeatable
 from popc.ir import Graph, Op, Recompute, StepPart, Tensor
@@ -14,16 +14,10 @@ from popc.options import AutoRecomputation
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS
+from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc.transforms.round_results import rounds
 
-__all__ = ["Orders", "Recomputation", "insertion_orders"]
-
-# The order in which the ops of a graph, and of all graphs nested in it, are going to run.
-Orders: TypeAlias = Callable[[Graph], Mapping[Graph, Sequence[Op]]]
-
-
-def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
-    """Any order that there is."""
-    return {one: one.topological() for one in graph.walk()}
+__all__ = ["Recomputation"]
 
 
 def _never(op: Op) -> bool:
@@ -69,13 +63,20 @@ class Recomputation(Pass):
     orders: Orders = insertion_orders
     is_random: Callable[[Op], bool] = _never
 
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        is_random = rounds if options.enable_stochastic_rounding else _never
+        return cls(options.auto_recomputation, context.orders, is_random)
+
     def run(self, graph: Graph) -> Outcome:
         """Repeat ops in every graph with a forward and a backward pass; how many."""
         total = Outcome(0, {})
         for one in graph.walk():
-            _put_into_parts(one)
+            moved = _put_into_parts(one)
             wanted = self._wanted(graph, one)
-            _keep_others(one, wanted)
+            total += Outcome(moved + _keep_others(one, wanted))
             if wanted:
                 total += _Repetition(one, wanted).run()
         return total
@@ -120,23 +121,29 @@ def _with_nested(op: Op) -> Iterator[Op]:
         yield from (inner for one in graph.walk() for inner in one.ops)
 
 
-def _put_into_parts(graph: Graph) -> None:
+def _put_into_parts(graph: Graph) -> int:
     """An op belongs to the part that the last of its operands belongs to, if not to a later one.
 
     Passes add ops without knowing what their operands are: transfers, sums.
     """
+    moved = 0
     for op in graph.topological():
         producers = (tensor.producer for tensor in op.present_inputs)
         part = max((one.settings.part for one in producers if one), default=StepPart.FORWARD)
         if part > op.settings.part:
             op.settings = replace(op.settings, part=part)
+            moved += 1
+    return moved
 
 
-def _keep_others(graph: Graph, wanted: Collection[Op]) -> None:
+def _keep_others(graph: Graph, wanted: Collection[Op]) -> int:
     """Make checkpoints of ops that cannot be repeated although they are asked to be."""
-    for op in graph.ops:
-        if op.settings.recompute is Recompute.RECOMPUTE and op not in wanted:
-            op.settings = replace(op.settings, recompute=Recompute.CHECKPOINT)
+    others = [
+        op for op in graph.ops if op.settings.recompute is Recompute.RECOMPUTE and op not in wanted
+    ]
+    for op in others:
+        op.settings = replace(op.settings, recompute=Recompute.CHECKPOINT)
+    return len(others)
 
 
 class _Repetition:

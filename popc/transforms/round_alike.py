@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph
 from popc.ops.divergence import find_divergence
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 
 __all__ = ["RoundAlike"]
 
@@ -27,10 +28,18 @@ class RoundAlike(Pass):
 
     name: ClassVar[str] = "round_alike"
     optional: ClassVar[bool] = False
-    replicas: int
+    replicas: int  # 1: no bits are drawn, or nobody else draws them
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        return cls(options.replicated_graph_count if options.enable_stochastic_rounding else 1)
 
     def run(self, graph: Graph) -> int:
         """Set the attribute; the number of ops that have got it."""
+        if self.replicas == 1:
+            return 0
         divergence = find_divergence(graph, self.replicas)
         inside = {
             op

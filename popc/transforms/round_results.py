@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
+from popc.options import FloatingPointException
 from popc.ir import AttributeMap, Graph, Op, StepPart
 from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc_runtime.format import DType
 from popc_runtime.kernels import KERNELS, MoveKernel
 
@@ -55,6 +57,14 @@ class RoundResults(Pass):
     optional: ClassVar[bool] = False
     stochastic: bool = False
     nan_on_overflow: bool = False
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        checks = options.enable_floating_point_checks
+        nan = checks and FloatingPointException.NAN_ON_OVERFLOW in options.floating_point_exceptions
+        return cls(options.enable_stochastic_rounding, nan)
 
     def run(self, graph: Graph) -> int:
         """Set the attributes; the number of ops that have got them."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, Op, ProductCut, Tensor
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
 
@@ -47,6 +48,11 @@ class SerializeProducts(RewritePass):
     name: ClassVar[str] = "serialize_products"
     optional: ClassVar[bool] = False
     enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.enable_serialized_matmuls)
 
     def run(self, graph: Graph) -> int:
         """Check all annotations first."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass, disguised
+from popc.transforms.context import PassContext
+from popc.transforms.patterns import chosen_rules
 from popc.transforms.rules import RULES, LocalRule
 
-__all__ = ["Simplify"]
+__all__ = ["LateSimplify", "Simplify"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,13 @@ class Simplify(RewritePass):
 
     name: ClassVar[str] = "simplify"
     level: ClassVar[str] = ""  # its rules have levels of their own
+    late: ClassVar[bool] = False
     rules: tuple[LocalRule, ...] = RULES
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(chosen_rules(context.options, late=cls.late))
 
     def run(self, graph: Graph) -> int:
         """Try every rule on every op, but none on ops that exclude it, or as their neighbours."""
@@ -54,6 +62,12 @@ class Simplify(RewritePass):
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Try the rules of the op's type."""
         return _rewrite(graph, op, self.rules)
+
+
+class LateSimplify(Simplify):
+    """Local rules once more, with those that must wait for other passes."""
+
+    late: ClassVar[bool] = True
 
 
 def _apply(graph: Graph, rules: Sequence[LocalRule], names: Sequence[str]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 
 __all__ = ["UpdatePriorities"]
 
@@ -28,6 +29,13 @@ class UpdatePriorities(Pass):
     optional: ClassVar[bool] = False
     delay: bool = False
     early: bool = False
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        early = options.schedule_non_weight_update_gradient_consumers_early
+        return cls(options.delay_var_updates, early)
 
     def run(self, graph: Graph) -> int:
         """Set priorities in the top graph; how many."""

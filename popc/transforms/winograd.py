@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
 
 __all__ = ["Winograd"]
 
@@ -29,6 +30,11 @@ class Winograd(RewritePass):
     name: ClassVar[str] = "winograd"
     optional: ClassVar[bool] = False
     allowed: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.winograd)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""

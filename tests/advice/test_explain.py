@@ -11,7 +11,7 @@ import pytest
 import popc
 from popc.study.advice import Explanation, explain_model
 from popc_runtime.errors import DoesNotFitError
-from tests.small_targets import small_target, tower
+from tests.support.small_targets import small_target, tower
 
 _TRAIN = {
     "loss": {"type": "l1", "input": "y"},

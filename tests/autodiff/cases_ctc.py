@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

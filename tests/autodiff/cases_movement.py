@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tests.autodiff.inputs import int64, numbers, pytorch
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

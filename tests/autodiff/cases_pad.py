@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tests.autodiff.inputs import int64, numbers, pytorch
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format import Array
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from popc_runtime.format import Array
 from tests.autodiff.inputs import distinct, int64, numbers, pytorch
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from popc_runtime.format import Array
-from tests.gradients import Case
+from tests.support.gradients import Case
 
 __all__ = ["CASES"]
 

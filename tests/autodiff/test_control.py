@@ -13,9 +13,9 @@ from popc.autodiff import differentiate
 from popc.ir import Graph, Op
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.graph_gradients import check_graph_gradients, with_gradients
-from tests.pipeline import Program
-from tests.support import import_graph
+from tests.support.graph_gradients import check_graph_gradients, with_gradients
+from tests.support.oracles import import_graph
+from tests.support.pipeline import Program
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 22]>'
 

@@ -15,7 +15,7 @@ from popc.autodiff import differentiate
 from popc.ir import Graph, TensorType
 from popc.ops.build import build
 from popc_runtime.format import Array, Attribute, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 _TYPES: Final = {
     DType.FLOAT16: np.float16,

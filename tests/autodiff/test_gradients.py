@@ -35,7 +35,7 @@ from tests.autodiff import (
     cases_softmax,
     cases_windows,
 )
-from tests.gradients import (
+from tests.support.gradients import (
     Case,
     check_against_differences,
     check_against_torch,

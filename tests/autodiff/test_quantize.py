@@ -13,7 +13,7 @@ from popc.ir import Graph, TensorType
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 _RNG: Final = np.random.default_rng(9)
 _X: Final = _RNG.normal(size=(4, 6)).astype(np.float32) * 2

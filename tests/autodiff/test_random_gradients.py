@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.errors import ModelError
-from tests.graph_gradients import check_graph_gradients, derived_graph
-from tests.smooth_graphs import smooth_feeds, smooth_graph
+from tests.support.graph_gradients import check_graph_gradients, derived_graph
+from tests.support.smooth_graphs import smooth_feeds, smooth_graph
 
 
 @settings(deadline=None, max_examples=50)

@@ -17,8 +17,8 @@ from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 from tests.autodiff.cases_rnn import CASES
-from tests.gradients import Case
-from tests.support import import_graph, run_graph, run_ir, run_kernel
+from tests.support.gradients import Case
+from tests.support.oracles import import_graph, run_graph, run_ir, run_kernel
 
 _LAYERS: Final = pytest.mark.parametrize("op_type", ["GRU", "LSTM", "RNN"])
 _FUNCTIONS: Final = {

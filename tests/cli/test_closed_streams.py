@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import popc
-from tests.models import affine
+from tests.support.models import affine
 
 _MAIN = "from popc.cli import main; main()"
 

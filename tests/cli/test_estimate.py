@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from popc.cli.main import run
-from tests.models import affine
+from tests.support.models import affine
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from onnx import helper
 
 from popc.cli.main import run
-from tests.models import affine
+from tests.support.models import affine
 
 
 @pytest.fixture

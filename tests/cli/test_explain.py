@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from popc.cli.main import run
-from tests.small_targets import small_target, tower
+from tests.support.small_targets import small_target, tower
 
 
 @pytest.fixture

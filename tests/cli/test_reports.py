@@ -13,7 +13,7 @@ import popc
 from popc.cli.main import run
 from popc_runtime.errors import BudgetError
 from samples.networks import digits_cnn
-from tests.models import affine
+from tests.support.models import affine
 
 
 @pytest.fixture

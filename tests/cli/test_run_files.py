@@ -11,7 +11,7 @@ from onnx import parser
 
 import popc
 from popc.cli.main import run
-from tests.models import affine
+from tests.support.models import affine
 
 
 def _archive(folder: Path, inputs: str, outputs: str, body: str, weights: str = "") -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import popc
 from popc.cli.main import run
-from tests.models import affine
+from tests.support.models import affine
 
 
 def _archive(folder: Path, **options: object) -> str:

@@ -14,7 +14,7 @@ import pytest
 from popc.cli.main import run
 from popc.trained.evaluation import Evaluation
 from popc_runtime import Executable
-from tests.models import affine
+from tests.support.models import affine
 from tests.training.small import data, linear_model
 
 _TRAINING = """

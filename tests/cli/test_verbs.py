@@ -14,7 +14,7 @@ import pytest
 from popc.cli.main import run
 from popc.cli.verbs import VERBS
 from popc.options import SCHEMA
-from tests.models import affine
+from tests.support.models import affine
 
 
 @pytest.fixture

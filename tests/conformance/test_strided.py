@@ -19,7 +19,7 @@ from popc_runtime.kernels import KERNELS
 from tests.conformance.adapter import flatten
 from tests.conformance.cases import Case, cases
 from tests.conformance.expected import EXPECTED_FAILURES
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 
 def _reversed_axes(array: Array) -> Array:

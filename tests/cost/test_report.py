@@ -21,9 +21,9 @@ from popc.schedule import build_schedule
 from popc.target import configure_target, find_target
 from popc_runtime.format import ArchiveFile
 from samples.networks import digits_cnn, sorting_transformer
-from tests.compiling import bindings_of
-from tests.models import affine, counter_loop
-from tests.support import import_graph
+from tests.support.compiling import bindings_of
+from tests.support.models import affine, counter_loop
+from tests.support.oracles import import_graph
 
 _TARGET = find_target("ipu2")
 

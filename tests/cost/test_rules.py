@@ -21,11 +21,11 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc_runtime.format import DType
-from tests import gradients
 from tests.autodiff import test_gradients
-from tests.gradients import Case
-from tests.small_graphs import SmallGraph
-from tests.support import import_graph, one_node_model
+from tests.support import gradients
+from tests.support.gradients import Case
+from tests.support.oracles import import_graph, one_node_model
+from tests.support.small_graphs import SmallGraph
 
 _TARGET = find_target("ipu2")
 _CASES = [case for family in vars(test_gradients)["_FAMILIES"] for case in family.CASES]

@@ -18,7 +18,7 @@ from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, run_graph, run_onnxruntime
+from tests.support.oracles import import_graph, run_graph, run_onnxruntime
 
 
 def _external(dims: tuple[int, ...], **entries: str) -> TensorProto:

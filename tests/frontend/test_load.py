@@ -22,7 +22,7 @@ from popc.frontend import (
 )
 from popc_runtime.errors import ModelError, PopcError, ResourceError
 from popc_runtime.format import MAGIC
-from tests.support import run_onnxruntime
+from tests.support.oracles import run_onnxruntime
 
 _MODEL = """
 <ir_version: 8, opset_import: ["" : 17], producer_name: "me", producer_version: "2">

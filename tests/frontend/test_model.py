@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from popc.frontend import Bindings, ImportedModel, import_model, load_model
 from popc_runtime.errors import DataDependentShapeError, ModelError, UnsupportedOpError
 from popc_runtime.format import Array
-from tests.support import import_graph, run_graph, run_model
+from tests.support.oracles import import_graph, run_graph, run_model
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 17, "my" : 1]>'
 

@@ -8,7 +8,7 @@ from onnx import helper
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import one_node_model, run_model, run_op
+from tests.support.oracles import one_node_model, run_model, run_op
 
 _F32 = np.ones(2, np.float32)
 _I64 = np.ones(2, np.int64)

@@ -9,7 +9,7 @@ from onnx import helper, parser
 
 from popc.frontend import load_model
 from popc_runtime.errors import ModelError
-from tests.support import run_model
+from tests.support.oracles import run_model
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 17, "my" : 1]>'
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from popc.ir import Graph, OpSettings, TensorType, format_dot
 from popc.ops.build import build
 from popc_runtime.format import DType
-from tests.random_graphs import graphs
+from tests.support.random_graphs import graphs
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _BOX = re.compile(rf"op\d+ \[label={_STRING}(?:, \w+={_STRING})*\];")

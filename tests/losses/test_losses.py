@@ -13,7 +13,7 @@ from popc.ir import Graph, Tensor, TensorType
 from popc.training.losses import LOSS_TYPES, LossSpec, add_loss, parse_loss
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 _RNG = np.random.default_rng(12)
 

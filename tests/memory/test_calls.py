@@ -23,9 +23,9 @@ from popc_runtime.format import (
     Slot,
     format_program,
 )
-from tests.pipeline import run_pipeline
-from tests.random_graphs import first_state, graphs, interpret, random_feeds
-from tests.small_graphs import SmallGraph
+from tests.support.pipeline import run_pipeline
+from tests.support.random_graphs import first_state, graphs, interpret, random_feeds
+from tests.support.small_graphs import SmallGraph
 
 
 def _lowered(graph: Graph) -> ProgramImage:

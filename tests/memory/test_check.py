@@ -13,7 +13,7 @@ from popc.ir import Op, Tensor
 from popc.memory import ConstantBlock, MemoryPlan, Placement, check_plan, plan_memory
 from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import DType, Region
-from tests.small_graphs import SmallGraph
+from tests.support.small_graphs import SmallGraph
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from popc.ir import Op, Tensor
 from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.schedule import Schedule, build_schedule
-from tests.small_graphs import SmallGraph
+from tests.support.small_graphs import SmallGraph
 
 
 def _conv(small: SmallGraph, x: Tensor, channels: int, size: int = 1) -> Tensor:

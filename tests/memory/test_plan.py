@@ -8,7 +8,7 @@ import pytest
 from popc.ir import Op, Tensor
 from popc.memory import MemoryPlan, format_plan
 from popc_runtime.format import DType, Region
-from tests.small_graphs import SmallGraph, plan_as_written
+from tests.support.small_graphs import SmallGraph, plan_as_written
 
 
 def _overlap(plan: MemoryPlan, first: Tensor, second: Tensor) -> bool:

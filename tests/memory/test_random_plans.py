@@ -8,8 +8,8 @@ from popc.ir import Graph
 from popc.memory import check_plan, format_plan, plan_memory
 from popc.options import Algorithm, ScheduleOptions, TieBreaker
 from popc.schedule import build_schedule
-from tests.arena import Arena
-from tests.random_graphs import first_state, graphs, interpret, random_feeds
+from tests.support.arena import Arena
+from tests.support.random_graphs import first_state, graphs, interpret, random_feeds
 
 
 @pytest.mark.parametrize("inplace", [True, False])

@@ -7,7 +7,7 @@ from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
 from popc.schedule import build_schedule, check_schedule
 from popc_runtime.format import DType, Region
-from tests.small_graphs import SmallGraph
+from tests.support.small_graphs import SmallGraph
 
 
 def _variable(small: SmallGraph, name: str, *shape: int) -> Tensor:

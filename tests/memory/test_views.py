@@ -9,7 +9,7 @@ from popc.memory import MemoryPlan, Placement, check_plan, plan_memory
 from popc.ops.build import build
 from popc.schedule import build_schedule, check_schedule
 from popc_runtime.format import DType, Region
-from tests.small_graphs import SmallGraph, plan_as_written
+from tests.support.small_graphs import SmallGraph, plan_as_written
 
 
 def _is_view(plan: MemoryPlan, tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.native import Binding as ViewBinding
 from popc_runtime.native import Library, NativeProgram, Record, Space, translate
 from popc_runtime.native import encode as encode_views
-from tests.support import hidden_operands
+from tests.support.oracles import hidden_operands
 
 _DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
 

@@ -19,15 +19,15 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute
 from popc_runtime.kernels import KERNELS
-from tests import support
 from tests.autodiff.test_gradients import _CASES
 from tests.conformance.cases import Case, cases
-from tests.gradients import Case as GradientCase
-from tests.gradients import _differentiated
 from tests.native.problems import Problem
 from tests.optimizers.cases import CASES as OPTIMIZERS
 from tests.optimizers.network import train
-from tests.support import run_graph
+from tests.support import oracles
+from tests.support.gradients import Case as GradientCase
+from tests.support.gradients import _differentiated
+from tests.support.oracles import run_graph
 
 __all__ = ["problems"]
 
@@ -76,9 +76,9 @@ def problems() -> Mapping[str, list[Problem]]:
             found.setdefault(problem.key(), problem)
         return results
 
-    compute = support.run_kernel
+    compute = oracles.run_kernel
     with (
-        patch.object(support, "run_kernel", note),
+        patch.object(oracles, "run_kernel", note),
         redirect_stderr(StringIO()),
         np.errstate(all="ignore"),
     ):
@@ -86,7 +86,7 @@ def problems() -> Mapping[str, list[Problem]]:
             with suppress(PopcError):
                 run()
         for opcode, inputs, attributes in _further():
-            support.run_ir(opcode, inputs, attributes)
+            oracles.run_ir(opcode, inputs, attributes)
     listed: dict[str, list[Problem]] = {}
     for problem in found.values():
         listed.setdefault(problem.opcode, []).append(problem)

@@ -21,7 +21,7 @@ from tests.native.bindings import encode
 from tests.native.bounds import as_numbers, bounds
 from tests.native.layouts import place
 from tests.native.tolerances import is_exact
-from tests.support import hidden_operands
+from tests.support.oracles import hidden_operands
 
 __all__ = [
     "Problem",

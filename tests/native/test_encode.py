@@ -17,8 +17,8 @@ from popc_runtime.kernels import KERNELS, prepare
 from popc_runtime.native import Library, NativeProgram, Record, native_opcodes, translate
 from popc_runtime.native.encode import strided_results
 from popc_runtime.native.views import as_view, filled, view_of_numbers
-from tests.models import affine, executable
 from tests.native.bindings import bound, encode
+from tests.support.models import affine, executable
 
 
 def test_results_that_the_compiler_lays_out_are_written_so() -> None:

@@ -14,8 +14,8 @@ from popc_runtime.kernels.fused_steps import STEP_OPCODES, Step, written
 from popc_runtime.native import Library, NativeFailure, NativeProgram, Record, native_opcodes
 from popc_runtime.native.record import tensor_words
 from popc_runtime.native.views import as_view
-from tests.fused_programs import Chain, chains, channels_last
 from tests.native.bindings import bound, encode
+from tests.support.fused_programs import Chain, chains, channels_last
 
 # The opcodes that are tested here.
 FUSED: Final = frozenset({"FusedElementwise"})

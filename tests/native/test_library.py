@@ -15,7 +15,7 @@ from popc.cli.main import run
 from popc_runtime.device.choose import binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.native import fast_sha256, find_library, variants, why_missing
-from tests.models import affine, executable
+from tests.support.models import affine, executable
 
 _PROCESSOR = Path("/proc/cpuinfo")
 _FLAGS = {

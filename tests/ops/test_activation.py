@@ -16,7 +16,7 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import Scratch
 from popc_runtime.kernels.activation import ACTIVATIONS, activation_calls
-from tests.support import assert_matches_onnxruntime, epsilon, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, epsilon, run_ir, run_op
 
 _RNG = np.random.default_rng(3)
 _ERF = np.vectorize(erf, otypes=[np.float64])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from tests.support import epsilon, run_ir, run_kernel
+from tests.support.oracles import epsilon, run_ir, run_kernel
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from popc.autodiff import differentiate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     epsilon,
     import_graph,
@@ -253,7 +253,9 @@ def test_short_masks_hide_the_rest(kind: npt.DTypeLike) -> None:
         ([(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3)], "broadcast"),
     ],
 )
-def test_errors(shapes: list[tuple[int, ...]], message: str) -> None:
+def test_heads_and_masks_that_do_not_fit_are_refused(
+    shapes: list[tuple[int, ...]], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         run_ir("Attention", [np.ones(shape, np.float32) for shape in shapes], {"scale": 1.0})
 

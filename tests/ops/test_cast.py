@@ -13,7 +13,7 @@ from popc_runtime.errors import ModelError, UnsupportedOpError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import Scratch
 from popc_runtime.kernels.blocking import conversion
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _T = onnx.TensorProto
 _NUMPY = {

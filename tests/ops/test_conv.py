@@ -13,7 +13,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
-from tests.support import assert_matches_onnxruntime, run_ir, run_kernel, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_kernel, run_op
 
 _RNG = np.random.default_rng(11)
 
@@ -265,7 +265,7 @@ def test_no_channels() -> None:
         ((1, 3, 5, 5), (2, 3, 3, 3), {"auto_pad": "SAME"}, "unknown value 'SAME'"),
     ],
 )
-def test_errors(
+def test_wrong_groups_windows_and_pads_are_refused(
     x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
@@ -281,7 +281,7 @@ def test_errors(
         ([(1, 3, 5, 5), (2, 3, 3, 3)], {"activation": "Loop"}, "is not an activation"),
     ],
 )
-def test_errors_of_fused_operands(
+def test_fused_operands_that_do_not_fit_are_refused(
     inputs: list[tuple[int, ...] | None], attributes: dict[str, Attribute], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message.replace("[", r"\[")):

@@ -16,7 +16,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import run_ir
+from tests.support.oracles import run_ir
 
 _RNG: Final = np.random.default_rng(21)
 _Attributes = dict[str, Attribute]

@@ -7,7 +7,7 @@ import pytest
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(12)
 
@@ -83,7 +83,7 @@ def test_strided_input_and_activation(stride: int, dtype: Any) -> None:
         ((1, 3, 5, 5), (3, 2, 3, 3), {"auto_pad": "SAME"}, "unknown value"),
     ],
 )
-def test_errors(
+def test_wrong_groups_and_paddings_are_refused(
     x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
@@ -123,7 +123,7 @@ def test_deform_conv_without_offsets_is_conv() -> None:
     np.testing.assert_allclose(actual, wanted, atol=1e-4)
 
 
-def test_deform_conv_errors() -> None:
+def test_deform_conv_refuses_offsets_that_do_not_fit() -> None:
     x, w = _random(1, 3, 6, 6), _random(2, 3, 3, 3)
     with pytest.raises(ModelError, match="the offset is float32"):
         run_ir("DeformConv", [x, w, _random(1, 9, 4, 4)], {})
@@ -153,7 +153,7 @@ def test_col2im(
     )
 
 
-def test_col2im_errors() -> None:
+def test_col2im_refuses_blocks_that_do_not_fit() -> None:
     shapes = [np.array([5, 5], np.int64), np.array([2, 2], np.int64)]
     for x, message in (((1, 6, 16), "not whole blocks"), ((1, 8, 15), "has 16 blocks")):
         with pytest.raises(ModelError, match=message):

@@ -17,7 +17,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import ctc
-from tests.support import epsilon, run_ir, run_op
+from tests.support.oracles import epsilon, run_ir, run_op
 
 _DOMAIN = "ai.graphcore"
 

@@ -15,7 +15,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import assert_matches_onnxruntime, epsilon, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, epsilon, run_ir, run_op
 
 _RNG = np.random.default_rng(7)
 _INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
-from tests.support import assert_matches_onnxruntime, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_op
 
 _T = onnx.TensorProto
 

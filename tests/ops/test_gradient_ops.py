@@ -16,7 +16,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import epsilon, run_ir, run_kernel, smallest
+from tests.support.oracles import epsilon, run_ir, run_kernel, smallest
 
 _Attributes = dict[str, Attribute]
 _RNG: Final = np.random.default_rng(7)

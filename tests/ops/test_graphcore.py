@@ -12,7 +12,7 @@ import pytest
 from popc.frontend import find_unsupported, load_model
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_ir, run_op
+from tests.support.oracles import import_graph, one_node_model, run_ir, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(3)
@@ -226,7 +226,7 @@ def test_annotations_of_other_domains_are_no_obstacle() -> None:
         ("ScaledAdd", [_X, _X, _Y], {}, "a scale must be one floating-point number"),
     ],
 )
-def test_refused(
+def test_wrong_operands_and_attributes_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_onnxruntime, run_op
+from tests.support.oracles import import_graph, one_node_model, run_onnxruntime, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(13)
@@ -80,6 +80,8 @@ def test_a_single_convolution_without_a_count() -> None:
         ([_X0, _W0], {"inDilations": [0]}, "cannot be dilated by 0"),
     ],
 )
-def test_refused(inputs: list[Array | None], attributes: Mapping[str, Any], message: str) -> None:
+def test_wrong_parameters_and_operands_are_refused(
+    inputs: list[Array | None], attributes: Mapping[str, Any], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         import_graph(one_node_model("MultiConv", inputs, attributes, domain=_DOMAIN))

@@ -15,7 +15,7 @@ import popc
 import popc_runtime
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_ir, run_model, run_op
+from tests.support.oracles import import_graph, one_node_model, run_ir, run_model, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(5)
@@ -216,7 +216,7 @@ def test_packed_data_block_needs_whole_batches() -> None:
         ),
     ],
 )
-def test_refused(
+def test_wrong_axes_sizes_and_offsets_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -18,7 +18,7 @@ from popc.frontend import Bindings, TrainingBindings, import_model, load_model
 from popc.transforms.simplify import Simplify
 from popc_runtime.errors import DeviceError, ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_graph, run_op
+from tests.support.oracles import import_graph, one_node_model, run_graph, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _X: Final = np.array([[1.0, -2.0], [3.0, 4.5]], np.float32)

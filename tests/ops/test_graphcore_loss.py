@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import epsilon, run_op
+from tests.support.oracles import epsilon, run_op
 
 _DOMAIN = "ai.graphcore"
 _RNG = np.random.default_rng(6)

@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_op
+from tests.support.oracles import import_graph, one_node_model, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(9)
@@ -133,7 +133,7 @@ def test_normalize_image(dtype: Any) -> None:
         ("NormalizeImage", [_X, _X[0, 0, 0, :3], _X[0, 0, 0, :3]], {}, "must be 3 channels"),
     ],
 )
-def test_refused(
+def test_wrong_groups_and_missing_operands_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import run_op
+from tests.support.oracles import run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _STEPS, _BATCH, _WIDTH, _HIDDEN = 5, 3, 4, 2
@@ -218,7 +218,7 @@ _W: Final = _values(3, _WIDTH + _HIDDEN, _HIDDEN)
         ("GRU", [_X, _W], {"activation": "gelu"}, "activation 'gelu' is not one of hard_sigmoid"),
     ],
 )
-def test_errors(
+def test_wrong_operands_and_activations_are_refused(
     op_type: str, operands: list[Array | None], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_ir, run_op
+from tests.support.oracles import import_graph, one_node_model, run_ir, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(7)
@@ -188,7 +188,9 @@ _INDICES: Final = np.zeros(4, np.int32)
         ([_DATA, _INDICES], {"axis": 0, "axis_size": 2, "group_size": 2}, "along axis 0"),
     ],
 )
-def test_refused(inputs: list[Array], attributes: Mapping[str, Any], message: str) -> None:
+def test_wrong_axes_indices_and_values_are_refused(
+    inputs: list[Array], attributes: Mapping[str, Any], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         import_graph(one_node_model("ScatterReduce", inputs, attributes, domain=_DOMAIN))
 

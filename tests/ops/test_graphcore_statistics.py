@@ -12,7 +12,7 @@ import pytest
 from popc.frontend import Bindings, TrainingBindings, import_model, load_model
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import import_graph, one_node_model, run_graph, run_ir, run_op
+from tests.support.oracles import import_graph, one_node_model, run_graph, run_ir, run_op
 
 _DOMAIN: Final = "ai.graphcore"
 _RNG: Final = np.random.default_rng(11)
@@ -224,7 +224,7 @@ _TWO: Final = np.array([3, 3], np.int32)
         ("SplineWeighting", [_PLACES] * 4, {}, "weights must have 3 dimensions"),
     ],
 )
-def test_refused(
+def test_wrong_operands_and_attributes_are_refused(
     op_type: str, inputs: list[Array], attributes: Mapping[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

@@ -11,7 +11,7 @@ from PIL import Image
 from popc.frontend import Bindings
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     import_graph,
     one_node_model,
@@ -105,7 +105,9 @@ def test_positions_that_are_not_numbers_do_no_harm() -> None:
         ((1, 1, 0, 3), (1, 2, 2, 2), "nothing to sample"),
     ],
 )
-def test_grid_sample_errors(x: tuple[int, ...], grid: tuple[int, ...], message: str) -> None:
+def test_grid_sample_refuses_grids_that_do_not_fit(
+    x: tuple[int, ...], grid: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("GridSample", [_normal(*x), _grid(*grid)], opset=20)
 

@@ -11,7 +11,7 @@ import pytest
 from popc.ir import TensorType
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array, DType
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     import_graph,
     one_node_model,
@@ -186,6 +186,8 @@ def test_non_zero_of_bfloat16_and_scalars() -> None:
         ("GatherND", {"batch_dims": 1}, np.zeros((2, 1), np.int64), "dimensions of data"),
     ],
 )
-def test_errors(op_type: str, attributes: dict[str, int], indices: Array, message: str) -> None:
+def test_indices_that_do_not_fit_are_refused(
+    op_type: str, attributes: dict[str, int], indices: Array, message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         run_op(op_type, [_X, indices], attributes)

@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 
 def _integers(dtype: Any, shape: tuple[int, ...], seed: int = 1) -> Array:
@@ -84,7 +84,7 @@ def test_zero_points_per_row_and_column() -> None:
     np.testing.assert_array_equal(y, _product(a, b, a_zero, b_zero))
 
 
-def test_matmul_errors() -> None:
+def test_matmul_refuses_zero_points_that_do_not_fit() -> None:
     a, b = _integers(np.uint8, (3, 4)), _integers(np.int8, (4, 5))
     attributes = {"dtype": "int32"}
     with pytest.raises(ModelError, match="zero point of input 0 is int8, not uint8"):

@@ -13,8 +13,8 @@ from popc.ir import TensorType
 from popc.ops.build import infer_types
 from popc_runtime.errors import DeviceError, ModelError
 from popc_runtime.format import Array, Attribute, DType
-from tests.models import executable
-from tests.support import epsilon, one_node_model, run_ir, run_op, smallest
+from tests.support.models import executable
+from tests.support.oracles import epsilon, one_node_model, run_ir, run_op, smallest
 
 _RNG = np.random.default_rng(11)
 

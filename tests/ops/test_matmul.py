@@ -11,7 +11,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
-from tests.support import assert_matches_onnxruntime, run_ir, run_kernel, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_kernel, run_op
 
 _RNG = np.random.default_rng(14)
 
@@ -220,7 +220,7 @@ def test_det_matches_onnxruntime() -> None:
         ("Einsum", [(3, 4), (5, 6)], {"equation": "ij,jk->ik"}, "stands for 4 and for 5"),
     ],
 )
-def test_errors(
+def test_shapes_that_cannot_be_multiplied_are_refused(
     op_type: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:

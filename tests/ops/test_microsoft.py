@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, one_node_model, run_model, run_op
+from tests.support.oracles import assert_matches_onnxruntime, one_node_model, run_model, run_op
 
 Shape = tuple[int, ...]
 

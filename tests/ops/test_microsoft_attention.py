@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     one_node_model,
     run_model,
@@ -98,7 +98,7 @@ def test_attention_without_bias_but_with_square_mask() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
-def test_attention_errors() -> None:
+def test_attention_refuses_heads_that_do_not_fit() -> None:
     with pytest.raises(ModelError, match="cannot be split into 5 heads"):
         run_op("Attention", _packed(), {"num_heads": 5}, domain=_DOMAIN)
     with pytest.raises(ModelError, match="rotary embedding"):

@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     one_node_model,
     run_ir,

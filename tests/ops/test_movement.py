@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(1)
 _X = _RNG.normal(size=(2, 3, 4)).astype(np.float32)

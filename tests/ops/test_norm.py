@@ -11,7 +11,13 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import assert_matches_onnxruntime, import_graph, one_node_model, run_ir, run_op
+from tests.support.oracles import (
+    assert_matches_onnxruntime,
+    import_graph,
+    one_node_model,
+    run_ir,
+    run_op,
+)
 
 _CONSTANT = pytest.mark.parametrize("constant", [False, True])
 
@@ -283,7 +289,7 @@ def test_no_elements() -> None:
         ("LRN", [(2, 3, 4)], {"size": 0}, "size must be positive"),
     ],
 )
-def test_errors(
+def test_parameters_that_do_not_fit_are_refused(
     op_type: str, shapes: list[tuple[int, ...]], attributes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):

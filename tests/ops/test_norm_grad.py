@@ -15,7 +15,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import run_ir, run_op
+from tests.support.oracles import run_ir, run_op
 
 _RNG: Final = np.random.default_rng(23)
 _EPSILON: Final = 1e-3

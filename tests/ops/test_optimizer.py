@@ -16,7 +16,7 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.kernels.preparation import from_bfloat16
-from tests.support import run_kernel
+from tests.support.oracles import run_kernel
 
 _RNG: Final = np.random.default_rng(0)
 _LONG: Final = (3, 40_001)  # several blocks, none of them even
@@ -359,7 +359,7 @@ _REFUSED: Final[list[tuple[str, list[TensorType | None], dict[str, Attribute], s
 
 
 @pytest.mark.parametrize(("op_type", "types", "attributes", "message"), _REFUSED)
-def test_refused(
+def test_wrong_modes_periods_and_shapes_are_refused(
     op_type: str, types: list[TensorType | None], attributes: dict[str, Attribute], message: str
 ) -> None:
     with pytest.raises(ModelError) as caught:

@@ -9,7 +9,7 @@ from popc.ir import TensorType
 from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
-from tests.support import run_ir
+from tests.support.oracles import run_ir
 
 _RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(13)
 
@@ -181,13 +181,15 @@ def test_empty() -> None:
         ("GlobalLpPool", {"p": 0}, "must be a positive"),
     ],
 )
-def test_errors(op_type: str, attributes: dict[str, Any], message: str) -> None:
+def test_windows_that_do_not_fit_are_refused(
+    op_type: str, attributes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ModelError) as caught:
         run_op(op_type, [_random(1, 2, 5, 5)], attributes)
     assert message in str([caught.value.message, *caught.value.details])
 
 
-def test_unpool_errors() -> None:
+def test_unpool_refuses_indices_that_do_not_fit() -> None:
     x = _random(1, 2, 3, 3)
     with pytest.raises(ModelError, match="the indices are"):
         run_ir("MaxUnpool", [x, np.zeros((1, 2, 3), np.int64)], {"shape": (1, 2, 6, 6)})

@@ -13,7 +13,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import run_ir
+from tests.support.oracles import run_ir
 
 _RNG: Final = np.random.default_rng(22)
 _Attributes = dict[str, Attribute]

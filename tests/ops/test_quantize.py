@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16)
 
@@ -197,7 +197,7 @@ def test_output_dtype_of_dequantize() -> None:
         ("QuantizeLinear", [(2, 3), ()], {"output_dtype": 17}, "float8e4m3fn is not supported"),
     ],
 )
-def test_errors(
+def test_scales_and_types_that_do_not_fit_are_refused(
     op_type: str, inputs: list[tuple[int, ...]], attributes: dict[str, Any], message: str
 ) -> None:
     arrays = [np.ones(shape, np.float32) for shape in inputs]

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from popc_runtime.format import Array
-from tests.models import executable
-from tests.support import run_model, run_onnxruntime
+from tests.support.models import executable
+from tests.support.oracles import run_model, run_onnxruntime
 
 quantization = pytest.importorskip("onnxruntime.quantization")
 

@@ -14,7 +14,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import run_op
+from tests.support.oracles import run_op
 
 _T = onnx.TensorProto
 _N = 20000

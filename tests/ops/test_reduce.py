@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _EXAMPLES = settings(max_examples=80, deadline=None)
 

@@ -8,7 +8,7 @@ import pytest
 from popc.frontend import Bindings
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import (
+from tests.support.oracles import (
     assert_matches_onnxruntime,
     import_graph,
     one_node_model,
@@ -115,7 +115,7 @@ def test_no_regions() -> None:
         (((1, 2, 0, 4), (1, 4), (1,)), {}, "nothing to pool"),
     ],
 )
-def test_roi_align_errors(
+def test_roi_align_refuses_regions_that_do_not_fit(
     shapes: tuple[tuple[int, ...], ...], attributes: dict[str, Any], message: str
 ) -> None:
     x, rois = (_normal(*shape) for shape in shapes[:2])
@@ -190,6 +190,8 @@ def test_non_max_suppression_needs_known_boxes() -> None:
 @pytest.mark.parametrize(
     ("boxes", "scores"), [((1, 4, 5), (1, 1, 4)), ((4, 4), (1, 1, 4)), ((1, 4, 4), (1, 1, 3))]
 )
-def test_non_max_suppression_errors(boxes: tuple[int, ...], scores: tuple[int, ...]) -> None:
+def test_non_max_suppression_refuses_scores_of_other_boxes(
+    boxes: tuple[int, ...], scores: tuple[int, ...]
+) -> None:
     with pytest.raises(ModelError, match=r"must be|do not belong together"):
         run_op("NonMaxSuppression", [_normal(*boxes), _normal(*scores)], opset=11)

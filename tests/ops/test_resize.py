@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(7)
 _NONE = np.zeros(0, np.float32)
@@ -300,7 +300,9 @@ def test_unchanged_size_emits_nothing() -> None:
         ),
     ],
 )
-def test_errors(inputs: list[Array | None], attributes: dict[str, Any], message: str) -> None:
+def test_wrong_sizes_modes_and_types_are_refused(
+    inputs: list[Array | None], attributes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("Resize", inputs, attributes, constants={1, 2, 3})
 

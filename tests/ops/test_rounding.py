@@ -16,7 +16,7 @@ from popc_runtime.kernels import KERNELS, Binding, MoveKernel, RandomState, Scra
 from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
 from popc_runtime.kernels.rounding import rounding_calls, to_nearest_half
 from popc_runtime.kernels.rounding_mode import Rounding
-from tests.support import run_ir, run_kernel
+from tests.support.oracles import run_ir, run_kernel
 
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)
 _STOCHASTIC = Rounding(stochastic=True)

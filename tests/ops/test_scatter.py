@@ -9,7 +9,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(3)
 _REDUCTIONS = ("none", "add", "mul", "min", "max")
@@ -195,7 +195,7 @@ def test_in_place(opcode: str, attributes: Attributes) -> None:
         ("TensorScatter", [(2, 6, 4), (2, 6, 4)], {"axis": 0}, "axis 0 is the batch"),
     ],
 )
-def test_errors(
+def test_indices_and_updates_that_do_not_fit_are_refused(
     op_type: str,
     operands: list[tuple[int, ...]],
     attributes: dict[str, int],

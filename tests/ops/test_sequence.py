@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import run_model, run_onnxruntime
+from tests.support.oracles import run_model, run_onnxruntime
 
 _RNG = np.random.default_rng(6)
 _X = _RNG.normal(size=(2, 7)).astype(np.float32)
@@ -186,7 +186,9 @@ def _errors() -> list[tuple[list[onnx.NodeProto], str]]:
 
 
 @pytest.mark.parametrize(("nodes", "message"), _errors())
-def test_errors(nodes: list[onnx.NodeProto], message: str) -> None:
+def test_positions_and_items_that_do_not_fit_are_refused(
+    nodes: list[onnx.NodeProto], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         _run(nodes, ["t"])
 

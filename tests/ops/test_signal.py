@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(5)
 
@@ -119,7 +119,7 @@ def test_strides(width: int) -> None:
         ((2, 0, 1), [np.array(3)], {}, "nothing to transform"),
     ],
 )
-def test_dft_errors(
+def test_dft_refuses_wrong_axes_and_lengths(
     shape: tuple[int, ...], inputs: list[Array | None], attributes: Any, message: str | None
 ) -> None:
     operands = [_normal(*shape), *inputs]
@@ -178,7 +178,7 @@ def test_stft_precision(dtype: Any) -> None:
         ((20, 1), 1, 6, None, "signal must have 3 dimensions"),
     ],
 )
-def test_stft_errors(
+def test_stft_refuses_wrong_frames_and_windows(
     shape: tuple[int, ...], step: int, window: int, length: int | None, message: str
 ) -> None:
     inputs = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir
+from tests.support.oracles import assert_matches_onnxruntime, run_ir
 
 _BOTH = pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax"])
 

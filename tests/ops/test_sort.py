@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
-from tests.support import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _RNG = np.random.default_rng(4)
 _EVERY_TYPE = [
@@ -88,7 +88,7 @@ def test_top_k_of_strided_and_bfloat16_operands() -> None:
     np.testing.assert_array_equal(values, -np.sort(-x, -1)[:, :3])
 
 
-def test_top_k_errors() -> None:
+def test_top_k_refuses_more_than_there_are() -> None:
     x = np.ones((2, 3), np.float32)
     with pytest.raises(ModelError, match=r"k = 4 is not in 0\.\.3"):
         run_op("TopK", [x, np.array([4])], outputs=2, constants=[1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.errors import ModelError
-from tests.support import assert_matches_onnxruntime, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_op
 
 _RNG = np.random.default_rng(5)
 # 1-grams 2 3 5 4, 2-grams (5 6) (7 8) (6 7), one 3-gram (2 2 2)
@@ -64,7 +64,9 @@ def test_fewer_tokens_than_an_n_gram() -> None:
         ({"weights": [1.0]}, "one weight for each of 8 n-grams"),
     ],
 )
-def test_errors(changed: dict[str, Any], message: str) -> None:
+def test_ngrams_and_modes_that_do_not_fit_are_refused(
+    changed: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("TfIdfVectorizer", [np.array([1, 2])], _POOL | changed)
 

@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support import run_op
+from tests.support.oracles import run_op
 
 _DOMAIN = "ai.onnx.preview.training"
 _RNG = np.random.default_rng(2)

@@ -14,7 +14,7 @@ from popc.ir import TensorType
 from popc.ops import OPS, View
 from popc.ops.build import infer_types
 from popc_runtime.format import Array, Attributes, DType
-from tests.support import run_ir
+from tests.support.oracles import run_ir
 
 _EXAMPLES = settings(max_examples=150, deadline=None)
 

@@ -20,7 +20,7 @@ from popc.optimizers import (
 )
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.preparation import as_stored, floats_of
-from tests.support import changed_variables, known_values, run_one
+from tests.support.oracles import changed_variables, known_values, run_one
 
 __all__ = [
     "STEPS",

@@ -21,7 +21,7 @@ from popc.transforms.patterns import chosen_rules, is_on
 from popc.transforms.rules import RULES
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
-from tests.compiling import planned_model
+from tests.support.compiling import planned_model
 
 # Of the reference manual: what popart.Patterns has a property or a name for.
 _POPART: Final = """

@@ -38,7 +38,7 @@ print(json.dumps(sorted(asked - set(sys.stdlib_module_names))))
 def test_runtime_imports_its_three_dependencies_only(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    from tests.models import affine
+    from tests.support.models import affine
 
     path = tmp_path_factory.mktemp("light") / "m.popx"
     popc.compile(affine()).save(path)
@@ -61,7 +61,7 @@ print(json.dumps([before, found]))
 def test_what_a_program_does_not_use_is_not_imported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    from tests.models import affine
+    from tests.support.models import affine
 
     path = tmp_path_factory.mktemp("light") / "m.popx"
     popc.compile(affine()).save(path)

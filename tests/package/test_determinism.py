@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.models import affine
+from tests.support.models import affine
 
 _SCRIPT = """
 import sys, popc

@@ -17,7 +17,7 @@ import onnx
 import pytest
 
 import popc
-from tests.models import affine, expected_affine
+from tests.support.models import affine, expected_affine
 
 _ROOT: Final = Path(__file__).parents[2]
 _OFFLINE: Final = ("No matching distribution", "Could not find a version", "ConnectionError")

@@ -16,7 +16,7 @@ from popc.ops.build import build
 from popc.options import Options
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from tests.pipeline import Program
+from tests.support.pipeline import Program
 
 # Groups by name: kinds of groups of 4 replicas, as lists of members.
 _GROUPS: Final[dict[str, tuple[AttributeMap, list[list[int]]]]] = {

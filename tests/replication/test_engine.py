@@ -16,8 +16,8 @@ from popc.ops.build import build
 from popc.options import Options
 from popc_runtime.errors import CorruptArchiveError, DeviceError, InputMismatchError
 from popc_runtime.format import Array, DType, Limits, Manifest, VariableRole, VariableSpec
-from tests.pipeline import Program
 from tests.replication.models import compiled, graphcore, random_samples
+from tests.support.pipeline import Program
 from tests.training.small import data, training_program
 
 # Large enough for its segments to be shared among threads.

@@ -12,7 +12,7 @@ from popc.ir import AttributeMap, Graph, TensorType
 from popc.ops.build import build
 from popc.options import Options
 from popc_runtime.format import Array, DType
-from tests.pipeline import Program
+from tests.support.pipeline import Program
 
 _STEP: Final = 1e-6
 _SHAPE: Final = (2, 3)

@@ -16,7 +16,7 @@ from popc.options import Options
 from popc.schedule import build_schedule
 from popc.transforms.merge_collectives import MergeCollectives
 from popc_runtime.format import Array, DType
-from tests.pipeline import Program
+from tests.support.pipeline import Program
 
 _TYPES: Final = ("ReplicatedAllReduce", "ReplicatedAllGather", "ReplicatedReduceScatter")
 _OPTIONS: Final = Options(

@@ -10,9 +10,9 @@ from popc.ops.divergence import find_divergence
 from popc.options import Options, StreamMode
 from popc.options.table import FrozenTable
 from popc_runtime.format import Array
-from tests.pipeline import Program
-from tests.random_graphs import interpret
-from tests.smooth_graphs import smooth_feeds, smooth_graph
+from tests.support.pipeline import Program
+from tests.support.random_graphs import interpret
+from tests.support.smooth_graphs import smooth_feeds, smooth_graph
 
 _REPLICAS = 3
 

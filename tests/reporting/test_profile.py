@@ -17,8 +17,8 @@ from popc.reporting.memory import by_tile
 from popc.reporting.timeline import starts_of
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from samples.networks import digits_cnn, sorting_transformer
-from tests.models import affine, counter_loop
 from tests.reporting.models import chain
+from tests.support.models import affine, counter_loop
 
 _ALL = ("summary", "graph", "execution", "memory")
 

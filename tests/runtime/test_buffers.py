@@ -22,7 +22,7 @@ from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunE
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
 from popc_runtime.native.families import FAMILIES
-from tests.models import affine, counter_loop, executable
+from tests.support.models import affine, counter_loop, executable
 
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
 _HEAD = '<ir_version: 10, opset_import: ["" : 22]> g '

@@ -16,7 +16,7 @@ import popc
 import popc_runtime
 from popc_runtime.cycles.execution import Profile
 from popc_runtime.errors import CorruptArchiveError, UsageError
-from tests.models import affine, counter_loop, executable
+from tests.support.models import affine, counter_loop, executable
 
 _COUNTED: dict[str, Any] = {"instrument_with_hardware_cycle_counter": True}
 

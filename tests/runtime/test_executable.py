@@ -14,7 +14,7 @@ from onnx import parser
 
 import popc_runtime
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
-from tests.models import affine, counter_loop, executable, expected_affine
+from tests.support.models import affine, counter_loop, executable, expected_affine
 
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
 

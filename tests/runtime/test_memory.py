@@ -15,8 +15,8 @@ from onnx import helper
 import popc
 import popc_runtime
 from popc_runtime.format import Array, Packing
-from tests.models import affine, counter_loop
 from tests.native.panels import model_of, saved
+from tests.support.models import affine, counter_loop
 
 
 @pytest.fixture(autouse=True)

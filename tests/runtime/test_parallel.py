@@ -18,7 +18,7 @@ from popc_runtime.format import Array
 from popc_runtime.kernels import Call, Scratch
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.process.threads import thread_count
-from tests.models import affine, expected_affine
+from tests.support.models import affine, expected_affine
 
 
 def _squares(scratch: Scratch, x: Array, out: Array) -> Iterator[Call]:

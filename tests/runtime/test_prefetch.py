@@ -19,7 +19,7 @@ import pytest
 
 import popc_runtime
 from popc_runtime.errors import DeviceError, StreamUnderrunError
-from tests.models import affine, executable, expected_affine
+from tests.support.models import affine, executable, expected_affine
 
 SAMPLES = np.random.default_rng(1).standard_normal((8, 2, 3)).astype(np.float32)
 

@@ -20,7 +20,7 @@ from popc_runtime.errors import CheckpointError, UsageError
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.random_state import LegacySequence, RandomState
 from popc_runtime.state.checkpoint import read_checkpoint, write_checkpoint
-from tests.models import executable
+from tests.support.models import executable
 
 _Path: TypeAlias = "tuple[str | int, ...]"
 _LEGACY: Final = ("own", 0)

@@ -20,7 +20,7 @@ from popc_runtime.errors import (
     StreamUnderrunError,
     UsageError,
 )
-from tests.models import affine, executable, expected_affine
+from tests.support.models import affine, executable, expected_affine
 
 SAMPLES = np.random.default_rng(1).standard_normal((6, 2, 3)).astype(np.float32)
 

@@ -13,7 +13,7 @@ import popc_runtime
 from popc_runtime.data.synthetic import synthetic_sample
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, StreamDirection, StreamSpec, SyntheticData
-from tests.models import affine, counter_loop, executable, expected_affine
+from tests.support.models import affine, counter_loop, executable, expected_affine
 from tests.training.small import linear_model, trainable
 
 _MODES = tuple(one.value for one in SyntheticData)

@@ -20,7 +20,7 @@ import popc
 import popc_runtime
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.format import Array
-from tests.models import affine, executable, expected_affine
+from tests.support.models import affine, executable, expected_affine
 
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
 _ENGINES = pytest.mark.parametrize("engine", ["auto", "numpy"])

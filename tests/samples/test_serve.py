@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import popc
-from tests.models import affine
+from tests.support.models import affine
 
 _ROOT = Path(__file__).parents[2]
 _SCRIPT = _ROOT / "samples" / "serve.py"

@@ -10,8 +10,8 @@ from popc.memory import plan_memory
 from popc.options import Algorithm, ScheduleOptions
 from popc.schedule import Liveness, build_schedule, measure_liveness
 from popc_runtime.format import DType
-from tests.random_graphs import graphs
-from tests.small_graphs import SmallGraph
+from tests.support.random_graphs import graphs
+from tests.support.small_graphs import SmallGraph
 
 
 def _as_written(graph: Graph, *, inplace: bool = True) -> Liveness:

@@ -12,8 +12,8 @@ from popc.ir import Graph, Op, OpSettings, OrderedPair, Tensor, format_graph, ve
 from popc.ops.build import build
 from popc.options import ScheduleOptions
 from popc.schedule import Algorithm, Schedule, build_schedule, check_schedule
-from tests.random_graphs import graphs
-from tests.small_graphs import SmallGraph
+from tests.support.random_graphs import graphs
+from tests.support.small_graphs import SmallGraph
 
 
 def _relus(count: int) -> tuple[Graph, list[Op]]:

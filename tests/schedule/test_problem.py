@@ -29,8 +29,8 @@ from popc.schedule.problem import Problem, measure, measure_steps
 from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.shift import shift_blocks
 from popc.schedule.simplify import simplify
-from tests.random_graphs import graphs
-from tests.random_problems import all_orders, is_legal, lowest_peak, naive_steps, problems
+from tests.support.random_graphs import graphs
+from tests.support.random_problems import all_orders, is_legal, lowest_peak, naive_steps, problems
 
 _ALGORITHMS: dict[str, Callable[[Problem], list[int]]] = {
     "greedy": lambda problem: kahn_order(problem, TieBreaker.GREEDY),

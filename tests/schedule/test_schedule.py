@@ -16,8 +16,8 @@ from popc.schedule import (
     measure_liveness,
 )
 from popc_runtime.format import DType
-from tests.random_graphs import graphs
-from tests.small_graphs import SmallGraph
+from tests.support.random_graphs import graphs
+from tests.support.small_graphs import SmallGraph
 
 
 def _names(ops: tuple[Op, ...]) -> list[str]:

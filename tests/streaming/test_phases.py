@@ -12,7 +12,6 @@ from popc.compiler import Planned
 from popc.ir import Graph, Op, StepPart
 from popc.request import make_options
 from popc_runtime.errors import OptionError
-from tests.compiling import planned_model
 from tests.streaming.networks import (
     EVERYTHING,
     MODELS,
@@ -23,6 +22,7 @@ from tests.streaming.networks import (
     training,
     transfers,
 )
+from tests.support.compiling import planned_model
 
 _TWO: Final[dict[str, Any]] = {
     "execution_phases": 3,

@@ -26,10 +26,10 @@ from popc.transforms.streaming import MergeExchange
 from popc.transforms.streaming.check import find_misplaced
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType, Region, decode_program, encode_program, oldest_reader
-from tests.arena import Arena
-from tests.compiling import compiled_model
 from tests.streaming.networks import EVERYTHING, MODELS, OFF, run, training, transfers
 from tests.streaming.test_phases import compiled_network
+from tests.support.arena import Arena
+from tests.support.compiling import compiled_model
 
 _ROW = TensorType(DType.FLOAT32, (16,))
 

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from popc.compiler import Planned
 from popc.ir import Graph, Op, Recompute
 from popc_runtime.format import Array
-from tests.compiling import planned_model
+from tests.support.compiling import planned_model
 
 __all__ = [
     "DEEP",

@@ -13,7 +13,7 @@ import pytest
 import popc
 import popc_runtime
 from samples import networks
-from tests.torch_networks import FORWARD, parameters
+from tests.support.torch_networks import FORWARD, parameters
 
 _STEPS = 20
 _BATCH = 16

@@ -18,7 +18,7 @@ from popc_runtime.format import DType
 from popc_runtime.kernels.preparation import to_bfloat16
 from popc_runtime.trainer import Trainer
 from samples import networks
-from tests.torch_networks import FORWARD, parameters
+from tests.support.torch_networks import FORWARD, parameters
 from tests.training.narrow import BATCH, in_type, losses, scaled_input, trained, weights
 
 _NETWORKS: Final = {"digits_cnn": networks.digits_cnn, "digits_mlp": networks.digits_mlp}

@@ -1,4 +1,4 @@
-"""Small models on which passes fire, and models on which they must not.
+"""Small models on which passes fire.
 
 Models are in the text form of ONNX.
 """
@@ -48,7 +48,7 @@ from tests.transforms.bodies import (
     transposed,
 )
 
-__all__ = ["FIRING", "QUIET", "Case"]
+__all__ = ["FIRING", "Case"]
 
 _HEADER: Final = '<ir_version: 10, opset_import: ["" : 20]>\n'
 
@@ -273,81 +273,3 @@ FIRING: Final = (
         loop("p2 = Identity (q) q2 = Identity (p)", "x, u", STATES),
     ),
 )
-
-QUIET: Final = (
-    _case("all used", DeadCode, chain("a = Exp (x) y = Neg (a)")),
-    _case("growth", _folding, loop(
-        "p2 = Identity (p) d = Cast <to = 11> (p) f = Cast <to = 11> (q) e = Add (d, f) "
-        "q2 = Cast <to = 1> (e)", "k, u", STATES), first=(InvariantStates(),)),
-    _case("run-time operand", _folding, chain("y = Neg (x)")),
-    _case("random", CommonSubexpressions, chain(
-        "a = RandomUniformLike (x) b = RandomUniformLike (x) y = Sub (a, b)")),
-    _case("not commutative", CommonSubexpressions, chain(
-        "e = Exp (x) a = Sub (x, e) b = Sub (e, x) y = Mul (a, b)")),
-    _case("other attribute", CommonSubexpressions, chain(
-        "a = Elu <alpha = 1.0> (x) b = Elu <alpha = 2.0> (x) y = Mul (a, b)")),
-    _case("neutral on the wrong side", Simplify, chain(
-        "a = Sub (zero, x) y = Div (one, a)", constants="float one = {1.0}, float zero = {0.0}")),
-    _case("neutral that broadcasts", Simplify, chain(
-        "y = Mul (x, one)", constants="float[1,1,1] one = {1.0}")),
-    _case("nearly neutral", Simplify, chain("y = Mul (x, one)", constants="float one = {1.01}")),
-    _case("transpose that moves", Simplify, chain(
-        "a = Transpose <perm = [1, 0]> (x) y = Neg (a)")),
-    _case("cube", RecogniseLayerNorm, norm(" y = Identity (n)", power="3.0")),
-    _case("square of another", RecogniseLayerNorm, norm(
-        " y = Identity (n)", square="q = Mul (x, x) ")),
-    _case("other axis", RecogniseLayerNorm, norm(" y = Identity (n)").replace("{-1}", "{0}")),
-    _case("wrong power", RecogniseActivations, tanh_gelu("a = Mul (k, x) c = Mul (x, a)")),
-    _case("wrong factor of tanh", RecogniseActivations, tanh_gelu(
-        "a = Pow (x, three) c = Mul (a, k)", root="0.8")),
-    _case("wrong root", RecogniseActivations, gelu(
-        "a = Div (x, root) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)",
-        root="1.5")),
-    _case("wrong half", RecogniseActivations, gelu(
-        "a = Div (x, root) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)",
-        half="0.4")),
-    _case("gate of another", RecogniseActivations, chain(
-        "e = Exp (x) a = Sigmoid (e) y = Mul (a, x)")),
-    _case("wrong limit", RecogniseActivations, hard(
-        "a = Add (x, three) b = Clip (a, zero, six) c = Mul (x, b) y = Mul (c, part)", high="5.0")),
-    _case("scores anchored", RecogniseAttention, attention(y="y d")),
-    _case("softmax over queries", RecogniseAttention, attention(axis=2)),
-    _case("run-time statistics", FoldBatchNorm, """
-        g (float[2,3] x, float[3] r) => (float[2,3] y) <float[3] s = {1.0, 2.0, 3.0}> {
-            y = BatchNormalization (x, s, s, s, r) }"""),
-    _case("channels read twice", FoldChannelOps, conv(
-        "c = Conv (x, w) a = Mul (c, s) y = Add (a, c)")),
-    _case("channels anchored", FoldChannelOps, conv("c = Conv (x, w) y = Mul (c, s)", y="y c")),
-    _case("along columns", FoldChannelOps, conv("c = Conv (x, w) y = Mul (c, columns)")),
-    _case("constant minus channels", FoldChannelOps, conv("c = Conv (x, w) y = Sub (s, c)")),
-    _case("product read twice", FuseEpilogues, chain(
-        "p = MatMul (x, w) r = Relu (p) y = Mul (r, p)", constants=MATRIX)),
-    _case("product anchored", FuseEpilogues, chain(
-        "p = MatMul (x, w) y = Relu (p)", constants=MATRIX, y="y p")),
-    _case("sum that broadcasts the product", FuseEpilogues, chain(
-        "p = MatMul (x, w) y = Add (p, b)",
-        constants=MATRIX + ", float[2,1,1] b = {1.0, 2.0}")),
-    _case("chain anchored", FuseElementwise, chain("a = Exp (x) y = Neg (a)", y="y a")),
-    _case("chain of another shape", FuseElementwise, chain(
-        "t = Neg (s) y = Add (x, t)", x="float[1,3] s, float[2,3]")),
-    _case("chain read by a product", FuseElementwise, chain(
-        "a = Exp (x) p = MatMul (a, w) y = Mul (p, a)",
-        x="float[3,3]", constants="float[3,3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0}")),
-    _case("sums that are converted", FuseByteEpilogues, quantised(
-        "q = QuantizeLinear (x, s, z) t = Transpose (q) p = MatMulInteger (q, t, z, z) "
-        "c = Cast <to = 1> (p) y = Mul (c, s)")),
-    _case("other scale", FuseQuantization, quantised(
-        "q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, other, z)")),
-    _case("scale per column", FuseQuantization, quantised(
-        "q = QuantizeLinear (x, rows, zeros) y = DequantizeLinear (q, rows, zeros)")),
-    _case("scale per row of the right matrix", IntegerProducts, quantised(
-        "q = QuantizeLinear (x, s, z) a = DequantizeLinear (q, s, z) t = Transpose (q) "
-        "b = DequantizeLinear <axis = 0> (t, rows, zeros) y = MatMul (a, b)")),
-    _case("states that change places", InvariantStates, loop(
-        "p2 = Identity (q) q2 = Identity (p)", "x, u", STATES)),
-    _case("body without constants", HoistInvariants, loop(
-        "p2 = Mul (p, q) q2 = Exp (q)", "x, u", STATES)),
-    _case("fewer iterations than rows", HoistRowProducts, rows("2")),
-    _case("outputs of ops", SubgraphOutputs, loop(
-        "p2 = Mul (p, q) q2 = Exp (q)", "x, u", STATES)),
-)  # fmt: skip

@@ -23,10 +23,10 @@ from popc.transforms.combine_lookups import CombineLookups
 from popc.transforms.combine_products import CombineProducts
 from popc.transforms.dead_code import DeadCode
 from popc_runtime.format import Array, DType
-from tests.pipeline import run_pipeline
-from tests.random_graphs import interpret
-from tests.small_graphs import SmallGraph
-from tests.support import run_onnxruntime
+from tests.support.oracles import run_onnxruntime
+from tests.support.pipeline import run_pipeline
+from tests.support.random_graphs import interpret
+from tests.support.small_graphs import SmallGraph
 
 _PASSES = (CombineProducts(), CombineConvolutions(), CombineLookups())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc.ir import verify
 from popc.transforms.constant_folding import ConstantFolding
-from tests.small_graphs import SmallGraph
+from tests.support.small_graphs import SmallGraph
 
 
 def test_an_operand_that_is_returned_stays() -> None:

@@ -13,7 +13,7 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_loss_gradients import FuseLossGradients
 from popc_runtime.format import Array, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 _RNG = np.random.default_rng(2)
 

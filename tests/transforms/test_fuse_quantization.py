@@ -14,7 +14,7 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_quantization import FuseQuantization
 from popc_runtime.format import Array, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 from tests.transforms.building import Builder
 
 _X = TensorType(DType.FLOAT32, (2, 3, 40))

@@ -14,7 +14,7 @@ import popc_runtime
 from popc.ir import Graph
 from popc.transforms.hoist_row_products import HoistRowProducts
 from popc.transforms.invariant_states import InvariantStates
-from tests.support import import_graph, run_onnxruntime
+from tests.support.oracles import import_graph, run_onnxruntime
 
 _STEPS, _BATCH, _WIDTH, _HIDDEN = 5, 2, 3, 4
 

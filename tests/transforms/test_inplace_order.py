@@ -23,9 +23,9 @@ from popc.schedule import build_schedule, check_schedule
 from popc.transforms.inplace_order import InplaceOrder
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
-from tests.compiling import planned_model
-from tests.random_graphs import graphs
-from tests.small_graphs import SmallGraph, plan_as_written
+from tests.support.compiling import planned_model
+from tests.support.random_graphs import graphs
+from tests.support.small_graphs import SmallGraph, plan_as_written
 
 
 def _model(

@@ -13,7 +13,7 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.integer_products import IntegerProducts
 from popc_runtime.format import DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 from tests.transforms.building import Builder
 
 _X = TensorType(DType.UINT8, (2, 6, 8))

@@ -22,7 +22,7 @@ from popc.transforms.overlap_io import OverlapIo
 from popc.transforms.overlap_io.check import check_overlap
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
-from tests.models import affine
+from tests.support.models import affine
 from tests.training.small import data, linear_model, trainable
 
 _STRATEGIES = ("overlap_inner_loop", "overlap_loops")

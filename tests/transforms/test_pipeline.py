@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ import pytest
 import popc
 import popc_runtime
 from popc.compiler import plan_program
-from popc.ir import Graph, Op, TensorType
+from popc.ir import Graph, Op, TensorType, format_graph
 from popc.ops.build import build
 from popc.options import Options
 from popc.progress import Stage
+from popc.transforms import transform
 from popc.transforms.base import RewritePass, run_to_fixed_point
+from popc.transforms.context import insertion_orders
 from popc_runtime.format import DType
-from tests.models import affine
+from tests.support.models import affine
 
 _ANCHORS = ("all", "final", "sum", "every_n:2")
 
@@ -85,6 +88,50 @@ def test_passes_that_do_not_settle_are_named() -> None:
 def test_passes_that_break_the_graph_are_named() -> None:
     with pytest.raises(AssertionError, match="careless broke the graph"):
         _Careless()(_graph(), check=True)
+
+
+class _Liar(RewritePass):
+    name = "liar"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        op.attributes["seen"] = 1
+        return op not in graph
+
+
+def test_passes_that_hide_a_change_are_named() -> None:
+    with pytest.raises(AssertionError, match="liar changed the graph, but reports no change"):
+        _Liar()(_graph(), check=True)
+
+
+def _repetitive() -> Graph:
+    graph = Graph("main")
+    y = graph.add_input("x", TensorType(DType.FLOAT32, (2, 2)))
+    for _ in range(3):
+        y = build(graph, "Softmax", [build(graph, "MatMul", [y, y]).output], {"axis": 1}).output
+    graph.add_output("y", y)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("options", "holds"),
+    [
+        ({}, False),  # nobody asks
+        ({"enable_outlining": True, "outline_threshold": 1e9}, True),  # asks at the very end
+        ({"enable_outlining": True}, False),  # asks, and then makes subgraphs
+    ],
+)
+def test_orders_hold_until_a_pass_changes_something(
+    options: dict[str, Any], *, holds: bool
+) -> None:
+    graph, asked = _repetitive(), []
+
+    def orders(top: Graph) -> Mapping[Graph, Sequence[Op]]:
+        asked.append(format_graph(top))
+        return insertion_orders(top)
+
+    done = transform(graph, Options(verify_ir=True, **options), orders)
+    assert done.orders_hold is holds
+    assert (bool(asked) and asked[-1] == format_graph(graph)) is holds
 
 
 def test_verification_is_off_by_default() -> None:

@@ -18,7 +18,7 @@ import popc
 import popc_runtime
 from popc.transforms import optional_passes
 from popc_runtime.format import Array
-from tests.support import run_onnxruntime
+from tests.support.oracles import run_onnxruntime
 
 # What the formulas that passes look for are made of
 _SCALARS = (0.0, 1.0, 0.5, 2.0, 3.0, 6.0, 1 / 6, 2**0.5)

@@ -12,7 +12,7 @@ from popc.ir import Graph, Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc_runtime.format import Array, DType
-from tests.support import run_graph
+from tests.support.oracles import run_graph
 
 _SHAPES = {"q": (2, 3, 4, 5), "k": (2, 3, 6, 5), "v": (2, 3, 6, 7), "mask": (2, 1, 1, 6)}
 _FEEDS = {

@@ -26,9 +26,9 @@ from popc.transforms.checkpoints import METHODS, decreasing_intervals
 from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc_runtime.format import Array, DType
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
-from tests.graph_gradients import with_gradients
-from tests.pipeline import Program
-from tests.smooth_graphs import smooth_feeds, smooth_graph
+from tests.support.graph_gradients import with_gradients
+from tests.support.pipeline import Program
+from tests.support.smooth_graphs import smooth_feeds, smooth_graph
 from tests.training.deep import (
     DEEP,
     TRAIN,

@@ -16,7 +16,7 @@ from popc.options import FloatingPointException, Options, Partials
 from popc.transforms import transform
 from popc.transforms.round_results import RoundResults, rounds
 from popc_runtime.kernels import KERNELS, MoveKernel
-from tests.support import import_graph, run_ir
+from tests.support.oracles import import_graph, run_ir
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
 

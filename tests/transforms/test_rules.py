@@ -18,8 +18,8 @@ from popc.transforms.dead_code import DeadCode
 from popc.transforms.rules import RULES, LocalRule
 from popc.transforms.simplify import Simplify
 from popc_runtime.format import Array, DType
-from tests.random_graphs import interpret
-from tests.small_graphs import SmallGraph
+from tests.support.random_graphs import interpret
+from tests.support.small_graphs import SmallGraph
 
 _BY_NAME: Final = {rule.name: rule for rule in RULES}
 _LARGE: Final = 1 << 18  # float32 elements of a megabyte

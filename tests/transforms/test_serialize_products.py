@@ -25,9 +25,9 @@ from popc.study.effects import explain_options
 from popc.transforms.serialize_products import SerializeProducts
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array, DType
-from tests.compiling import planned_model
-from tests.random_graphs import interpret
-from tests.small_graphs import SmallGraph
+from tests.support.compiling import planned_model
+from tests.support.random_graphs import interpret
+from tests.support.small_graphs import SmallGraph
 from tests.training.deep import compiled, deep_mlp
 
 _MODES = ("input_channels", "reducing_dim", "output_channels")

@@ -27,7 +27,7 @@ from popc.study.tuning import (
     tune_request,
 )
 from popc_runtime.errors import UsageError
-from tests.small_targets import small_target, tower
+from tests.support.small_targets import small_target, tower
 
 _TRAIN = {"loss": {"type": "l1", "input": "y"}, "optimizer": {"type": "adam"}}
 

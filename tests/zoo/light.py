@@ -18,7 +18,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from popc_runtime.format import Array
-from tests.support import run_onnxruntime
+from tests.support.oracles import run_onnxruntime
 
 __all__ = ["NAMES", "light_model", "picture"]
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.options import OVERLAPPING, PartsSchedule
@@ -15,7 +15,7 @@ from popc.transforms.batch_serialization.check import find_disorder
 from popc.transforms.batch_serialization.isomorphism import Likeness, follow
 from popc.transforms.batch_serialization.levels import Position, edges_before, find_positions
 from popc.transforms.batch_serialization.overlap import Overlap
-from popc.transforms.recompute import Orders, insertion_orders
+from popc.transforms.context import Orders, PassContext, insertion_orders
 
 __all__ = ["PARTITION", "BatchSchedule"]
 
@@ -46,6 +46,11 @@ class BatchSchedule(Pass):
     optional: ClassVar[bool] = False
     kind: PartsSchedule = PartsSchedule.ISOMORPHIC
     orders: Orders = insertion_orders
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.batch_serialization_batch_schedule, context.orders)
 
     def run(self, graph: Graph) -> int:
         """Order the graphs with parts; the number of ops that belong to parts."""

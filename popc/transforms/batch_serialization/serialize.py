@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart, Tensor
 from popc.options import Options, PartsContext, PartsMethod
@@ -16,6 +16,7 @@ from popc.transforms.batch_serialization.check import find_mixed_parts
 from popc.transforms.batch_serialization.loop import make_loops
 from popc.transforms.batch_serialization.regions import find_regions
 from popc.transforms.batch_serialization.unroll import unroll
+from popc.transforms.context import PassContext
 
 __all__ = ["BatchSerialization"]
 
@@ -40,6 +41,11 @@ class BatchSerialization(Pass):
     excludable: ClassVar[bool] = True
     options: Options
     barriers: Collection[Tensor] = ()
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options, context.barriers)
 
     def run(self, graph: Graph) -> int | Outcome:
         """Cut what can be cut; how many ops."""

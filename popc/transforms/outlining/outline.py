@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, pairwise
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.ops.aliases import find_aliases
 from popc.transforms.base import Outcome, Pass
+from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.selection import Terms, find_matches
 from popc.transforms.outlining.sequence import Program, Sequenced
-from popc.transforms.recompute import Orders, insertion_orders
 
 __all__ = ["Outlining"]
 
@@ -45,6 +45,17 @@ class Outlining(Pass):
     enabled: bool = True
     terms: Terms = field(default_factory=Terms)
     orders: Orders = insertion_orders
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        terms = Terms(
+            options.outline_threshold,
+            options.outline_sequence_break_cost,
+            options.enable_outlining_copy_cost_pruning,
+        )
+        return cls(options.enable_outlining, terms, context.orders)
 
     def run(self, graph: Graph) -> Outcome:
         """Outline until nothing is worth it any more; the number of calls."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 
 __all__ = ["GroupHostSync"]
 
@@ -26,6 +27,11 @@ class GroupHostSync(Pass):
     name: ClassVar[str] = "group_host_sync"
     optional: ClassVar[bool] = False
     wanted: bool
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.group_host_sync)
 
     def run(self, graph: Graph) -> int:
         """Sort ops into bins; how many transfers there are."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer, text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 
 __all__ = ["IoTileCopies"]
@@ -38,6 +39,11 @@ class IoTileCopies(Pass):
     name: ClassVar[str] = "io_tile_copies"
     optional: ClassVar[bool] = False
     num_io_tiles: int
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.num_io_tiles)
 
     def run(self, graph: Graph) -> int:
         """Insert copies; how many."""

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Outcome, Pass
+from popc.transforms.context import PassContext
 
 __all__ = ["OuterFragment"]
 
@@ -39,6 +40,16 @@ class OuterFragment(Pass):
     enabled: bool = False
     schedule: OuterFragmentSchedule = OuterFragmentSchedule.SERIAL
     excluded: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        return cls(
+            options.enable_pipelining,
+            options.accumulate_outer_fragment_schedule,
+            options.accumulate_outer_fragment_excluded_virtual_graphs,
+        )
 
     def run(self, graph: Graph) -> Outcome:
         """Order the updates; how many ops that concerns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.autodiff.copying import is_repeatable
 from popc.ir import Graph, Op, Recompute, StepPart, Tensor, TensorType
@@ -11,9 +11,10 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.control import first_capture
 from popc.ops.main_loops import PIPELINE
-from popc.options import PipelineSchedule
+from popc.options import AutoRecomputation, PipelineSchedule
 from popc.placement import is_main_loop, last_stage, main_graphs
 from popc.transforms.base import Outcome, Pass
+from popc.transforms.context import PassContext
 from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
 from popc.transforms.pipelining.check import find_mixtures
 from popc.transforms.pipelining.emission import CycleWriter, Kept
@@ -66,6 +67,14 @@ class Pipelining(Pass):
     enabled: bool = False
     schedule: PipelineSchedule = PipelineSchedule.GROUPED
     repeats: bool = False
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        options = context.options
+        again = options.auto_recomputation is AutoRecomputation.PIPELINE
+        repeats = again and not options.stash_all_tensors_inference_pipeline
+        return cls(options.enable_pipelining, options.pipeline_schedule, repeats)
 
     def run(self, graph: Graph) -> Outcome:
         """Pipeline the innermost loop around the program."""

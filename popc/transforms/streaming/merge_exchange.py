@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import build
 from popc.ops.streaming import LOAD, STORE
 from popc.transforms.base import Pass
-from popc.transforms.recompute import Orders, insertion_orders
+from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.views import is_view
 
 __all__ = ["MergeExchange"]
@@ -40,6 +40,11 @@ class MergeExchange(Pass):
     name: ClassVar[str] = "merge_exchange"
     wanted: bool = True
     orders: Orders = insertion_orders
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.enable_merge_exchange, context.orders)
 
     def run(self, graph: Graph) -> int:
         """Merge in each graph; how many transfers there are less."""

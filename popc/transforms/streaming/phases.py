@@ -12,7 +12,7 @@ from popc.ops.streaming import LOAD, STORE
 from popc.options import IoSchedule, Options, PhaseSchedule
 from popc.placement import is_main_loop, main_graphs
 
-__all__ = ["BINS", "PhaseRules", "phased_graphs", "settle_phases"]
+__all__ = ["BINS", "PhaseRules", "forget_outer_phases", "phased_graphs", "settle_phases"]
 
 # The partition that keeps phases apart.
 BINS: Final = "execution_phase"
@@ -51,19 +51,22 @@ _PRIORITIES: Final[Mapping[PhaseSchedule, Mapping[str, float]]] = {
 
 
 def phased_graphs(graph: Graph) -> list[Graph]:
-    """The graphs whose ops are in phases: of a step, or of a micro-batch.
+    """The graphs whose ops are in phases: of a step, or of a micro-batch."""
+    return [one for one in main_graphs(graph) if _phased(one)]
 
-    Around a main loop there are none: the ops there forget theirs.
-    """
-    found: list[Graph] = []
-    for one in main_graphs(graph):
-        phased = [op for op in one.ops if op.settings.execution_phase is not None]
-        if any(map(is_main_loop, one.ops)):
-            for op in phased:
-                op.settings = replace(op.settings, execution_phase=None)
-        elif phased:
-            found.append(one)
-    return found
+
+def forget_outer_phases(graph: Graph) -> int:
+    """Take the ops around a main loop out of their phases; how many."""
+    outer = [
+        op for one in main_graphs(graph) if any(map(is_main_loop, one.ops)) for op in _phased(one)
+    ]
+    for op in outer:
+        op.settings = replace(op.settings, execution_phase=None)
+    return len(outer)
+
+
+def _phased(graph: Graph) -> list[Op]:
+    return [op for op in graph.ops if op.settings.execution_phase is not None]
 
 
 def settle_phases(graph: Graph) -> None:

@@ -52,8 +52,10 @@ class StorageMap:
             for _, location in self.options.locations_in_use()
         ) or any(op.settings.location for one in self.graph.walk() for op in one.ops)
 
-    def settle(self) -> None:
-        """Decide about variables and constants; those that are divided get their types.
+    def settle(self) -> int:
+        """Decide about variables and constants, and give those that are divided their types.
+
+        Returns: how many are kept elsewhere than whole on the chip.
 
         Raises:
             OptionError: names or patterns of tensors fit none.
@@ -63,6 +65,7 @@ class StorageMap:
             self._settle_variable(variable)
         if not self._trains():
             self._settle_constants()
+        return len(self.kept)
 
     def _trains(self) -> bool:
         """Whether weights are variables that an optimizer updates; then constants are none."""

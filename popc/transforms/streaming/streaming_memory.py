@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph
 from popc.options import Options
 from popc.transforms.base import Outcome, Pass
-from popc.transforms.recompute import Orders, insertion_orders
+from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
-from popc.transforms.streaming.phases import PhaseRules, phased_graphs, settle_phases
+from popc.transforms.streaming.phases import (
+    PhaseRules,
+    forget_outer_phases,
+    phased_graphs,
+    settle_phases,
+)
 from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.transfers import Transfers
 
@@ -59,9 +64,15 @@ class StreamingMemory(Pass):
     options: Options
     orders: Orders = insertion_orders
 
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options, context.orders)
+
     def run(self, graph: Graph) -> Outcome:
         """Insert transfers; how many, and what they move."""
         storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
+        changes = forget_outer_phases(graph)
         phased = phased_graphs(graph)
         for one in phased:
             settle_phases(one)
@@ -69,11 +80,11 @@ class StreamingMemory(Pass):
         effects: dict[str, int] = {}
         if storage.needed:
             orders = self.orders(graph)
-            storage.settle()
+            changes += storage.settle()
             transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
-        changes = sum(map(rules.finish, phased)) + sum(effects.values())
+        changes += sum(map(rules.finish, phased)) + sum(effects.values())
         return Outcome(changes, effects)
 
     def problems(self, graph: Graph) -> Sequence[str]:

@@ -17,7 +17,7 @@ from popc.request import make_options
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
-from tests.compiling import planned_model
+from tests.support.compiling import planned_model
 from tests.training.deep import deep_transformer
 
 BATCH = 64
@@ -207,7 +207,7 @@ def test_whole_ops_do_not_change_results(tmp_path: Path) -> None:
         ({"factor": 2, "method": "loop", "batch_schedule": "overlap_on_io"}, "cannot overlap"),
     ],
 )
-def test_errors(options: dict[str, Any], said: str) -> None:
+def test_factors_and_axes_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         _compiled(digits_cnn(), **options)
     assert said in "\n".join([caught.value.message, *caught.value.details])

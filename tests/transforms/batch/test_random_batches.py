@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from popc.ir import Graph
 from popc.options import resolve_options
-from tests.pipeline import run_pipeline
-from tests.random_graphs import first_state, graphs, interpret, random_feeds
+from tests.support.pipeline import run_pipeline
+from tests.support.random_graphs import first_state, graphs, interpret, random_feeds
 
 METHODS = ("unroll_static", "unroll_dynamic", "loop")
 

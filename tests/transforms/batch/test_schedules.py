@@ -18,7 +18,7 @@ from popc.transforms.batch_serialization import BatchSchedule, BatchSerializatio
 from popc.transforms.batch_serialization.check import find_disorder, find_mixed_parts
 from popc_runtime.format import DType
 from popc_runtime.kernels.preparation import to_bfloat16
-from tests.random_graphs import interpret
+from tests.support.random_graphs import interpret
 
 _ROWS = TensorType(DType.FLOAT32, (6, 2))
 _MATRIX = TensorType(DType.FLOAT32, (2, 2))

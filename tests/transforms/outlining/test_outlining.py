@@ -14,13 +14,12 @@ from hypothesis.strategies import DrawFn
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, verify
 from popc.ops.build import build
 from popc.options import Options
-from popc.transforms import Outlining
-from popc.transforms.outlining import Terms, inline_calls
+from popc.transforms.outlining import Outlining, Terms, inline_calls
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.repeats import Suffixes
 from popc_runtime.format import DType
-from tests.pipeline import run_pipeline
-from tests.random_graphs import first_state, graphs, interpret, random_feeds
+from tests.support.pipeline import run_pipeline
+from tests.support.random_graphs import first_state, graphs, interpret, random_feeds
 
 _MATRIX = TensorType(DType.FLOAT32, (4, 4))
 _FREE = Terms(threshold=0.0, prune=False)

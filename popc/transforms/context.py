@@ -1,0 +1,37 @@
+"""What a pass may know beside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from popc.ir import Graph, Op, Tensor
+from popc.options import Options
+
+__all__ = ["Orders", "PassContext", "insertion_orders"]
+
+# The order in which the ops of a graph, and of all graphs nested in it, are going to run.
+Orders: TypeAlias = Callable[[Graph], Mapping[Graph, Sequence[Op]]]
+
+
+def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
+    """Any order that there is."""
+    return {one: one.topological() for one in graph.walk()}
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What `Pass.of` makes a pass from.
+
+    Attributes:
+        options: What the user wants.
+        orders: Tells in which order ops are going to run.
+        before_gradients: Whether a backward pass is still to come.
+        barriers: Tensors whose gradients are going to be asked for, so that they must stay.
+    """
+
+    options: Options
+    orders: Orders = insertion_orders
+    before_gradients: bool = False
+    barriers: Collection[Tensor] = ()

@@ -1,0 +1,115 @@
+"""Run the pipeline on a graph, or what of it comes before gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from popc.ir import Graph, Op, Tensor
+from popc.options import Options, PartsContext
+from popc.progress import Checkpoint
+from popc.transforms.base import Pass, PassReport, run_to_fixed_point
+from popc.transforms.batch_serialization import BatchSerialization
+from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc.transforms.dead_code import DeadCode
+from popc.transforms.patterns import is_on
+from popc.transforms.pipeline import PIPELINE, Phase
+
+__all__ = ["Transformation", "cut_before_gradients", "prepare_for_training", "transform"]
+
+_BATCH_BEFORE_GRADIENTS: Final = Phase("parts of batches", (BatchSerialization, DeadCode))
+
+
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """What the passes have done to a graph.
+
+    Attributes:
+        reports: What each run of each pass did, in order.
+        orders_hold: Whether what ``orders`` said last is still true of the graph: it has been
+            asked, and no pass has changed anything since.
+    """
+
+    reports: tuple[PassReport, ...]
+    orders_hold: bool
+
+
+def transform(
+    graph: Graph,
+    options: Options,
+    orders: Orders = insertion_orders,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
+) -> Transformation:
+    """Run the pipeline on ``graph``, in place.
+
+    ``orders`` tells passes in which order ops are going to run.  ``on_checkpoint`` is called when
+    the graph has reached one.
+    """
+    return _Runner(graph, PassContext(options, orders), on_checkpoint).run(PIPELINE)
+
+
+def prepare_for_training(graph: Graph, options: Options) -> Transformation:
+    """Run on ``graph``, in place, what comes before differentiation."""
+    context = PassContext(options, before_gradients=True)
+    return _Runner(graph, context).run(one for one in PIPELINE if one.before_gradients)
+
+
+def cut_before_gradients(
+    graph: Graph, options: Options, barriers: Collection[Tensor]
+) -> Transformation:
+    """Cut the batch of a graph that ends with the loss, if that is wanted before differentiation.
+
+    ``barriers`` are tensors that must stay, since their gradients are asked for.
+    """
+    if options.batch_serialization_transform_context is not PartsContext.FWD:
+        return Transformation((), orders_hold=False)
+    context = PassContext(options, before_gradients=True, barriers=barriers)
+    return _Runner(graph, context).run([_BATCH_BEFORE_GRADIENTS])
+
+
+class _Runner:
+    """Runs phases on one graph, and remembers whether what was said of its order still holds."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        context: PassContext,
+        on_checkpoint: Callable[[Checkpoint], None] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._orders = context.orders
+        self._context = replace(context, orders=self._ask)
+        self._on_checkpoint = on_checkpoint
+        self._orders_hold = False
+
+    def run(self, phases: Iterable[Phase]) -> Transformation:
+        """Run ``phases`` in order, but not the passes that are switched off."""
+        reports: list[PassReport] = []
+        for phase in phases:
+            reports.extend(self._run_phase(phase))
+            if self._on_checkpoint is not None and phase.checkpoint is not None:
+                self._on_checkpoint(phase.checkpoint)
+        return Transformation(tuple(reports), self._orders_hold)
+
+    def _run_phase(self, phase: Phase) -> list[PassReport]:
+        options = self._context.options
+        passes = [
+            partial(self._run_pass, one.of(self._context))
+            for one in phase.passes
+            if not one.optional or is_on(one.name, one.level, options)
+        ]
+        if phase.repeat:
+            return run_to_fixed_point(passes, self._graph, check=options.verify_ir)
+        return [run(self._graph, check=options.verify_ir) for run in passes]
+
+    def _run_pass(self, one: Pass, graph: Graph, *, check: bool = False) -> PassReport:
+        report = one(graph, check=check)
+        if report.changes:
+            self._orders_hold = False
+        return report
+
+    def _ask(self, graph: Graph) -> Mapping[Graph, Sequence[Op]]:
+        self._orders_hold = True
+        return self._orders(graph)
