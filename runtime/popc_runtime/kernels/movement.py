@@ -30,7 +30,7 @@ def _transpose(binding: Binding) -> Calls:
 
 def _expand(binding: Binding) -> Calls:
     out = binding.output()
-    return copy_calls(out, np.broadcast_to(binding.input(0), out.shape))
+    return copy_calls(out, np.broadcast_to(binding.input(0), out.shape, subok=True))
 
 
 def _tile(binding: Binding) -> Calls:
@@ -39,7 +39,7 @@ def _tile(binding: Binding) -> Calls:
     repeats = binding.integers("repeats")
     wide = tuple(size for pair in zip(repeats, x.shape, strict=True) for size in pair)
     ones = tuple(size for dim in x.shape for size in (1, dim))
-    return copy_calls(out.reshape(wide), np.broadcast_to(x.reshape(ones), wide))
+    return copy_calls(out.reshape(wide), np.broadcast_to(x.reshape(ones), wide, subok=True))
 
 
 def _slice(binding: Binding) -> Calls:
