@@ -6,7 +6,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from popc.ir import TensorType
-from popc.ops.infer import BOOLS, FLOATS, INTEGERS, NUMBERS, broadcast_shapes, check_choice, elementwise, like_gradient, one_dtype, operand, optional_operand
+from popc.ops.infer import (
+    BOOLS,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    broadcast_shapes,
+    check_choice,
+    elementwise,
+    like_gradient,
+    one_dtype,
+    operand,
+    optional_operand,
+)
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

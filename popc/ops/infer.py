@@ -1,12 +1,12 @@
 """Type rules that several families share, and the checks they are made of."""
 
 from __future__ import annotations
-from popc.ir.attributes import integer, text
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from popc.ir import Shape, TensorType
+from popc.ir.attributes import integer, text
 from popc.ops.spec import InferRule, OperandTypes
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -6,7 +6,15 @@ from typing import Final
 
 from popc.ir import TensorType
 from popc.ir.attributes import integer, integers
-from popc.ops.infer import FLOATS, NUMBERS, check_rank, normal_axis, one_dtype, operand, reduced_shape
+from popc.ops.infer import (
+    FLOATS,
+    NUMBERS,
+    check_rank,
+    normal_axis,
+    one_dtype,
+    operand,
+    reduced_shape,
+)
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from popc.options import FloatingPointException
 from popc.ir import AttributeMap, Graph, Op, StepPart
 from popc.ops.load import find_load_ops
+from popc.options import FloatingPointException
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType

@@ -103,6 +103,21 @@ def _of_log_of_sum(problem: Problem, want: Array, dtype: DType) -> Array:
     return _of_finite(allowed * (1 + np.abs(want)))
 
 
+def _of_softmax_gradient(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the sum along the axis counts as that is taken from each element.
+
+    Where all terms are equal, by a stride of 0, roundings err alike: not as often up as down.
+    """
+    g, y = _first(problem), _operand(problem, 1)
+    terms, factor = (g, np.exp(y)) if problem.opcode == "LogSoftmaxGrad" else (g * y, y)
+    axis = int(str(problem.attributes["axis"]))
+    alike = any(one is not None and 0 in one.strides for one in problem.inputs)
+    count = max(g.shape[axis], 1) ** (2 if alike else 1)
+    errors = of_many_roundings(problem.opcode, dtype, count) * np.abs(factor)
+    errors = errors * np.abs(terms).sum(axis, keepdims=True)
+    return _of_largest(problem, want, dtype) + _of_finite(errors)
+
+
 # -- attention -------------------------------------------------------------------------------------
 
 
@@ -138,7 +153,15 @@ def _of_determinant(problem: Problem, want: Array, dtype: DType) -> Array:
     return _of_finite(allowed * lengths).reshape(want.shape)
 
 
-# -- gradients of normalization --------------------------------------------------------------------
+# -- normalization ---------------------------------------------------------------------------------
+
+
+def _of_rows(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the sums of a row counts relative to its results."""
+    length = int(np.prod(_first(problem).shape[int(str(problem.attributes["axis"])) :]))
+    roundings = of_many_roundings(problem.opcode, dtype, max(length, 1))
+    share = roundings / tolerance(problem.opcode, dtype)
+    return share * _of_largest(problem, want, dtype)
 
 
 def _of_normalized(problem: Problem, want: Array, dtype: DType) -> Array:
@@ -158,13 +181,24 @@ def _rows(problem: Problem, shape: tuple[int, ...]) -> int:
     return shape[0] * int(str(problem.attributes.get("num_groups", shape[1])))
 
 
+def _of_places(problem: Problem, want: Array, dtype: DType) -> Array:
+    """Where several elements go to one place, any of them may be there."""
+    del dtype
+    places = _operand(problem, 1)
+    return np.full(want.shape, 0 if len(np.unique(places)) == places.size else np.inf)
+
+
 _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "Attention": _of_attention,
     "Det": _of_determinant,
     "GroupNormalizationGrad": _of_normalized,
     "InstanceNormalizationGrad": _of_normalized,
     "Inverse": _of_inverse,
+    "LayerNormalization": _of_rows,
     "LayerNormalizationGrad": _of_normalized,
+    "LogSoftmaxGrad": _of_softmax_gradient,
+    "MaxUnpool": _of_places,
+    "RMSNormalization": _of_rows,
     "ReduceL1": _of_sum,
     "ReduceL2": _of_sum,
     "ReduceLogSumExp": _of_log_of_sum,
@@ -172,4 +206,5 @@ _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "ReduceProd": _of_product,
     "ReduceSum": _of_sum,
     "ReduceSumSquare": _of_sum,
+    "SoftmaxGrad": _of_softmax_gradient,
 }
