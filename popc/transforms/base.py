@@ -67,8 +67,15 @@ class Pass(ABC):
         return ()
 
     def __call__(self, graph: Graph, *, check: bool = False) -> PassReport:
-        """Run, and with ``check`` verify the graph afterwards (a failure names the pass)."""
-        outcome = self.run(graph)
+        """Run, and with ``check`` verify the graph afterwards.
+
+        Raises:
+            AssertionError: the pass has broken the graph, or its own terms; names the pass.
+        """
+        try:
+            outcome = self.run(graph)
+        except AssertionError as error:
+            raise AssertionError(f"pass {self.name}: {error}") from error
         if check:
             problems = [*verify(graph), *self.problems(graph)]
             if problems:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from math import isclose
 
 from popc.ir import Graph, Op, Tensor
+from popc_runtime.format import DType
 
 __all__ = [
+    "is_exactly",
     "is_scalar",
     "may_be_one",
     "only_user",
@@ -52,9 +54,17 @@ def scalar_value(tensor: Tensor | None) -> float | None:
 
 
 def is_scalar(tensor: Tensor | None, value: float) -> bool:
-    """Whether ``tensor`` is a constant of one element that is ``value`` up to float32 rounding."""
+    """Whether ``tensor`` is a constant of one element that is ``value`` up to its rounding."""
     found = scalar_value(tensor)
-    return found is not None and isclose(found, value, rel_tol=1e-6, abs_tol=1e-12)
+    if found is None or tensor is None:
+        return False
+    tolerance = 1e-15 if tensor.type.dtype is DType.FLOAT64 else 1e-6
+    return isclose(found, value, rel_tol=tolerance)
+
+
+def is_exactly(tensor: Tensor | None, value: float) -> bool:
+    """Whether ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
+    return scalar_value(tensor) == value
 
 
 def other_operand(op: Op, tensor: Tensor) -> Tensor:
