@@ -303,7 +303,12 @@ class Graph:
             tensor.uses[op] = tensor.uses.get(op, 0) + 1
 
     def replace_uses(self, old: Tensor, new: Tensor) -> None:
-        """Make every user of ``old``, and every graph output, read ``new`` instead."""
+        """Make every user of ``old``, and every graph output, read ``new`` instead.
+
+        What is read keeps type and shape: whoever reads it was built for those.
+        """
+        is_read = old.type != new.type and (old.uses or self.is_output(old))
+        assert not is_read, f"{old!r} is read, but {new!r} is to take its place"
         for op in old.users:
             for index, tensor in enumerate(op.inputs):
                 if tensor is old:
@@ -324,14 +329,10 @@ class Graph:
     def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
         """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``.
 
-        Results that are read keep type and shape: whoever reads them was built for those.
-
         What has been required of its place in the order is from now on required of the op that
         computes the first of ``outputs``, if that op has been added after ``op``.
         """
         for old, new in zip(op.outputs, outputs, strict=True):
-            is_read = old.type != new.type and (old.uses or self.is_output(old))
-            assert not is_read, f"{op!r} gives {old.type}, what is to take its place {new.type}"
             self.replace_uses(old, new)
         if op in self.ordering and outputs:
             successor = outputs[0].producer
