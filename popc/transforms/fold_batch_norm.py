@@ -10,6 +10,7 @@ import numpy as np
 from popc.ir import Graph, Op, Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
+from popc.transforms.match import are_moderate
 from popc_runtime.format import Array, DType
 
 __all__ = ["FoldBatchNorm"]
@@ -32,6 +33,8 @@ class FoldBatchNorm(RewritePass):
 
         %m = Mul(%x, @factor)
         %y = Add(%m, @offset)
+
+    Parameters that are not finite, or make factors near the limits of the type, stay.
     """
 
     name: ClassVar[str] = "fold_batch_norm"
@@ -46,8 +49,13 @@ class FoldBatchNorm(RewritePass):
         )
         if scale is None or bias is None or mean is None or variance is None:
             return False
-        factor = scale / np.sqrt(variance + float(str(op.attributes["epsilon"])))
-        offset = bias - mean * factor
+        with np.errstate(all="ignore"):  # a variance may be anything
+            factor = scale / np.sqrt(variance + float(str(op.attributes["epsilon"])))
+            centre = mean * factor
+            offset = bias - centre
+        dtype = op.operand(0).type.dtype
+        if not (are_moderate(factor, dtype) and are_moderate(centre, dtype)):
+            return False
         scaled = build(
             graph,
             "Mul",

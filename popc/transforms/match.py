@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isclose
 
+import numpy as np
+
 from popc.ir import Graph, Op, Tensor
-from popc_runtime.format import DType
+from popc_runtime.format import Array, DType
 
 __all__ = [
+    "are_moderate",
     "is_exactly",
     "is_scalar",
     "may_be_one",
@@ -65,6 +68,18 @@ def is_scalar(tensor: Tensor | None, value: float) -> bool:
 def is_exactly(tensor: Tensor | None, value: float) -> bool:
     """Whether ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
     return scalar_value(tensor) == value
+
+
+def are_moderate(values: Array, dtype: DType) -> bool:
+    """Whether ``values`` may be folded as factors of type ``dtype``.
+
+    They are finite and have all digits of the type, and products with numbers that are no larger
+    do not overflow.  So a formula that keeps its numbers in the type does so with them, too.
+    """
+    limits = np.finfo(dtype.storage)
+    sizes = np.abs(values)
+    fit = (sizes <= float(limits.max) ** 0.5) & ((sizes >= float(limits.tiny)) | (values == 0))
+    return bool(fit.all())
 
 
 def other_operand(op: Op, tensor: Tensor) -> Tensor:
