@@ -20,6 +20,8 @@ from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
+from popc.frontend.known_attributes import attribute_problems
+from popc.frontend.names import default_domain_name, operator_name
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
@@ -288,6 +290,7 @@ class GraphImporter:
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
+            self._check_attributes(proto, name)
             results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):
                 annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
@@ -307,11 +310,19 @@ class GraphImporter:
             return results
         return None
 
+    def _check_attributes(self, proto: onnx.NodeProto, name: str) -> None:
+        """Record the attributes of a node that nothing reads."""
+        domain = default_domain_name(proto.domain)
+        version = self.opsets.get(domain, 1)
+        for problem in attribute_problems(proto, version, self.context.functions):
+            what = f"{operator_name(proto.op_type, domain, version)}: {problem}"
+            self.context.problems.unsupported[what].append(name)
+
     def apply(
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
     ) -> Sequence[Value | None]:
         """The results of one node on given operands: by import rule, or by expanding its body."""
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = default_domain_name(proto.domain)
         version = self.opsets.get(domain, 1)
         attributes = decode_attributes(proto, domain, version, self.context.base_dir)
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
@@ -322,7 +333,7 @@ class GraphImporter:
         if rule is None:
             body = self.context.functions.standard(proto, domain, version, inputs)
             if body is None:
-                what = f"{domain or 'ai.onnx'}.{proto.op_type} (opset {version})"
+                what = operator_name(proto.op_type, domain, version)
                 self.context.problems.unsupported[what].append(name)
                 return [Unknown()] * len(proto.output)
             return self.expand(body, inputs, proto)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["default_domain_name", "did_you_mean", "shown"]
+__all__ = ["default_domain_name", "did_you_mean", "operator_name", "shown"]
 
 
 def shown(name: str) -> str:
@@ -22,6 +22,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A clause that proposes the nearest known name, or nothing."""
     matches = get_close_matches(name, list(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def operator_name(op_type: str, domain: str, version: int) -> str:
+    """An operator with its domain and opset, for messages."""
+    return f"{domain or 'ai.onnx'}.{op_type} (opset {version})"
 
 
 def default_domain_name(domain: str) -> str:

@@ -32,13 +32,13 @@ def extreme_values(dtype: DType) -> list[float]:
         return [value for value in values if limits.min <= value <= limits.max]
     limits_ = np.finfo(storage)
     near = [1 + float(limits_.eps), -1 - float(limits_.eps), 1e-13]
-    ends = [float(one) for one in (limits_.max, limits_.min, limits_.tiny, limits_.smallest_subnormal)]
+    ends = [
+        float(one) for one in (limits_.max, limits_.min, limits_.tiny, limits_.smallest_subnormal)
+    ]
     return [0, 1, -1, 2, 0.5, -0.0, np.nan, np.inf, -np.inf, *near, *ends]
 
 
-def feeds(
-    graph: Graph, seed: int, *, limits: bool = True, extremes: bool = True
-) -> list[Array]:
+def feeds(graph: Graph, seed: int, *, limits: bool = True, extremes: bool = True) -> list[Array]:
     """Values of the inputs: ordinary ones, and extremes, with or without ``limits`` of types."""
     random = np.random.default_rng(seed)
     found = []
@@ -90,7 +90,11 @@ class Drawing:
 
     def scalar(self, dtype: DType, *values: float, least: int = 0, most: int = _RANKS) -> Tensor:
         """A constant of one element of any rank: one of ``values``, or an extreme."""
-        value = self.of(*values, *extreme_values(dtype)) if dtype.is_float else self._whole(dtype, values)
+        value = (
+            self.of(*values, *extreme_values(dtype))
+            if dtype.is_float
+            else self._whole(dtype, values)
+        )
         return self.constant(np.full((1,) * self.number(least, most), value), dtype)
 
     def _whole(self, dtype: DType, values: Sequence[float]) -> float:

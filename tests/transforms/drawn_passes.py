@@ -257,7 +257,9 @@ def _quantised(d: Drawing) -> Tensor:
 def _dequantised(d: Drawing, shape: Shape, axis: int | None = None) -> Tensor:
     dtype = d.of(DType.INT8, DType.UINT8)
     if axis is None or d.flag():
-        return d("DequantizeLinear", d.input(shape, dtype), _scale(d), _zero(d, dtype), dtype="float32")
+        return d(
+            "DequantizeLinear", d.input(shape, dtype), _scale(d), _zero(d, dtype), dtype="float32"
+        )
     scales = d.extremes((shape[axis],))
     zeros = d.constant(np.zeros(shape[axis]), dtype)
     weights = d.constant(np.arange(np.prod(shape)).reshape(shape) % 100, dtype)
@@ -283,9 +285,14 @@ def _bytes(d: Drawing) -> Tensor:
     dtype = d.of(DType.INT8, DType.UINT8)
     if d.flag():
         batch = d.shape(most=2, smallest=1)
-        y = d("MatMulInteger", d.input((*batch, 2, 3), dtype), d.input((3, 2), dtype), dtype="float32")
+        y = d(
+            "MatMulInteger", d.input((*batch, 2, 3), dtype), d.input((3, 2), dtype), dtype="float32"
+        )
     else:
-        x, w = d.input((1, 2, 3, 3), dtype), d.constant(np.arange(8).reshape(2, 2, 1, 2), DType.INT8)
+        x, w = (
+            d.input((1, 2, 3, 3), dtype),
+            d.constant(np.arange(8).reshape(2, 2, 1, 2), DType.INT8),
+        )
         y = d("ConvInteger", x, w, dtype="float32")
     for _ in range(d.number(1, 4)):
         match d.of("Mul", "Add", "activation", "FakeQuantize", "move"):
@@ -294,10 +301,18 @@ def _bytes(d: Drawing) -> Tensor:
             case "FakeQuantize":
                 y = d("FakeQuantize", y, scale=d.of(0.1, 1e-30, 2.0), low=-128.0, high=127.0)
             case "move":
-                y = d("Reshape", y, shape=(1, *y.type.shape)) if d.flag() else d("Transpose", y, perm=tuple(reversed(range(y.type.rank))))
+                y = (
+                    d("Reshape", y, shape=(1, *y.type.shape))
+                    if d.flag()
+                    else d("Transpose", y, perm=tuple(reversed(range(y.type.rank))))
+                )
             case op_type:
                 shape = d.beside(y.type.shape)
-                y = _product(d, y, d.extremes(shape)) if op_type == "Mul" else _plus(d, y, d.extremes(shape))
+                y = (
+                    _product(d, y, d.extremes(shape))
+                    if op_type == "Mul"
+                    else _plus(d, y, d.extremes(shape))
+                )
     if d.flag():
         return d("QuantizeLinear", y, _scale(d), _zero(d, dtype), dtype=dtype.value)
     return y
@@ -336,7 +351,9 @@ def _loop_of_rows(d: Drawing) -> Tensor:
 
 def _loop_with_states(d: Drawing) -> Tensor:
     x, fixed = d.input(d.shape(), d.dtype(*FLOATS)), None
-    fixed = d.input(x.type.shape, x.type.dtype) if d.flag() else d.extremes(x.type.shape, x.type.dtype)
+    fixed = (
+        d.input(x.type.shape, x.type.dtype) if d.flag() else d.extremes(x.type.shape, x.type.dtype)
+    )
     loop = d.small.loop(
         [x, fixed], [], lambda g, t: [t[1], g("Mul", t[2], t[3]), t[3]], trip_count=d.number(0, 3)
     )

@@ -26,7 +26,9 @@ def _identity(d: Drawing) -> Tensor:
     shape = d.shape()
     x = d.input(shape, dtype)
     same = d.flag()
-    match d.of("Cast", "Copy", "Detach", "Expand", "Reshape", "Tile", "Concat", "Sum", "Pad", "Slice"):
+    match d.of(
+        "Cast", "Copy", "Detach", "Expand", "Reshape", "Tile", "Concat", "Sum", "Pad", "Slice"
+    ):
         case "Cast":
             return d("Cast", x, to=(dtype if same else d.dtype(*FLOATS)).value)
         case "Expand":
@@ -139,7 +141,9 @@ def _pads(d: Drawing) -> Tensor:
     addends += [d.input(d.of(full, d.beside(full)), dtype) for _ in range(d.number(0, 1))]
     addends = addends[:2] if dtype not in FLOATS else addends
     pair = len(addends) == 2 and d.flag()
-    return d("Add" if pair or dtype not in FLOATS else "Sum", *(addends if d.flag() else addends[::-1]))
+    return d(
+        "Add" if pair or dtype not in FLOATS else "Sum", *(addends if d.flag() else addends[::-1])
+    )
 
 
 def _sum(d: Drawing) -> Tensor:
@@ -181,7 +185,9 @@ def _large_gather(d: Drawing) -> Tensor:
     axis = d.number(0, 1)
     columns = 1 << 17
     x = d.input((4, columns) if axis == 0 else (columns, 4))
-    places = np.random.default_rng(d.number(0, 9)).integers(-4, 4, (d.number(1, 5), 1)[: d.number(1, 2)])
+    places = np.random.default_rng(d.number(0, 9)).integers(
+        -4, 4, (d.number(1, 5), 1)[: d.number(1, 2)]
+    )
     return d("Gather", x, d.constant(places, DType.INT64), axis=axis)
 
 

@@ -150,4 +150,6 @@ def _close(ours: Array, theirs: Array, largest: float, dtype: np.dtype[Any]) -> 
     limits = np.finfo(dtype)
     bound = 64 * (float(limits.eps) * largest + float(limits.smallest_subnormal))
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), 64 * limits.eps, bound)
+        np.testing.assert_allclose(
+            ours.astype(np.float64), theirs.astype(np.float64), 64 * limits.eps, bound
+        )
