@@ -1,7 +1,8 @@
 """Which attributes a node may have: those that rules read, and those that need no reading, why.
 
 Operators with a schema in onnx have the attributes of that schema, in the version that the model
-imports.  For the others, rules may read what stands here and nothing else; `Node` sees to that.
+imports.  For the others, rules see what stands here and nothing else: `Node` hides the rest from
+them, so that what is missing here is refused, never swallowed.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "rotary_embedding_dim": Ignored("belongs to do_rotary, which the rule refuses"),
     },
     (_MICROSOFT, "EmbedLayerNormalization"): {
-        "mask_index_type": Ignored("onnxruntime does not read it either: the mask decides", 0)
+        "mask_index_type": Ignored("the result is how many elements of the mask are set, always")
     },
     (_MICROSOFT, "GroupQueryAttention"): {
         "k_quant_type": Ignored("caches of integers are not supported", "NONE"),

@@ -143,7 +143,6 @@ class Node:
 
     def has(self, name: str) -> bool:
         """Whether an attribute is present (or has a default in the operator's schema)."""
-        self._assert_known(name)
         return name in self.attributes
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -195,12 +194,7 @@ class Node:
             raise ModelError(f"attribute {name!r} must be a tensor")
         return value[0], value[1]
 
-    def _assert_known(self, name: str) -> None:
-        known = may_read(self.domain, self.op_type, name)
-        assert known, f"{self.op_type} reads {name}, which popc.frontend.known_attributes lacks"
-
     def _attribute(self, name: str, default: OnnxAttribute | None) -> OnnxAttribute:
-        self._assert_known(name)
         value = self.attributes.get(name, default)
         if value is None:
             raise ModelError(f"attribute {name!r} is required but missing")
