@@ -36,29 +36,36 @@ def _strings(value: object, seen: set[int]) -> Iterator[str]:
 
 
 def _parts(value: object) -> list[object]:
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return list(value)
-    if isinstance(value, Mapping):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, functools.partial):
-        return [value.func, value.args, value.keywords]
-    if isinstance(value, types.CodeType):
-        return list(value.co_consts)
-    if isinstance(value, type) and value.__module__.startswith("popc.frontend.rules"):
-        return list(vars(value).values())
-    if isinstance(value, types.FunctionType) and value.__module__.startswith("popc.frontend"):
-        names = {name for code in _codes(value.__code__) for name in code.co_names}
-        used = [value.__globals__.get(name) for name in sorted(names)]
-        modules = [one for one in used if isinstance(one, types.ModuleType)]
-        used += [
-            getattr(one, name, None)
-            for one in modules
-            if one.__name__.startswith("popc.frontend.rules")
-            for name in sorted(names)
-        ]
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return [value.__code__, value.__defaults__, value.__kwdefaults__, *cells, *used]
-    return []
+    match value:
+        case tuple() | list() | set() | frozenset():
+            found = list(value)
+        case Mapping():
+            found = [*value.keys(), *value.values()]
+        case functools.partial():
+            found = [value.func, value.args, value.keywords]
+        case types.CodeType():
+            found = list(value.co_consts)
+        case type() if value.__module__.startswith("popc.frontend.rules"):
+            found = list(vars(value).values())
+        case types.FunctionType() if value.__module__.startswith("popc.frontend"):
+            found = _parts_of_function(value)
+        case _:
+            found = []
+    return found
+
+
+def _parts_of_function(function: types.FunctionType) -> list[object]:
+    """Its code, its defaults, what it closes over, and the globals that it names."""
+    names = sorted({name for code in _codes(function.__code__) for name in code.co_names})
+    used = [function.__globals__.get(name) for name in names]
+    modules = [
+        one
+        for one in used
+        if isinstance(one, types.ModuleType) and one.__name__.startswith("popc.frontend.rules")
+    ]
+    used += [getattr(one, name, None) for one in modules for name in names]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, *cells, *used]
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -1,4 +1,4 @@
-"""Hypothesis draws operands for the tests of rewrites: every rank, broadcasts, extreme constants."""
+"""Operands for the tests of rewrites, drawn: every rank, broadcasts, extreme constants."""
 
 from __future__ import annotations
 

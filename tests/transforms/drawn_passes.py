@@ -56,7 +56,7 @@ class DrawnPass:
     again: bool = True
 
 
-def _conv(d: Drawing, dtype: DType = DType.FLOAT32, bias: bool = True) -> Tensor:
+def _conv(d: Drawing, dtype: DType = DType.FLOAT32) -> Tensor:
     """A convolution, or a transposed one, of 1 to 3 spatial axes."""
     spatial = d.number(1, 3)
     transposed, group = d.flag(), d.of(1, 1, 2)
@@ -65,7 +65,7 @@ def _conv(d: Drawing, dtype: DType = DType.FLOAT32, bias: bool = True) -> Tensor
     kernel = tuple(d.number(1, 2) for _ in range(spatial))
     channels = (taken, given // group) if transposed else (given, taken // group)
     weights = d.extremes((*channels, *kernel), dtype)
-    operands = [x, weights, *([d.extremes((given,), dtype)] if bias and d.flag() else [])]
+    operands = [x, weights, *([d.extremes((given,), dtype)] if d.flag() else [])]
     return d(d.of(*(("ConvTranspose",) if transposed else ("Conv",))), *operands, group=group)
 
 

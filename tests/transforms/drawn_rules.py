@@ -23,34 +23,56 @@ def _binary(d: Drawing, op_types: tuple[str, ...], *values: float) -> Tensor:
 
 def _identity(d: Drawing) -> Tensor:
     dtype = d.dtype(*FLOATS, *INTEGERS, DType.BOOL)
-    shape = d.shape()
-    x = d.input(shape, dtype)
+    shape = d.shape(smallest=1)
+    return d.of(*_IDENTITIES)(d, d.input(shape, dtype))
+
+
+def _cast(d: Drawing, x: Tensor) -> Tensor:
     same = d.flag()
-    match d.of(
-        "Cast", "Copy", "Detach", "Expand", "Reshape", "Tile", "Concat", "Sum", "Pad", "Slice"
-    ):
-        case "Cast":
-            return d("Cast", x, to=(dtype if same else d.dtype(*FLOATS)).value)
-        case "Expand":
-            return d("Expand", x, shape=shape if same else d.beside(shape))
-        case "Reshape":
-            return d("Reshape", x, shape=shape if same else (1, *shape))
-        case "Tile":
-            return d("Tile", x, repeats=tuple(1 if same else d.number(0, 2) for _ in shape))
-        case "Concat" if shape:
-            return d("Concat", *[x] * d.number(1, 2), axis=d.number(0, len(shape) - 1))
-        case "Sum":
-            y = [] if same else [d.input(d.beside(shape), dtype)]
-            return d("Sum", x, *y) if dtype in FLOATS else d("Copy", x)
-        case "Pad" if min(shape, default=1):
-            pads = tuple(0 if same else d.number(-1, 1) for _ in (*shape, *shape))
-            return d("Pad", x, pads=pads, mode="constant", value=0.0)
-        case "Slice" if min(shape, default=1):
-            return _slice(d, x)
-        case "Detach":
-            return d("Detach", x)
-        case _:
-            return d("Copy", x)
+    return d("Cast", x, to=(x.type.dtype if same else d.dtype(*FLOATS)).value)
+
+
+def _expand(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    return d("Expand", x, shape=x.type.shape if same else d.beside(x.type.shape))
+
+
+def _reshape(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    return d("Reshape", x, shape=x.type.shape if same else (1, *x.type.shape))
+
+
+def _tile(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    return d("Tile", x, repeats=tuple(1 if same else d.number(0, 2) for _ in x.type.shape))
+
+
+def _concat(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    parts = [x] if same else [x, x]
+    return d("Concat", *parts, axis=d.number(0, x.type.rank - 1)) if x.type.rank else x
+
+
+def _one_addend(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    if x.type.dtype not in FLOATS:
+        return d("Copy", x)
+    return d("Sum", x, *([] if same else [d.input(d.beside(x.type.shape), x.type.dtype)]))
+
+
+def _pad(d: Drawing, x: Tensor) -> Tensor:
+    same = d.flag()
+    pads = tuple(0 if same else d.number(-1, 1) for _ in (*x.type.shape, *x.type.shape))
+    fits = all(dim + 2 * -1 >= 0 for dim in x.type.shape) or min(pads, default=0) >= 0
+    return d("Pad", x, pads=pads, mode="constant", value=0.0) if fits else d("Detach", x)
+
+
+_IDENTITIES: Final[tuple[Callable[[Drawing, Tensor], Tensor], ...]] = (
+    _cast, _expand, _reshape, _tile, _concat, _one_addend, _pad,
+    _slice,
+    lambda d, x: d("Copy", x),
+    lambda d, x: d("Detach", x),
+)  # fmt: skip
 
 
 def _slice(d: Drawing, x: Tensor) -> Tensor:
