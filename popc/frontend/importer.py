@@ -20,7 +20,7 @@ from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
-from popc.frontend.known_attributes import attribute_problems
+from popc.frontend.known_attributes import record_attributes
 from popc.frontend.names import default_domain_name, operator_name
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
@@ -290,7 +290,7 @@ class GraphImporter:
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
-            self._check_attributes(proto, name)
+            record_attributes(proto, self.opsets, self.context.functions, problems)
             results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):
                 annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
@@ -309,14 +309,6 @@ class GraphImporter:
         else:
             return results
         return None
-
-    def _check_attributes(self, proto: onnx.NodeProto, name: str) -> None:
-        """Record the attributes of a node that nothing reads."""
-        domain = default_domain_name(proto.domain)
-        version = self.opsets.get(domain, 1)
-        for problem in attribute_problems(proto, version, self.context.functions):
-            what = f"{operator_name(proto.op_type, domain, version)}: {problem}"
-            self.context.problems.unsupported[what].append(name)
 
     def apply(
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]

@@ -15,9 +15,18 @@ from typing import Any, Final
 import onnx
 
 from popc.frontend.functions import FunctionTable, find_schema
-from popc.frontend.names import default_domain_name, did_you_mean, shown
+from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
+from popc.frontend.problems import Problems
+from popc.frontend.walk import node_name
 
-__all__ = ["IGNORED", "READ", "Ignored", "attribute_problems", "may_read"]
+__all__ = [
+    "IGNORED",
+    "READ",
+    "Ignored",
+    "attribute_problems",
+    "may_read",
+    "record_attributes",
+]
 
 _PREFIX: Final = "__"  # of annotations, and of what PopART writes for itself
 
@@ -268,8 +277,10 @@ def attribute_problems(
     domain = default_domain_name(node.domain)
     local = functions.local(domain, node.op_type, node.overload)
     known = _known(domain, node.op_type, version) if local is None else frozenset(local.attributes)
+    if known is None:
+        return
     ignored = {**_ANY_NODE, **(IGNORED.get((domain, node.op_type), {}) if local is None else {})}
-    for attribute in node.attribute if known is not None else ():
+    for attribute in node.attribute:
         name = attribute.name
         if name.startswith(_PREFIX):
             continue
@@ -277,6 +288,17 @@ def attribute_problems(
             yield from _refusals(attribute, ignored[name])
         elif name not in known:
             yield _unknown(name, known | (ignored.keys() - _ANY_NODE.keys()))
+
+
+def record_attributes(
+    node: onnx.NodeProto, opsets: Mapping[str, int], functions: FunctionTable, problems: Problems
+) -> None:
+    """Record `attribute_problems` of a node."""
+    domain = default_domain_name(node.domain)
+    version = opsets.get(domain, 1)
+    for problem in attribute_problems(node, version, functions):
+        what = f"{operator_name(node.op_type, domain, version)}: {problem}"
+        problems.unsupported[what].append(node_name(node))
 
 
 @cache

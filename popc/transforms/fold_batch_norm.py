@@ -54,7 +54,8 @@ class FoldBatchNorm(RewritePass):
             centre = mean * factor
             offset = bias - centre
         dtype = op.operand(0).type.dtype
-        if not (are_moderate(factor, dtype) and are_moderate(centre, dtype)):
+        fits = np.abs(centre).max(initial=0) <= float(np.finfo(dtype.storage).max) ** 0.5
+        if not (fits and are_moderate(factor, dtype, tiny=True)):
             return False
         scaled = build(
             graph,

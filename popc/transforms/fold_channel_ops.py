@@ -85,7 +85,8 @@ def _scale(graph: Graph, conv: Op, factor: Array) -> bool:
     with np.errstate(all="ignore"):
         scaled = weights.data * _along_outputs(conv, factor)
         moved = None if bias is None or bias.data is None else bias.data * factor
-    if not are_moderate(factor, dtype) or not are_moderate(_largest(conv, scaled), dtype):
+    folded = (factor, _largest(conv, scaled))
+    if not all(are_moderate(one, dtype, tiny=True) for one in folded):
         return False
     if moved is not None:
         if not _is_finite(moved, dtype):

@@ -70,15 +70,22 @@ def is_exactly(tensor: Tensor | None, value: float) -> bool:
     return scalar_value(tensor) == value
 
 
-def are_moderate(values: Array, dtype: DType) -> bool:
+def are_moderate(values: Array, dtype: DType, *, tiny: bool = False) -> bool:
     """Whether ``values`` may be folded as factors of type ``dtype``.
 
     They are finite and have all digits of the type, and products with numbers that are no larger
     do not overflow.  So a formula that keeps its numbers in the type does so with them, too.
+
+    Args:
+        values: Of any shape and float type.
+        dtype: What they are going to be stored as.
+        tiny: Digits may get lost that are below the normal numbers, except those of float16, of
+            which that is a range that networks use.  Pruned channels have such factors.
     """
     limits = np.finfo(dtype.storage)
     sizes = np.abs(values)
-    fit = (sizes <= float(limits.max) ** 0.5) & ((sizes >= float(limits.tiny)) | (values == 0))
+    least = 0.0 if tiny and dtype is not DType.FLOAT16 else float(limits.tiny)
+    fit = (sizes <= float(limits.max) ** 0.5) & ((sizes >= least) | (values == 0))
     return bool(fit.all())
 
 

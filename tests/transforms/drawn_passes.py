@@ -31,6 +31,14 @@ from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.winograd import Winograd
 from popc_runtime.format import DType
 from tests.transforms.drawing import FLOATS, Drawing
+from tests.transforms.drawn_quantised import (
+    activated,
+    byte_sums,
+    integer_products,
+    plus,
+    product,
+    quantised,
+)
 
 __all__ = ["DRAWN_PASSES", "DrawnPass"]
 
@@ -112,35 +120,27 @@ def _activation(d: Drawing) -> Tensor:
     x = d.input(d.shape(), dtype)
     kind = d.of("hard_sigmoid", "hard_swish", "swish", "gelu", "tanh")
     if kind == "swish":
-        return _product(d, x, d("Sigmoid", x))
+        return product(d, x, d("Sigmoid", x))
     if kind.startswith("hard"):
-        clipped = d("Clip", _plus(d, x, _near(d, dtype, 3)), min=0.0, max=6.0)
+        clipped = d("Clip", plus(d, x, _near(d, dtype, 3)), min=0.0, max=6.0)
         if kind == "hard_swish":
-            clipped = _product(d, x, clipped)
+            clipped = product(d, x, clipped)
         return _scaled(d, clipped, 1 / 6)
     if kind == "gelu":
         inner = d("Erf", _scaled(d, x, 2**-0.5))
     else:
         cubic = _scaled(d, d("Pow", x, _near(d, dtype, 3)), 0.044715)
-        inner = d("Tanh", _scaled(d, _plus(d, x, cubic), (2 / np.pi) ** 0.5))
-    gate = _plus(d, inner, _near(d, dtype, 1))
+        inner = d("Tanh", _scaled(d, plus(d, x, cubic), (2 / np.pi) ** 0.5))
+    gate = plus(d, inner, _near(d, dtype, 1))
     if d.flag():
-        return _product(d, _scaled(d, x, 0.5), gate)
-    return _scaled(d, _product(d, x, gate), 0.5)
-
-
-def _product(d: Drawing, a: Tensor, b: Tensor) -> Tensor:
-    return d("Mul", *((a, b) if d.flag() else (b, a)))
-
-
-def _plus(d: Drawing, a: Tensor, b: Tensor) -> Tensor:
-    return d("Add", *((a, b) if d.flag() else (b, a)))
+        return product(d, _scaled(d, x, 0.5), gate)
+    return _scaled(d, product(d, x, gate), 0.5)
 
 
 def _scaled(d: Drawing, x: Tensor, factor: float) -> Tensor:
     if d.flag():
         return d("Div", x, _near(d, x.type.dtype, 1 / factor))
-    return _product(d, x, _near(d, x.type.dtype, factor))
+    return product(d, x, _near(d, x.type.dtype, factor))
 
 
 def _layer_norm(d: Drawing) -> Tensor:
@@ -153,12 +153,12 @@ def _layer_norm(d: Drawing) -> Tensor:
     square = d("Mul", centred, centred) if d.flag() else d("Pow", centred, _near(d, dtype, 2))
     variance = d("ReduceMean", square, axes=axes, keepdims=1)
     epsilon = d.scalar(dtype, *[1e-5] * 30)
-    y = d("Div", centred, d("Sqrt", _plus(d, variance, epsilon)))
+    y = d("Div", centred, d("Sqrt", plus(d, variance, epsilon)))
     own = shape[axes[0] :]
     if d.flag():
-        y = _product(d, y, d.constant(d.values(d.of(own, own, (1,), (1, *own)), dtype), dtype))
+        y = product(d, y, d.constant(d.values(d.of(own, own, (1,), (1, *own)), dtype), dtype))
     if d.flag():
-        y = _plus(d, y, d.constant(d.values(d.of(own, own, (1,), (1, *own)), dtype), dtype))
+        y = plus(d, y, d.constant(d.values(d.of(own, own, (1,), (1, *own)), dtype), dtype))
     return y
 
 
@@ -176,31 +176,14 @@ def _attention(d: Drawing) -> Tensor:
         scores = _factor(d, scores)
     if d.flag():
         mask = d.input(d.of((rows, keys), (1, 1, 1, keys), (), (1, 1, 1, 1)), dtype)
-        scores = _plus(d, scores, mask)
+        scores = plus(d, scores, mask)
     y = d("MatMul", d("Softmax", scores, axis=3), v)
     return d("Transpose", y, perm=(0, 2, 1, 3)) if d.flag() else y
 
 
 def _factor(d: Drawing, x: Tensor) -> Tensor:
     scalar = d.scalar(x.type.dtype, 2, 0.5, 8, 0.125, most=4)
-    return d("Div", x, scalar) if d.flag() else _product(d, x, scalar)
-
-
-_FUSED_ACTIVATIONS: Final = (
-    "Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Gelu", "HardSigmoid", "HardSwish", "Elu",
-)  # fmt: skip
-
-
-def _activated(d: Drawing, x: Tensor) -> Tensor:
-    op_type = d.of(*_FUSED_ACTIVATIONS)
-    attributes: dict[str, object] = {
-        "LeakyRelu": {"alpha": 0.1},
-        "Clip": {"min": -0.5, "max": 1.0},
-        "HardSigmoid": {"alpha": 0.25, "beta": 0.5},
-        "Elu": {"alpha": 1.0},
-        "Gelu": {"approximate": "none"},
-    }.get(op_type, {})  # type: ignore[assignment]
-    return d(op_type, x, **attributes)
+    return d("Div", x, scalar) if d.flag() else product(d, x, scalar)
 
 
 def _matrices(d: Drawing, dtype: DType) -> Tensor:
@@ -220,101 +203,11 @@ def _epilogue(d: Drawing) -> Tensor:
     y = _conv(d, dtype) if d.flag() else _matrices(d, dtype)
     for _ in range(d.number(1, 3)):
         if d.flag():
-            y = _activated(d, y)
+            y = activated(d, y)
             continue
         shape = d.beside(y.type.shape)
         other = d.input(shape, dtype) if d.flag() else d.extremes(shape, dtype)
-        y = _plus(d, y, other)
-    return y
-
-
-def _scale(d: Drawing, usual: float = 0.1) -> Tensor:
-    return d.scalar(DType.FLOAT32, *[usual] * 10, most=0)
-
-
-def _zero(d: Drawing, dtype: DType) -> Tensor:
-    return d.scalar(dtype, 0, 3, most=0)
-
-
-def _quantised(d: Drawing) -> Tensor:
-    kind = d.of("pair", "pair", "repetition", "conversion")
-    dtype = d.of(DType.INT8, DType.UINT8)
-    if kind == "conversion":
-        sums = d("MatMulInteger", d.input((2, 3), dtype), d.input((3, 2), dtype), dtype="int32")
-        return d("Cast", sums, to=d.of("float32", "float64", "int64"))
-    x = d.input(d.shape(), d.of(DType.FLOAT32, DType.FLOAT32, DType.FLOAT16))
-    scale, zero = _scale(d), _zero(d, dtype)
-    if x.type.dtype is not DType.FLOAT32:
-        x = d("Cast", x, to="float32")
-    y = x
-    for _ in range(1 if kind == "pair" else 2):
-        q = d("QuantizeLinear", y, scale, zero, dtype=dtype.value)
-        y = d("DequantizeLinear", q, scale, zero, dtype="float32")
-        y = d("Reshape", y, shape=(1, *y.type.shape)) if kind != "pair" else y
-    return y
-
-
-def _dequantised(d: Drawing, shape: Shape, axis: int | None = None) -> Tensor:
-    dtype = d.of(DType.INT8, DType.UINT8)
-    if axis is None or d.flag():
-        return d(
-            "DequantizeLinear", d.input(shape, dtype), _scale(d), _zero(d, dtype), dtype="float32"
-        )
-    scales = d.extremes((shape[axis],))
-    zeros = d.constant(np.zeros(shape[axis]), dtype)
-    weights = d.constant(np.arange(np.prod(shape)).reshape(shape) % 100, dtype)
-    return d("DequantizeLinear", weights, scales, zeros, axis=axis, dtype="float32")
-
-
-def _integers(d: Drawing) -> Tensor:
-    if d.flag():
-        rows, depth, columns = d.number(1, 3), d.number(1, 3), d.number(1, 3)
-        left, right = _dequantised(d, (rows, depth)), _dequantised(d, (depth, columns), 1)
-        if d.flag():
-            return d("MatMul", left, right)
-        bias = d.extremes(d.of((columns,), (rows, columns), ()))
-        return d("Gemm", left, right, bias, alpha=1.0, beta=1.0)
-    x = _dequantised(d, (1, 2, 3, 3))
-    dtype = d.of(DType.INT8, DType.UINT8)
-    weights = d.constant(np.arange(12).reshape(3, 2, 1, 2), dtype)
-    w = d("DequantizeLinear", weights, _scale(d), _zero(d, dtype), dtype="float32")
-    return d("Conv", x, w, *([d.extremes((3,))] if d.flag() else []))
-
-
-def _bytes(d: Drawing) -> Tensor:
-    dtype = d.of(DType.INT8, DType.UINT8)
-    if d.flag():
-        batch = d.shape(most=2, smallest=1)
-        y = d(
-            "MatMulInteger", d.input((*batch, 2, 3), dtype), d.input((3, 2), dtype), dtype="float32"
-        )
-    else:
-        x, w = (
-            d.input((1, 2, 3, 3), dtype),
-            d.constant(np.arange(8).reshape(2, 2, 1, 2), DType.INT8),
-        )
-        y = d("ConvInteger", x, w, dtype="float32")
-    for _ in range(d.number(1, 4)):
-        match d.of("Mul", "Add", "activation", "FakeQuantize", "move"):
-            case "activation":
-                y = _activated(d, y)
-            case "FakeQuantize":
-                y = d("FakeQuantize", y, scale=d.of(0.1, 1e-30, 2.0), low=-128.0, high=127.0)
-            case "move":
-                y = (
-                    d("Reshape", y, shape=(1, *y.type.shape))
-                    if d.flag()
-                    else d("Transpose", y, perm=tuple(reversed(range(y.type.rank))))
-                )
-            case op_type:
-                shape = d.beside(y.type.shape)
-                y = (
-                    _product(d, y, d.extremes(shape))
-                    if op_type == "Mul"
-                    else _plus(d, y, d.extremes(shape))
-                )
-    if d.flag():
-        return d("QuantizeLinear", y, _scale(d), _zero(d, dtype), dtype=dtype.value)
+        y = plus(d, y, other)
     return y
 
 
@@ -400,13 +293,13 @@ DRAWN_PASSES: Final[Mapping[type[RewritePass], DrawnPass]] = {
     DistributeBatchNorm: DrawnPass(DistributeBatchNorm(2), _statistics, extremes=False),
     FoldBatchNorm: DrawnPass(FoldBatchNorm(), _batch_norm),
     FoldChannelOps: DrawnPass(FoldChannelOps(), _channel_ops),
-    FuseByteEpilogues: DrawnPass(FuseByteEpilogues(), _bytes, bits=True),
+    FuseByteEpilogues: DrawnPass(FuseByteEpilogues(), byte_sums, bits=True),
     FuseEpilogues: DrawnPass(FuseEpilogues(), _epilogue),
     # The formula divides by probabilities, and cannot where they are 0.
     FuseLossGradients: DrawnPass(FuseLossGradients(), _loss_gradient, extremes=False),
-    FuseQuantization: DrawnPass(FuseQuantization(), _quantised, bits=True, zeros=False),
+    FuseQuantization: DrawnPass(FuseQuantization(), quantised, bits=True, zeros=False),
     HoistRowProducts: DrawnPass(HoistRowProducts(), _loop_of_rows),
-    IntegerProducts: DrawnPass(IntegerProducts(), _integers),
+    IntegerProducts: DrawnPass(IntegerProducts(), integer_products),
     InvariantStates: DrawnPass(InvariantStates(), _loop_with_states, bits=True),
     NameResults: DrawnPass(NameResults(), _epilogue, bits=True, again=False),
     PartialsType: DrawnPass(PartialsType("half", "half"), _epilogue, type=DType.FLOAT16),

@@ -67,14 +67,6 @@ def _pad(d: Drawing, x: Tensor) -> Tensor:
     return d("Pad", x, pads=pads, mode="constant", value=0.0) if fits else d("Detach", x)
 
 
-_IDENTITIES: Final[tuple[Callable[[Drawing, Tensor], Tensor], ...]] = (
-    _cast, _expand, _reshape, _tile, _concat, _one_addend, _pad,
-    _slice,
-    lambda d, x: d("Copy", x),
-    lambda d, x: d("Detach", x),
-)  # fmt: skip
-
-
 def _slice(d: Drawing, x: Tensor) -> Tensor:
     starts: list[int] = []
     sizes: list[int] = []
@@ -85,6 +77,14 @@ def _slice(d: Drawing, x: Tensor) -> Tensor:
         room = start // -step + 1 if step < 0 else (dim - start - 1) // step + 1
         starts, sizes, steps = [*starts, start], [*sizes, d.number(1, room)], [*steps, step]
     return d("Slice", x, starts=tuple(starts), sizes=tuple(sizes), steps=tuple(steps))
+
+
+_IDENTITIES: Final[tuple[Callable[[Drawing, Tensor], Tensor], ...]] = (
+    _cast, _expand, _reshape, _tile, _concat, _one_addend, _pad,
+    _slice,
+    lambda d, x: d("Copy", x),
+    lambda d, x: d("Detach", x),
+)  # fmt: skip
 
 
 def _sliced(d: Drawing) -> Tensor:
