@@ -135,7 +135,8 @@ def _stored(x: Array, dtype: str) -> tuple[Array, Array]:
 
 def _numbers(stored: Array, dtype: str) -> Array:
     if dtype == "bfloat16" and stored.dtype == np.uint16:
-        return stored.view(ml_dtypes.bfloat16).astype(np.float64)
+        wide: Array = stored.view(ml_dtypes.bfloat16).astype(np.float64)
+        return wide
     return stored.astype(np.float64) if stored.dtype.kind == "f" else stored
 
 
@@ -292,7 +293,7 @@ def test_sums_that_are_too_large_are_infinite(library: Library, opcode: str, dty
 
 # -- whole programs --------------------------------------------------------------------------------
 
-_FOLLOWING: Final = {
+_FOLLOWING: Final[dict[str, dict[str, Any]]] = {
     "Relu": {}, "LeakyRelu": {"alpha": 0.1}, "HardSwish": {}, "HardSigmoid": {}, "Sigmoid": {},
     "Elu": {}, "Tanh": {}, "Softplus": {},
 }  # fmt: skip

@@ -62,8 +62,10 @@ def _range(node: Node) -> Tensor:
         _require_room(count)
         steps = np.arange(count) * np.int64(delta)
         return node.constant(steps + np.int64(start), dtype)
-    work = np.dtype(np.float64 if dtype is DType.FLOAT64 else np.float32)
-    count = _float_count(start, limit, delta, float(np.finfo(work).max))
+    wide = dtype is DType.FLOAT64
+    work = np.dtype(np.float64 if wide else np.float32)
+    limits = np.finfo(np.float64) if wide else np.finfo(np.float32)
+    count = _float_count(start, limit, delta, float(limits.max))
     numbers = np.arange(count).astype(work) * work.type(delta)
     return node.constant(work.type(start) + numbers, dtype)
 
