@@ -39,6 +39,7 @@ class FoldBatchNorm(RewritePass):
 
     name: ClassVar[str] = "fold_batch_norm"
 
+    @np.errstate(all="ignore")  # parameters may be anything
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace a BatchNormalization whose four parameters are constants."""
         if op.op_type != "BatchNormalization" or op.operand(0).type.dtype not in _DTYPES:
@@ -49,13 +50,9 @@ class FoldBatchNorm(RewritePass):
         )
         if scale is None or bias is None or mean is None or variance is None:
             return False
-        with np.errstate(all="ignore"):  # a variance may be anything
-            factor = scale / np.sqrt(variance + float(str(op.attributes["epsilon"])))
-            centre = mean * factor
-            offset = bias - centre
-        dtype = op.operand(0).type.dtype
-        fits = np.abs(centre).max(initial=0) <= float(np.finfo(dtype.storage).max) ** 0.5
-        if not (fits and are_moderate(factor, dtype, tiny=True)):
+        factor = scale / np.sqrt(variance + float(str(op.attributes["epsilon"])))
+        offset = bias - mean * factor
+        if not _fit(factor, mean * factor, op.operand(0).type.dtype):
             return False
         scaled = build(
             graph,
@@ -71,6 +68,12 @@ class FoldBatchNorm(RewritePass):
         )
         graph.replace_op(op, shifted.outputs)
         return True
+
+
+def _fit(factor: Array, centre: Array, dtype: DType) -> bool:
+    """Whether the formula with these numbers of the type is finite where the one before is."""
+    largest = float(np.finfo(dtype.storage).max) ** 0.5
+    return bool((np.abs(centre) <= largest).all()) and are_moderate(factor, dtype, tiny=True)
 
 
 def _per_channel(graph: Graph, op: Op, what: str, values: Array) -> Tensor:
