@@ -292,7 +292,8 @@ DRAWN_PASSES: Final[Mapping[type[RewritePass], DrawnPass]] = {
     ConstantFolding: DrawnPass(ConstantFolding(1 << 20), _folded, bits=True),
     DistributeBatchNorm: DrawnPass(DistributeBatchNorm(2), _statistics, extremes=False),
     FoldBatchNorm: DrawnPass(FoldBatchNorm(), _batch_norm),
-    FoldChannelOps: DrawnPass(FoldChannelOps(), _channel_ops),
+    # Beside larger weights, the least may round to 0: infinite inputs show that, and nothing else.
+    FoldChannelOps: DrawnPass(FoldChannelOps(), _channel_ops, extremes=False),
     FuseByteEpilogues: DrawnPass(FuseByteEpilogues(), byte_sums, bits=True),
     FuseEpilogues: DrawnPass(FuseEpilogues(), _epilogue),
     # The formula divides by probabilities, and cannot where they are 0.
