@@ -35,6 +35,11 @@ class FunctionBody:
         return list(self.proto.output)
 
     @property
+    def attributes(self) -> Sequence[str]:
+        """Names of the attributes that a call may give."""
+        return [*self.proto.attribute, *(one.name for one in self.proto.attribute_proto)]
+
+    @property
     def opsets(self) -> dict[str, int]:
         """Opset versions that the body's nodes are written in."""
         return {default_domain_name(item.domain): item.version for item in self.proto.opset_import}

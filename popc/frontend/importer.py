@@ -20,6 +20,8 @@ from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
+from popc.frontend.known_attributes import record_attributes
+from popc.frontend.names import default_domain_name, operator_name
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
@@ -290,6 +292,7 @@ class GraphImporter:
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
+            record_attributes(proto, self.opsets, self.context.functions, problems)
             results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):
                 annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
@@ -313,7 +316,7 @@ class GraphImporter:
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
     ) -> Sequence[Value | None]:
         """The results of one node on given operands: by import rule, or by expanding its body."""
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        domain = default_domain_name(proto.domain)
         version = self.opsets.get(domain, 1)
         attributes = decode_attributes(proto, domain, version, self.context.base_dir)
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
@@ -324,7 +327,7 @@ class GraphImporter:
         if rule is None:
             body = self.context.functions.standard(proto, domain, version, inputs)
             if body is None:
-                what = f"{domain or 'ai.onnx'}.{proto.op_type} (opset {version})"
+                what = operator_name(proto.op_type, domain, version)
                 self.context.problems.unsupported[what].append(name)
                 return [Unknown()] * len(proto.output)
             return self.expand(body, inputs, proto)

@@ -83,7 +83,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
         # What follows an unknown node has not been looked at: name everything at once.
         for row in find_unsupported(loaded):
             if not row.concerns_type:
-                context.problems.unsupported[row.operator] = list(row.nodes)
+                context.problems.unsupported[row.problem] = list(row.nodes)
     context.problems.raise_if_any()
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
     notes += useless_annotations(nodes, bindings.annotations.ignored)

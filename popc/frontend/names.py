@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["default_domain_name", "did_you_mean", "listed", "shown"]
+__all__ = ["default_domain_name", "did_you_mean", "listed", "operator_name", "shown"]
 
 _LISTED: Final = 4  # names shown of many
 
@@ -25,6 +25,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A clause that proposes the nearest known name, or nothing."""
     matches = get_close_matches(name, list(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def operator_name(op_type: str, domain: str, version: int) -> str:
+    """An operator with its domain and opset, for messages."""
+    return f"{domain or 'ai.onnx'}.{op_type} (opset {version})"
 
 
 def default_domain_name(domain: str) -> str:

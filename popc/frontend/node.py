@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from popc.frontend.known_attributes import may_read
 from popc.frontend.problems import DataDependent
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.ir import OpSettings, Tensor, TensorType
@@ -38,6 +39,7 @@ class Node:
         name: What to call this node in messages.
         inputs: Operands; ``None`` where an optional operand is absent.
         output_names: ONNX names of the outputs; "" where an output is not wanted.
+        attributes: By name, those that `popc.frontend.known_attributes` lets the rule read.
         importer: The import in progress, for rules with subgraphs.
     """
 
@@ -59,7 +61,9 @@ class Node:
         self.name = name
         self.inputs = list(inputs)
         self.output_names = list(output_names)
-        self.attributes = attributes
+        self.attributes = {
+            name: value for name, value in attributes.items() if may_read(domain, op_type, name)
+        }
 
     def within(self, importer: GraphImporter) -> Node:
         """This node, emitting into the graph of another importer (a body of the node)."""

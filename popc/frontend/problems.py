@@ -44,7 +44,7 @@ class Problems:
         details = (*_lines(self.unsupported), *_lines(self.data_dependent), *_lines(self.invalid))
         if self.unsupported:
             raise UnsupportedOpError(
-                "the model uses operators or element types that popc does not support",
+                "the model uses operators, attributes or element types that popc does not support",
                 hint="`popc check MODEL` lists them; rewrite these nodes or convert the opset",
                 details=details,
             )

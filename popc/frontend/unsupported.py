@@ -1,4 +1,4 @@
-"""Which operators and element types of a model popc does not know.
+"""Which operators, attributes and element types of a model popc does not know.
 
 This looks at every graph and function, without shapes and without building anything, so it says
 everything at once, also about a model whose inputs are still open.
@@ -14,8 +14,9 @@ from typing import Any
 import onnx
 
 from popc.frontend.functions import FunctionTable, find_schema
+from popc.frontend.known_attributes import attribute_problems
 from popc.frontend.load import LoadedModel
-from popc.frontend.names import default_domain_name, did_you_mean, shown
+from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
@@ -24,6 +25,7 @@ __all__ = ["UnsupportedOp", "find_unsupported"]
 
 _A = onnx.AttributeProto
 _ELEMENT_TYPE = "element type"
+_ATTRIBUTE = "attribute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,23 @@ class UnsupportedOp:
     @property
     def operator(self) -> str:
         """The operator with domain and opset, for messages."""
-        return f"{self.domain or 'ai.onnx'}.{self.op_type} (opset {self.opset})"
+        return operator_name(self.op_type, self.domain, self.opset)
 
     @property
     def concerns_type(self) -> bool:
         """Whether popc knows the operator, but not the type of its elements."""
         return self.reason.startswith(_ELEMENT_TYPE)
 
+    @property
+    def problem(self) -> str:
+        """The operator, and what is wrong with its nodes if popc knows it."""
+        if self.reason.startswith(_ATTRIBUTE):
+            return f"{self.operator}: {self.reason}"
+        return self.operator
+
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
-    """Every operator without an import rule or function body, and every unknown element type."""
+    """Every operator without an import rule or function body, unknown attribute and type."""
     proto = model.proto
     found: dict[tuple[str, str, int, str], list[str]] = {}
     table = FunctionTable(proto.functions)
@@ -89,6 +98,7 @@ def _reasons(
         missing = _why_unknown(domain, node.op_type, version)
         if missing:
             yield missing
+    yield from attribute_problems(node, version, table)
     types = dict.fromkeys(untyped[name] for name in node.input if name in untyped)
     types.update(dict.fromkeys(_attribute_types(node)))
     yield from (f"{_ELEMENT_TYPE} {name} is not supported" for name in types)

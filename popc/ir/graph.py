@@ -303,7 +303,12 @@ class Graph:
             tensor.uses[op] = tensor.uses.get(op, 0) + 1
 
     def replace_uses(self, old: Tensor, new: Tensor) -> None:
-        """Make every user of ``old``, and every graph output, read ``new`` instead."""
+        """Make every user of ``old``, and every graph output, read ``new`` instead.
+
+        What is read keeps type and shape: whoever reads it was built for those.
+        """
+        is_read = old.type != new.type and (old.uses or self.is_output(old))
+        assert not is_read, f"{old!r} is read, but {new!r} is to take its place"
         for op in old.users:
             for index, tensor in enumerate(op.inputs):
                 if tensor is old:

@@ -74,14 +74,17 @@ class Pass(ABC):
         return ()
 
     def __call__(self, graph: Graph, *, check: bool = False) -> PassReport:
-        """Run, and with ``check`` verify the graph afterwards (a failure names the pass).
+        """Run, and with ``check`` verify the graph afterwards.
 
         Raises:
-            AssertionError: the graph is not valid any more, or it has changed although the pass
-                says that it has not.
+            AssertionError: the pass has broken the graph or its own terms, or the graph has changed
+                although the pass says that it has not; names the pass.
         """
         before = _state(graph) if check else None
-        found = self.run(graph)
+        try:
+            found = self.run(graph)
+        except AssertionError as error:
+            raise AssertionError(f"pass {self.name}: {error}") from error
         outcome = Outcome(found) if isinstance(found, int) else found
         if check:
             problems = [*verify(graph), *self.problems(graph)]

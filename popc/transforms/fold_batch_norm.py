@@ -11,6 +11,7 @@ from popc.ir import Graph, Op, Tensor, TensorType
 from popc.ir.attributes import number
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
+from popc.transforms.match import are_moderate
 from popc_runtime.format import Array, DType
 
 __all__ = ["FoldBatchNorm"]
@@ -33,10 +34,13 @@ class FoldBatchNorm(RewritePass):
 
         %m = Mul(%x, @factor)
         %y = Add(%m, @offset)
+
+    Parameters that are not finite, or make factors near the limits of the type, stay.
     """
 
     name: ClassVar[str] = "fold_batch_norm"
 
+    @np.errstate(all="ignore")  # parameters may be anything
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace a BatchNormalization whose four parameters are constants."""
         if op.op_type != "BatchNormalization" or op.operand(0).type.dtype not in _DTYPES:
@@ -49,6 +53,8 @@ class FoldBatchNorm(RewritePass):
             return False
         factor = scale / np.sqrt(variance + number(op.attributes, "epsilon"))
         offset = bias - mean * factor
+        if not _fit(factor, mean * factor, op.operand(0).type.dtype):
+            return False
         scaled = build(
             graph,
             "Mul",
@@ -63,6 +69,12 @@ class FoldBatchNorm(RewritePass):
         )
         graph.replace_op(op, shifted.outputs)
         return True
+
+
+def _fit(factor: Array, centre: Array, dtype: DType) -> bool:
+    """Whether the formula with these numbers of the type is finite where the one before is."""
+    largest = float(np.finfo(dtype.storage).max) ** 0.5
+    return bool((np.abs(centre) <= largest).all()) and are_moderate(factor, dtype, tiny=True)
 
 
 def _per_channel(graph: Graph, op: Op, what: str, values: Array) -> Tensor:

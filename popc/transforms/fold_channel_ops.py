@@ -11,7 +11,7 @@ import numpy as np
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.transforms.base import RewritePass
-from popc.transforms.match import other_operand, sole_output
+from popc.transforms.match import are_moderate, other_operand, sole_output
 from popc_runtime.format import Array, DType
 
 __all__ = ["FoldChannelOps"]
@@ -50,9 +50,8 @@ class FoldChannelOps(RewritePass):
             per_channel = _channel_values(factor, conv.output)
             if per_channel is None or (side == 1 and op.op_type in ("Div", "Sub")):
                 continue
-            if op.output.type != conv.output.type:
+            if op.output.type != conv.output.type or not fold(graph, conv, per_channel):
                 continue
-            fold(graph, conv, per_channel)
             conv.settings = conv.settings.fused(op.settings)
             graph.replace_op(op, conv.outputs)
             return True
@@ -81,13 +80,32 @@ def _channel_values(tensor: Tensor, output: Tensor) -> Array | None:
     return np.broadcast_to(tensor.data.astype(np.float64).reshape(-1), (channels,))
 
 
-def _scale(graph: Graph, conv: Op, factor: Array) -> None:
-    weights, bias = conv.operand(1), conv.optional(2)
+def _scale(graph: Graph, conv: Op, factor: Array) -> bool:
+    weights, bias, dtype = conv.operand(1), conv.optional(2), conv.output.type.dtype
     assert weights.data is not None, "checked by _is_foldable"
-    _replace(graph, conv, 1, weights.data * _along_outputs(conv, factor))
-    if bias is not None:
-        assert bias.data is not None, "checked by _is_foldable"
-        _replace(graph, conv, 2, bias.data * factor)
+    with np.errstate(all="ignore"):
+        scaled = weights.data * _along_outputs(conv, factor)
+        moved = None if bias is None or bias.data is None else bias.data * factor
+    folded = (factor, _largest(conv, scaled))
+    if not all(are_moderate(one, dtype, tiny=True) for one in folded):
+        return False
+    if moved is not None:
+        if not _is_finite(moved, dtype):
+            return False
+        _replace(graph, conv, 2, moved)
+    _replace(graph, conv, 1, scaled)
+    return True
+
+
+def _largest(conv: Op, weights: Array) -> Array:
+    """The largest weight of each output channel: beside it, digits of the others may get lost."""
+    axes = tuple(range(1, weights.ndim)) if conv.op_type == "Conv" else (0, *range(2, weights.ndim))
+    largest: Array = np.abs(weights).max(axis=axes, initial=0)
+    return largest
+
+
+def _is_finite(values: Array, dtype: DType) -> bool:
+    return bool((np.abs(values) <= float(np.finfo(dtype.storage).max)).all())
 
 
 def _along_outputs(conv: Op, factor: Array) -> Array:
@@ -100,19 +118,23 @@ def _along_outputs(conv: Op, factor: Array) -> Array:
     return rows.reshape(shape[0], shape[1], *(1 for _ in shape[2:]))
 
 
-def _shift(graph: Graph, conv: Op, offset: Array) -> None:
-    bias = conv.optional(2)
+def _shift(graph: Graph, conv: Op, offset: Array) -> bool:
+    bias, type_ = conv.optional(2), conv.output.type
+    old = 0 if bias is None or bias.data is None else bias.data.astype(np.float64)
+    with np.errstate(all="ignore"):
+        data = np.asarray(old + offset)
+    if not _is_finite(data, type_.dtype):
+        return False
     if bias is not None:
-        assert bias.data is not None, "checked by _is_foldable"
-        _replace(graph, conv, 2, bias.data + offset)
-        return
-    type_ = conv.output.type
-    data = offset.astype(type_.dtype.storage)
+        _replace(graph, conv, 2, data)
+        return True
+    data = data.astype(type_.dtype.storage)
     constant = graph.add_constant(f"{conv.output.name}_bias", type_.with_shape(data.shape), data)
     if len(conv.inputs) > 2:
         graph.set_input(conv, 2, constant)
     else:
         conv.append_input(constant)
+    return True
 
 
 def _replace(graph: Graph, conv: Op, index: int, data: Array) -> None:
@@ -124,10 +146,15 @@ def _replace(graph: Graph, conv: Op, index: int, data: Array) -> None:
     graph.set_input(conv, index, new)
 
 
-_Fold: TypeAlias = Callable[[Graph, Op, Array], None]
+def _divide(graph: Graph, conv: Op, divisor: Array) -> bool:
+    return bool(divisor.all()) and _scale(graph, conv, 1 / divisor)
+
+
+# Puts what follows into the weights, unless that takes numbers that the type has no room for.
+_Fold: TypeAlias = Callable[[Graph, Op, Array], bool]
 _FOLDS: Final[dict[str, _Fold]] = {
     "Add": _shift,
-    "Div": lambda graph, conv, value: _scale(graph, conv, 1 / value),
+    "Div": _divide,
     "Mul": _scale,
     "Sub": lambda graph, conv, value: _shift(graph, conv, -value),
 }

@@ -24,7 +24,7 @@ _MOVES: Final = ("Expand", "Gather", "MaxPool", "Reshape", "Slice", "Transpose")
 class FuseQuantization(RewritePass):
     """Quantising and dequantising by one constant scale is a function from floats to floats.
 
-    (Unless integer products read what is between.)
+    (Unless integer products read what is between.)  Only zeros keep signs that integers lose.
 
     Doing it again to elements that are only moved changes nothing.  An integer product that is
     converted to float32 is stored as float32 in the first place.
@@ -59,10 +59,13 @@ def _fuse_pair(graph: Graph, op: Op) -> bool:
     x, scale, zero = quantize.operand(0), quantize.operand(1), quantize.optional(2)
     if x.type != op.output.type or scale.data is None or scale.type.dtype is not DType.FLOAT32:
         return False
+    step = float(scale.data.reshape(()).item())
+    if not 0 < step < float("inf"):
+        return False
     limits = np.iinfo(quantize.output.type.dtype.storage)
     offset = 0 if zero is None or zero.data is None else int(zero.data.reshape(()).item())
     attributes: AttributeMap = {
-        "scale": float(scale.data.reshape(()).item()),
+        "scale": step,
         "low": float(limits.min - offset),
         "high": float(limits.max - offset),
     }

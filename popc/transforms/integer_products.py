@@ -10,7 +10,7 @@ import numpy as np
 from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
-from popc.transforms.match import produced_by
+from popc.transforms.match import are_moderate, produced_by
 from popc_runtime.format import Array, DType
 
 __all__ = ["IntegerProducts"]
@@ -86,6 +86,9 @@ def _rewrite_product(
     left, right = _bytes_of(op.operand(0)), _bytes_of(matrix, axis=axis)
     if left is None or right is None or not 0 < left.integers.type.shape[-1] <= _LONGEST:
         return False
+    scale = _product(left.scale, right.scale)
+    if scale is None:
+        return False
     integers = right.integers
     if axis == 0:
         turn = build(graph, "Transpose", [integers], {"perm": (1, 0)}, settings=op.settings)
@@ -94,8 +97,8 @@ def _rewrite_product(
     attributes: AttributeMap = {"dtype": DType.FLOAT32.value}
     inputs = [left.integers, integers, *zeros]
     sums = build(graph, "MatMulInteger", inputs, attributes, settings=op.settings)
-    scale = _constant(graph, left.scale * right.scale, DType.FLOAT32)
-    result = build(graph, "Mul", [sums.output, scale], settings=op.settings)
+    factor = _constant(graph, scale, DType.FLOAT32)
+    result = build(graph, "Mul", [sums.output, factor], settings=op.settings)
     if bias is not None:
         result = build(graph, "Add", [result.output, bias], settings=op.settings)
     graph.replace_op(op, result.outputs)
@@ -112,7 +115,9 @@ def _rewrite_conv(graph: Graph, op: Op) -> bool:
     length = w.integers.type.size // w.integers.type.shape[0]
     if not 0 < length <= _LONGEST:
         return False
-    scale, channels = x.scale * w.scale, (-1,) + (1,) * (op.output.type.rank - 2)
+    scale, channels = _product(x.scale, w.scale), (-1,) + (1,) * (op.output.type.rank - 2)
+    if scale is None:
+        return False
     zero = w.zero if w.zero is None or w.zero.size == 1 else w.zero.reshape(*channels, 1)
     zeros = [
         _constant(graph, x.zero, x.integers.type.dtype),
@@ -134,6 +139,14 @@ def _rewrite_conv(graph: Graph, op: Op) -> bool:
         result = build(graph, "Add", [result.output, turned.output], settings=op.settings)
     graph.replace_op(op, result.outputs)
     return True
+
+
+def _product(one: Array, other: Array) -> Array | None:
+    """The scales of sums; ``None`` if they, or factors, are none that products may wait for."""
+    if not (are_moderate(one, DType.FLOAT32) and are_moderate(other, DType.FLOAT32)):
+        return None
+    product: Array = one * other
+    return product if are_moderate(product, DType.FLOAT32) else None
 
 
 def _whole_bias(bias: Tensor | None, scale: Array, length: int) -> Tensor | None:

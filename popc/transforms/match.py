@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isclose
 
+import numpy as np
+
 from popc.ir import Graph, Op, Tensor
+from popc_runtime.format import Array, DType
 
 __all__ = [
+    "are_moderate",
+    "is_exactly",
     "is_scalar",
     "may_be_one",
     "only_user",
@@ -52,9 +57,36 @@ def scalar_value(tensor: Tensor | None) -> float | None:
 
 
 def is_scalar(tensor: Tensor | None, value: float) -> bool:
-    """Whether ``tensor`` is a constant of one element that is ``value`` up to float32 rounding."""
+    """Whether ``tensor`` is a constant of one element that is ``value`` up to its rounding."""
     found = scalar_value(tensor)
-    return found is not None and isclose(found, value, rel_tol=1e-6, abs_tol=1e-12)
+    if found is None or tensor is None:
+        return False
+    tolerance = 1e-15 if tensor.type.dtype is DType.FLOAT64 else 1e-6
+    return isclose(found, value, rel_tol=tolerance)
+
+
+def is_exactly(tensor: Tensor | None, value: float) -> bool:
+    """Whether ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
+    return scalar_value(tensor) == value
+
+
+def are_moderate(values: Array, dtype: DType, *, tiny: bool = False) -> bool:
+    """Whether ``values`` may be folded as factors of type ``dtype``.
+
+    They are finite and have all digits of the type, and products with numbers that are no larger
+    do not overflow.  So a formula that keeps its numbers in the type does so with them, too.
+
+    Args:
+        values: Of any shape and float type.
+        dtype: What they are going to be stored as.
+        tiny: Digits may get lost that are below the normal numbers, except those of float16, of
+            which that is a range that networks use.  Pruned channels have such factors.
+    """
+    limits = np.finfo(dtype.storage)
+    sizes = np.abs(values)
+    least = 0.0 if tiny and dtype is not DType.FLOAT16 else float(limits.tiny)
+    fit = (sizes <= float(limits.max) ** 0.5) & ((sizes >= least) | (values == 0))
+    return bool(fit.all())
 
 
 def other_operand(op: Op, tensor: Tensor) -> Tensor:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.ops.infer import broadcast_shapes
 from popc.transforms.base import RewritePass
-from popc.transforms.match import only_user, scalar_value, sole_output
+from popc.transforms.match import are_moderate, only_user, scalar_value, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -92,7 +94,11 @@ def _match(graph: Graph, op: Op) -> _Match | None:
     keys, of_keys = _without_scale(graph, product.operand(1))
     if not _fit(queries, keys, op.operand(1)) or queries.type.dtype not in _DTYPES:
         return None
-    return _Match(queries, keys, scale * of_queries * of_keys, mask)
+    factors = np.array([scale, of_queries, of_keys])
+    whole = np.array([*factors, scale * of_queries * of_keys])
+    if not (factors.all() and are_moderate(whole, queries.type.dtype)):
+        return None
+    return _Match(queries, keys, float(whole[-1]), mask)
 
 
 def _without_mask(graph: Graph, tensor: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -70,7 +70,7 @@ def _match_core(division: Op) -> tuple[Tensor, int, float] | None:
         variance, epsilon = total.operand(1), scalar_value(total.operand(0))
     x = centred.operand(0)
     axis = _mean_axis(centred.operand(1), x)
-    if axis is None or epsilon is None:
+    if axis is None or epsilon is None or division.output.type != x.type:
         return None
     mean = produced_by(variance, "ReduceMean")
     if mean is None or not _is_square(mean.operand(0), centred.output):

@@ -89,7 +89,10 @@ def _rewrite(graph: Graph, op: Op, rules: Sequence[LocalRule]) -> bool:
     for rule in rules:
         rewrite = rule.rewrites.get(op.op_type)
         replacement = rewrite(graph, op) if rewrite else None
-        if replacement is not None and replacement.type == op.output.type:
-            graph.replace_op(op, [replacement])
+        if replacement is not None:
+            try:
+                graph.replace_op(op, [replacement])
+            except AssertionError as error:
+                raise AssertionError(f"rule {rule.name}: {error}") from error
             return True
     return False

@@ -126,3 +126,65 @@ def test_window_of_other_types() -> None:
     attributes = {"output_datatype": _T.DOUBLE}
     (actual,) = run_op("HannWindow", [np.array(8, np.int32)], attributes, constants={0})
     np.testing.assert_allclose(actual, np.hanning(9)[:8], atol=1e-15)
+
+
+_MOST = 2**63 - 1
+_VECTOR = np.zeros(4, np.float32)
+_IMAGE = np.zeros((1, 1, 2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta"),
+    [
+        (-(2**63), _MOST, 2**62),
+        (0, 2**62 + 1, 2**60),
+        (-(2**62), 2**62 + 5, 2**61),
+        (2**53 + 1, 2**53 + 4, 1),
+        (_MOST, -(2**63), -(2**62)),
+        (_MOST, _MOST - 3, -1),
+        (5, 5, 1),
+        (5, 4, 3),
+    ],
+)
+def test_ranges_of_large_numbers(start: int, limit: int, delta: int) -> None:
+    """As Python counts."""
+    operands = [np.array(one, np.int64) for one in (start, limit, delta)]
+    (y,) = run_op("Range", operands, constants={0, 1, 2})
+    assert y.tolist() == list(range(start, limit, delta))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "operands", "message"),
+    [
+        ("Range", [0, _MOST, 1], "9,223,372,036,854,775,807 elements"),
+        ("Range", [-(2**63), _MOST, 1], "18,446,744,073,709,551,615 elements"),
+        ("Range", [0.0, np.inf, 1.0], "no length"),
+        ("Range", [0.0, np.nan, 1.0], "no length"),
+        ("Range", [0.0, 1.0, np.nan], "no length"),
+        ("Range", [-1.5e308, 1.5e308, 1e300], "no length"),
+        ("Range", [0.0, 1e30, 1.0], "elements, but"),
+        ("HannWindow", [2**40], "1,099,511,627,776 elements"),
+        ("HammingWindow", [_MOST], "9,223,372,036,854,775,807 elements"),
+    ],
+)
+def test_results_that_are_too_large(op_type: str, operands: list[Any], message: str) -> None:
+    arrays = [np.array(one) for one in operands]
+    with pytest.raises(ModelError, match=message):
+        run_op(op_type, arrays, constants=set(range(len(arrays))))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "operands", "attributes"),
+    [
+        ("Tile", [_VECTOR, np.array([2**62])], {}),
+        ("Pad", [_VECTOR, np.array([2**62, 2**62])], {}),
+        ("Resize", [_VECTOR, None, np.array([1e30], np.float32)], {}),
+        ("Conv", [_IMAGE, _IMAGE], {"pads": [2**62] * 4}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_dimensions_that_no_int64_holds(
+    op_type: str, operands: list[Any], attributes: dict[str, Any]
+) -> None:
+    with pytest.raises(ModelError, match="more than fits into int64"):
+        run_op(op_type, operands, attributes, opset=18, constants={1, 2})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, pi
+from math import ceil, isfinite, pi
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,9 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
 __all__ = ["RULES"]
+
+
+_MOST_BYTES: Final = 1 << 31  # of a result that is computed here
 
 
 def _constant(node: Node) -> Tensor:
@@ -53,11 +56,35 @@ def _range(node: Node) -> Tensor:
         raise ModelError("the delta of a range must not be 0")
     dtype = node.input(0).type.dtype
     if dtype.is_integer:
-        return node.constant(np.arange(start, limit, delta), dtype)
-    count = max(0, ceil((limit - start) / delta))
-    work = np.dtype(np.float64 if dtype is DType.FLOAT64 else np.float32)
-    steps = np.arange(count).astype(work) * work.type(delta)
-    return node.constant(work.type(start) + steps, dtype)
+        # In whole numbers: the distance of the limits may be more than the type holds, and floats
+        # miss the count.  Products that overflow come back in the sum.
+        count = max(0, int(-((start - limit) // delta)))
+        _require_room(count)
+        steps = np.arange(count) * np.int64(delta)
+        return node.constant(steps + np.int64(start), dtype)
+    wide = dtype is DType.FLOAT64
+    work = np.dtype(np.float64 if wide else np.float32)
+    limits = np.finfo(np.float64) if wide else np.finfo(np.float32)
+    count = _float_count(start, limit, delta, float(limits.max))
+    numbers = np.arange(count).astype(work) * work.type(delta)
+    return node.constant(work.type(start) + numbers, dtype)
+
+
+def _float_count(start: float, limit: float, delta: float, largest: float) -> int:
+    """max(0, ceil((limit - start) / delta)), ONNX Range-11; ``largest``: number of the type."""
+    count = (limit - start) / delta
+    if not (abs(limit - start) <= largest and isfinite(count) and isfinite(delta)):
+        raise ModelError(f"a range from {start} to {limit} by {delta} has no length that fits")
+    count = max(0, ceil(count))
+    _require_room(count)
+    return count
+
+
+def _require_room(count: int) -> None:
+    """Refuse a result of ``count`` elements that no program could hold, before it is made."""
+    most = _MOST_BYTES // 8
+    if count > most:
+        raise ModelError(f"the result has {count:,} elements, but {most:,} is the most")
 
 
 def _required_scalar(node: Node, index: int) -> int | float:
@@ -73,6 +100,7 @@ def _eye_like(node: Node) -> Tensor:
         raise ModelError(f"the input must have 2 dimensions, not {type_.rank}")
     dtype = dtype_from_onnx(node.integer("dtype")) if node.has("dtype") else type_.dtype
     rows, columns = type_.shape
+    _require_room(rows * columns)
     eye = np.eye(rows, columns, node.integer("k"), dtype=np.float32)
     return node.constant(eye, dtype)
 
@@ -84,6 +112,7 @@ def _window(coefficients: tuple[float, ...]) -> ImportRule:
         length = int(_required_scalar(node, 0))
         if length < 0:
             raise ModelError(f"a window cannot have {length} elements")
+        _require_room(length)
         period = length if node.integer("periodic") else max(length - 1, 1)
         phase = 2 * pi * np.arange(length) / max(period, 1)
         window = np.zeros(length)

@@ -55,7 +55,7 @@ def _ctc(node: Node) -> Tensor:
         [node.input(index) for index in range(4)],
         _reduction(node),
         blank=node.integer("blank", 0),
-        zero_infinity=False,
+        zero_infinity=bool(node.integer("zeroInfinity", 0)),
         dtype=_output_dtype(node),
     )
 

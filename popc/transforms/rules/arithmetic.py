@@ -8,7 +8,7 @@ from typing import Final
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops.build import build
-from popc.transforms.match import is_scalar, produced_by
+from popc.transforms.match import is_exactly, produced_by
 from popc.transforms.rules.rule import LocalRule, sole_nearby
 from popc_runtime.format import DType
 
@@ -62,8 +62,9 @@ def _negated(graph: Graph, op: Op) -> Tensor | None:
     if not (dtype.is_float or dtype.is_signed):
         return None
     for side in (0, 1):
-        if is_scalar(op.operand(side), -1):
-            return build(graph, "Neg", [op.operand(1 - side)], settings=op.settings).output
+        other = op.operand(1 - side)
+        if is_exactly(op.operand(side), -1) and other.type == op.output.type:
+            return build(graph, "Neg", [other], settings=op.settings).output
     return None
 
 

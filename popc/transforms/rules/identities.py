@@ -7,7 +7,7 @@ from typing import Final
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops.build import build
-from popc.transforms.match import is_scalar
+from popc.transforms.match import is_exactly
 from popc.transforms.rules.rule import LocalRule, Rewrite
 
 __all__ = ["RULES"]
@@ -56,8 +56,9 @@ def _neutral(value: float, sides: tuple[int, ...]) -> Rewrite:
     def rewrite(graph: Graph, op: Op) -> Tensor | None:
         del graph
         for side in sides:
-            if is_scalar(op.operand(side), value):
-                return op.operand(1 - side)
+            other = op.operand(1 - side)
+            if is_exactly(op.operand(side), value) and other.type == op.output.type:
+                return other
         return None
 
     return rewrite

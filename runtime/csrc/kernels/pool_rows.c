@@ -282,7 +282,7 @@ static void locate(const Pool *pool, const Tap *tap, const char *x, char *y, int
     int64_t *where = places + tap->first;
     for (int64_t i = 0; i < tap->count; i++) {
         const float v = from[i * tap->step];
-        const bool larger = v >= to[i];
+        const bool larger = (v >= to[i]) | (v != v);
         to[i] = larger ? v : to[i];
         where[i] = larger ? tap->place + i * tap->next : where[i];
     }

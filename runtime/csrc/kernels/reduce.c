@@ -227,9 +227,13 @@ static void sum_block(
     }
 }
 
+// What a sum is made into is made of a number of the type, as ONNX defines it: if that is too large,
+// it is infinite.
 static void finish_reals(const Reduce *reduce, const Value *shifts, Value *sums, int64_t width) {
+    const bool rounds = reduce->dtype == F32 && reduce->operation != LOG_SUM_EXP;
     for (int64_t b = 0; b < width; b++) {
         double *sum = &sums[b].real;
+        if (rounds) *sum = (float)*sum;
         switch (reduce->operation) {
             case L2: *sum = sqrt(*sum); break;
             case LOG_SUM: *sum = log(*sum); break;

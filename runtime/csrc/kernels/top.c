@@ -78,10 +78,11 @@ static void *prepare(Params *params, Needs *needs) {
 
 // -- up to 32 bits --------------------------------------------------------------------------------
 
-// Positive and negative zero are equal; NaN is larger than all numbers, or smaller if it has a sign.
+// Positive and negative zero are equal; NaNs are, too, and larger than all numbers.
 static inline int32_t float_key(float value) {
     int32_t bits;
     memcpy(&bits, &value, sizeof(bits));
+    bits = value != value ? INT32_MAX : bits;
     bits = bits == INT32_MIN ? 0 : bits;
     return bits ^ (bits >> 31 & INT32_MAX);
 }
@@ -229,7 +230,7 @@ static uint64_t wide_key(const char *at, DType dtype, bool largest) {
     uint64_t bits;
     memcpy(&bits, at, sizeof(bits));
     if (dtype == F64) {
-        if ((bits & ~sign) > infinity) return UINT64_MAX;  // NaN comes last
+        if ((bits & ~sign) > infinity) return largest ? 0 : UINT64_MAX;  // NaN is the largest
         if (bits == sign) bits = 0;
         bits = bits & sign ? ~bits : bits | sign;
     } else if (dtype == I64) {

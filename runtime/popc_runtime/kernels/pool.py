@@ -278,21 +278,24 @@ def _max_pool(binding: Binding) -> Calls:
 def _located(
     binding: Binding, x: Array, out: Array, where: Array, axes: Sequence[Axis]
 ) -> Iterator[Call]:
-    """Maxima and their positions within the plane; of equals, the first.
+    """Maxima and their positions within the plane; of equals, or NaNs, which win, the first.
 
     The taps are visited last to first, and a later maximum replaces an equal one.
     """
     positions = _positions(x.shape[1:], column_major=bool(binding.integer("storage_order", 0)))
     mark = binding.scratch.mark()
     larger = binding.scratch.take(out.shape, np.bool_)
+    nans = binding.scratch.take(out.shape, np.bool_)
     binding.scratch.rewind(mark)
     yield partial(out.fill, lowest(x.dtype))
     yield partial(where.fill, 0)
     for _, windows, elements in reversed(list(tap_places(axes))):
         source, target = x[elements], out[windows]
-        mask, index = larger[windows], positions[elements]
+        mask, index, is_nan = larger[windows], positions[elements], nans[windows]
         if target.size:
             yield partial(np.greater_equal, source, target, out=mask)
+            yield partial(np.not_equal, source, source, out=is_nan)
+            yield partial(np.logical_or, mask, is_nan, out=mask)
             yield partial(np.copyto, target, source, where=mask)
             yield partial(np.copyto, where[windows], index, where=mask)
 

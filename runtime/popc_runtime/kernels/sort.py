@@ -16,13 +16,13 @@ __all__ = ["KERNELS"]
 
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _TOP_BIT: Final = np.uint32(1 << 31)
+_LARGEST: Final = np.int32((1 << 31) - 1)  # the bits of a NaN
 
 
 def _top_k(binding: Binding) -> Calls:
     """The k largest or smallest elements along an axis, in order; among equals, the lower index.
 
-    Where NaNs come is not defined by ONNX; here they count as larger than everything, or, if their
-    sign bit is set, as smaller.
+    NaNs count as equal, and as larger than everything, as numpy sorts them.
     """
     x = binding.input(0)
     axis = binding.integer("axis") % x.ndim
@@ -59,15 +59,14 @@ def _select_wide(binding: Binding, rows: Array) -> tuple[Array, tuple[Call, ...]
     descending = binding.integer("largest", 1)
 
     def call() -> None:
-        keys = _reversed(rows) if descending else rows
-        np.copyto(indices, np.argsort(keys, axis=-1, kind="stable")[..., :k])
+        if not descending:
+            np.copyto(indices, np.argsort(rows, axis=-1, kind="stable")[..., :k])
+            return
+        # From the back, both ways: of equals, the lower index is the first again.
+        order = np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        np.subtract(rows.shape[-1] - 1, order[..., :k], out=indices)
 
     return indices, (call,)
-
-
-def _reversed(rows: Array) -> Array:
-    """An array whose order is the reverse; for integers, negation would overflow."""
-    return np.negative(rows) if rows.dtype.kind == "f" else np.invert(rows)
 
 
 def _select_narrow(binding: Binding, rows: Array) -> tuple[Array, tuple[Call, ...]]:
@@ -120,10 +119,13 @@ def _signed_order(binding: Binding, rows: Array, bits: Array) -> list[Call]:
 
 def _float_order(binding: Binding, rows: Array, bits: Array) -> list[Call]:
     """IEEE bit patterns sort as sign and magnitude: flip all bits of negative numbers."""
-    signed = bits.view(np.int32)
+    signed, numbers = bits.view(np.int32), bits.view(np.float32)
     flip = binding.scratch.take(rows.shape, np.int32)
+    nans = binding.scratch.take(rows.shape, np.bool_)
     return [
-        partial(np.add, rows, np.float32(0), out=bits.view(np.float32)),  # -0 becomes +0
+        partial(np.add, rows, np.float32(0), out=numbers),  # -0 becomes +0
+        partial(np.isnan, numbers, out=nans),
+        partial(np.copyto, signed, _LARGEST, where=nans),
         partial(np.right_shift, signed, 31, out=flip),
         partial(np.bitwise_or, flip.view(np.uint32), _TOP_BIT, out=flip.view(np.uint32)),
         partial(np.bitwise_xor, bits, flip.view(np.uint32), out=bits),

@@ -1,0 +1,327 @@
+"""Which attributes a node may have: those that rules read, and those that need no reading, why.
+
+Operators with a schema in onnx have the attributes of that schema, in the version that the model
+imports.  For the others, rules see what stands here and nothing else: `Node` hides the rest from
+them, so that what is missing here is refused, never swallowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import onnx
+
+from popc.frontend.functions import FunctionTable, find_schema
+from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
+from popc.frontend.problems import Problems
+from popc.frontend.walk import node_name
+
+__all__ = [
+    "IGNORED",
+    "READ",
+    "Ignored",
+    "attribute_problems",
+    "may_read",
+    "record_attributes",
+]
+
+_PREFIX: Final = "__"  # of annotations, and of what PopART writes for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Why an attribute need not be read; if ``only`` is given, as long as it is that."""
+
+    why: str
+    only: object = None
+
+
+_GRAPHCORE: Final = "ai.graphcore"
+_MICROSOFT: Final = "com.microsoft"
+_GROUP: Final = ("replica_group_size", "replication_factor")
+_RECURRENT: Final = (
+    "activation", "output_full_sequence", "recurrent_activation", "reset_after", "time_major",
+)  # fmt: skip
+_GROUP_NORM: Final = ("channels_axis", "epsilon", "num_groups", "strided_channel_grouping")
+_SCATTER: Final = ("axis", "axis_size", "enable_index_broadcast", "group_size", "reduction")
+_ATTENTION: Final = ("do_rotary", "mask_filter_value", "num_heads", "scale", "unidirectional")
+_NORM_OF_GROUPS: Final = ("activation", "channels_last", "epsilon", "groups")
+_CONV: Final = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+_FUSED_PRODUCT: Final = ("alpha", "transA", "transB", "transBatchA", "transBatchB")
+
+_READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
+    "AUGRU": _RECURRENT,
+    "Abort": ("title",),
+    "AllGather": _GROUP,
+    "AllToAll": (*_GROUP, "concat_dimension", "split_dimension"),
+    "BatchNormalization": ("epsilon", "momentum"),
+    "Bucketize": ("right",),
+    "Call": ("callee",),
+    "CrossReplicaSum": (*_GROUP, "op"),
+    "Ctc": ("blank", "outDataType", "reduction", "zeroInfinity"),
+    "CtcBeamSearchDecoder": ("beam_width", "blank", "top_paths"),
+    "DepthToSpace": ("blocksize", "mode"),
+    "DynamicAdd": ("axes", "sizes"),
+    "DynamicGRU": _RECURRENT,
+    "DynamicSlice": ("axes", "sizes"),
+    "DynamicUpdate": ("axes", "sizes"),
+    "DynamicZero": ("axes", "sizes"),
+    "EmbeddingLookup": ("serialization_factor",),
+    "FixedWidthBins": ("n_bins",),
+    "GRU": _RECURRENT,
+    "GroupNormalization": _GROUP_NORM,
+    "GroupedGather": ("axis", "group_size"),
+    "GroupedScatterReduce": _SCATTER,
+    "HardSigmoid": ("alpha", "beta"),
+    "Histogram": ("absoluteOfInput", "levels"),
+    "HistogramUpdate": ("absoluteOfInput", "levels"),
+    "IdentityLoss": ("reduction",),
+    "IncrementMod": ("increment", "modulus"),
+    "Init": ("data_type", "shape"),
+    "InstanceNormalization": ("channels_axis", "epsilon", "strided_channel_grouping"),
+    "L1": ("lambda", "reduction"),
+    "LSTM": _RECURRENT,
+    "LayerNormalization": ("channels_axis", "epsilon", "strided_channel_grouping"),
+    "MultiConv": (
+        "dilations", "inDilations", "numConvs", "outPads", "pads", "partialsTypes", "strides",
+    ),
+    "Nll": ("ignoreIndex", "inputIsLogProbability", "reduction"),
+    "NormalizeImage": ("scale",),
+    "PackedDataBlock": ("callback", "callbackBatchSize", "maxSequenceLengths", "resultSize"),
+    "PrintTensor": ("print_gradient", "title"),
+    "ReduceMedian": ("axes", "keepdims"),
+    "ReduceScatter": (*_GROUP, "op"),
+    "ReplicatedAllGather": _GROUP,
+    "ReplicatedAllReduce": (*_GROUP, "op"),
+    "ReplicatedBroadcast": (*_GROUP, "root"),
+    "ReplicatedReduceScatter": (*_GROUP, "op"),
+    "Reshape": ("shape",),
+    "Reverse": ("dimensions",),
+    "Scale": ("scale",),
+    "ScaledAdd": ("scale0", "scale1"),
+    "ScatterReduce": _SCATTER,
+    "SequenceSlice": ("zeroUnused",),
+    "SequenceSlicePack": ("zeroUnused",),
+    "SequenceSliceUnpack": ("totalElements",),
+    "SerializedMatMul": (
+        "serialization_dimension", "serialization_factor", "transpose_a", "transpose_b",
+    ),
+    "ShapedDropout": ("ratio", "seed", "shape"),
+    "Slice": ("axes", "ends", "starts"),
+    "Sort": ("axis", "descending"),
+    "SplineBasis": ("degree",),
+    "Subsample": ("strides",),
+    "Swish": ("alpha",),
+    "Zeros": ("dtype", "shape"),
+    "ZerosLike": ("dtype",),
+}  # fmt: skip
+
+_READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
+    "Attention": (*_ATTENTION, "qkv_hidden_sizes"),
+    "BiasSoftmax": ("axis", "is_inner_broadcast"),
+    "CropAndResize": ("extrapolation_value", "mode"),
+    "DequantizeLinear": ("axis",),
+    "DynamicQuantizeLSTM": (
+        "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
+        "input_forget",
+    ),
+    "EmbedLayerNormalization": ("epsilon",),
+    "FusedConv": ("activation", "activation_params", *_CONV),
+    "FusedGemm": (
+        "activation", "activation_alpha", "activation_beta", "activation_gamma", "alpha", "beta",
+        "transA", "transB",
+    ),
+    "FusedMatMul": _FUSED_PRODUCT,
+    "GatherBlockQuantized": ("bits", "block_size", "gather_axis", "quantize_axis"),
+    "GridSample": ("align_corners", "mode", "padding_mode"),
+    "GroupNorm": _NORM_OF_GROUPS,
+    "GroupQueryAttention": (
+        "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads",
+        "rotary_interleaved", "scale", "smooth_softmax", "softcap",
+    ),
+    "MatMulNBits": ("K", "N", "bits", "block_size"),
+    "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
+    "NhwcConv": _CONV,
+    "Pad": ("mode",),
+    "QAttention": _ATTENTION,
+    "QEmbedLayerNormalization": ("epsilon",),
+    "QGemm": ("alpha", "transA", "transB"),
+    "QLinearAveragePool": (
+        "auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
+        "strides",
+    ),
+    "QLinearConcat": ("axis",),
+    "QLinearConv": ("channels_last", *_CONV),
+    "QLinearGlobalAveragePool": ("channels_last",),
+    "QLinearLeakyRelu": ("alpha",),
+    "QLinearReduceMean": ("axes", "keepdims"),
+    "QLinearSoftmax": ("axis", "opset"),
+    "QuantizeLinear": ("axis",),
+    "QuickGelu": ("alpha",),
+    "RotaryEmbedding": (
+        "interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim",
+    ),
+    "SkipGroupNorm": _NORM_OF_GROUPS,
+    "SkipLayerNormalization": ("epsilon",),
+    "SkipSimplifiedLayerNormalization": ("epsilon",),
+    "TransposeMatMul": _FUSED_PRODUCT,
+    "Trilu": ("upper",),
+}  # fmt: skip
+
+# What rules read of operators that onnx has no schema of; those that are missing have none.
+READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "": {"SimplifiedLayerNormalization": ("axis", "epsilon")},
+    _GRAPHCORE: _READ_GRAPHCORE,
+    _MICROSOFT: _READ_MICROSOFT,
+}
+
+_ANY_NODE: Final = {
+    "consumed_inputs": Ignored("tells which operands may be overwritten; the planner finds out"),
+}
+_DISTANT: Final = Ignored("concerns 8-bit floats only, which popc refuses")
+_WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at the end")
+_HIDDEN: Final = Ignored("follows from the shape of the weights")
+_ALL_STEPS: Final = Ignored("old opsets: the model names the results that it wants")
+_LAYOUT: Final = Ignored("is about work and memory on the chip, not about results")
+_TEXT: Final = Ignored("is about the look of what is printed")
+_SHARED: Final = Ignored("is about memory that the host hands over; popc has its own")
+
+IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
+    ("", "Attention"): {"softmax_precision": _WIDE},
+    ("", "Cast"): {"round_mode": _DISTANT, "saturate": _DISTANT},
+    ("", "CastLike"): {"round_mode": _DISTANT, "saturate": _DISTANT},
+    ("", "Constant"): dict.fromkeys(
+        ("value_string", "value_strings"), Ignored("the rule refuses constants of text")
+    ),
+    ("", "Dropout"): dict.fromkeys(
+        ("is_test", "ratio"), Ignored("drops nothing before opset 12, as in onnxruntime")
+    ),
+    ("", "GRU"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
+    ("", "Gemm"): {"broadcast": Ignored("before opset 7: C broadcasts whenever its shape does")},
+    ("", "GroupNormalization"): {"stash_type": _WIDE},
+    ("", "LSTM"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
+    ("", "Optional"): {"type": Ignored("is that of the operand; an empty one has none")},
+    ("", "QuantizeLinear"): {"precision": _WIDE, "saturate": _DISTANT},
+    ("", "RMSNormalization"): {"stash_type": _WIDE},
+    ("", "RNN"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
+    ("", "SimplifiedLayerNormalization"): {"stash_type": _WIDE},
+    ("", "TopK"): {"sorted": Ignored("results are sorted in any case; else any order is right")},
+    (_GRAPHCORE, "BatchNormalization"): {
+        "unbiased_variance": Ignored("the running variance divides by N - 1 in any case", 0)
+    },
+    (_GRAPHCORE, "DynamicSlice"): {"noOverlap": _LAYOUT},
+    (_GRAPHCORE, "DynamicUpdate"): {"noOverlap": _LAYOUT},
+    (_GRAPHCORE, "Init"): {
+        "batch_axis": Ignored("is for models that are cut by batches, which find it themselves"),
+        "init_type": Ignored("contents that are not said are zeros"),
+    },
+    (_GRAPHCORE, "MultiConv"): dict.fromkeys(
+        (
+            "availableMemoryProportions", "cycleBackOff", "enableConvDithering",
+            "perConvReservedTiles", "planType",
+        ),
+        _LAYOUT,
+    ),
+    (_GRAPHCORE, "PrintTensor"): dict.fromkeys(
+        (
+            "closeBracket", "digits", "edgeItems", "floatFormat", "maxLineWidth", "openBracket",
+            "separator", "summariseThreshold",
+        ),
+        _TEXT,
+    ),
+    (_GRAPHCORE, "ScatterReduce"): {"available_memory_proportion": _LAYOUT},
+    (_GRAPHCORE, "Sort"): {"stable": Ignored("sorting is stable in any case")},
+    (_GRAPHCORE, "TensorRemap"): {"remap_type": _LAYOUT},
+    (_MICROSOFT, "Attention"): {
+        "past_present_share_buffer": _SHARED,
+        "rotary_embedding_dim": Ignored("belongs to do_rotary, which the rule refuses"),
+    },
+    (_MICROSOFT, "EmbedLayerNormalization"): {
+        "mask_index_type": Ignored("the result is how many elements of the mask are set, always")
+    },
+    (_MICROSOFT, "GroupQueryAttention"): {
+        "k_quant_type": Ignored("caches of integers are not supported", "NONE"),
+        "kv_cache_bit_width": Ignored("caches of integers are not supported", 0),
+        "qk_norm_epsilon": Ignored("belongs to operands that the rule refuses"),
+        "qk_output": Ignored("results of the scores are not supported", 0),
+        "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
+        "v_quant_type": Ignored("caches of integers are not supported", "NONE"),
+    },
+    (_MICROSOFT, "MatMulNBits"): {
+        "accuracy_level": Ignored("is the least accuracy; popc multiplies with float32"),
+        "weight_prepacked": Ignored("weights in the order of another runtime are unreadable", 0),
+    },
+    (_MICROSOFT, "QAttention"): {"past_present_share_buffer": _SHARED},
+    (_MICROSOFT, "RotaryEmbedding"): {"scale": Ignored("scaled angles are not supported", 1.0)},
+}  # fmt: skip
+
+
+@cache
+def may_read(domain: str, op_type: str, name: str) -> bool:
+    """Whether the rule of an operator may read an attribute, as far as this table knows."""
+    if name.startswith(_PREFIX) or domain not in READ:
+        return True
+    return (domain == "" and op_type not in READ[""]) or name in READ[domain].get(op_type, ())
+
+
+def attribute_problems(
+    node: onnx.NodeProto, version: int, functions: FunctionTable
+) -> Iterator[str]:
+    """What is wrong with the attributes of a node: those that nothing would read."""
+    names = [one.name for one in node.attribute if not one.name.startswith(_PREFIX)]
+    if not names:
+        return
+    domain = default_domain_name(node.domain)
+    local = functions.local(domain, node.op_type, node.overload)
+    known = _known(domain, node.op_type, version) if local is None else frozenset(local.attributes)
+    if known is None:
+        return
+    ignored = {**_ANY_NODE, **(IGNORED.get((domain, node.op_type), {}) if local is None else {})}
+    for attribute in node.attribute:
+        name = attribute.name
+        if name.startswith(_PREFIX):
+            continue
+        if name in ignored:
+            yield from _refusals(attribute, ignored[name])
+        elif name not in known:
+            yield _unknown(name, known | (ignored.keys() - _ANY_NODE.keys()))
+
+
+def record_attributes(
+    node: onnx.NodeProto, opsets: Mapping[str, int], functions: FunctionTable, problems: Problems
+) -> None:
+    """Record `attribute_problems` of a node."""
+    domain = default_domain_name(node.domain)
+    version = opsets.get(domain, 1)
+    for problem in attribute_problems(node, version, functions):
+        what = f"{operator_name(node.op_type, domain, version)}: {problem}"
+        problems.unsupported[what].append(node_name(node))
+
+
+@cache
+def _known(domain: str, op_type: str, version: int) -> frozenset[str] | None:
+    """The attributes of an operator; ``None`` if nobody says which it has."""
+    own = READ.get(domain, {}).get(op_type)
+    if own is not None:
+        return frozenset(own)
+    schema = find_schema(op_type, domain, version)
+    if schema is not None:
+        return frozenset(schema.attributes)
+    return frozenset() if domain in (_GRAPHCORE, _MICROSOFT) else None
+
+
+def _refusals(attribute: onnx.AttributeProto, ignored: Ignored) -> Iterator[str]:
+    if ignored.only is None or attribute.ref_attr_name:
+        return
+    value: Any = onnx.helper.get_attribute_value(attribute)
+    value = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if value != ignored.only:
+        yield f"attribute {attribute.name!r} must be {ignored.only!r} ({ignored.why})"
+
+
+def _unknown(name: str, known: frozenset[str]) -> str:
+    listed = f"known are {', '.join(sorted(known))}" if known else "the operator has none"
+    return f"attribute {shown(name)!r} is unknown ({listed}{did_you_mean(name, known)})"
