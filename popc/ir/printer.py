@@ -45,8 +45,9 @@ def _graph_lines(graph: Graph, order: Sequence[Op] | None, shared: Sequence[Grap
             lines.append(f"    {name} = {nested[0]}")
             lines.extend(f"    {line}" for line in nested[1:])
     lines.extend(
-        f"  {first!r} before {second!r}{', tied' if tied else ''}"
-        for first, second, tied in graph.ordering
+        f"  {pair.first!r} before {pair.second!r}"
+        f"{', tied' if pair.tied else ''}{', if that can be' if pair.wished else ''}"
+        for pair in graph.ordering
     )
     results = ", ".join(
         name if tensor.name == name else f"{name} = {_operand(tensor)}"

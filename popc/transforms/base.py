@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from popc.ir import Graph, Op, verify
+from popc.ops.check_order import find_stuck
 
 __all__ = ["Outcome", "Pass", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
 
@@ -70,7 +71,7 @@ class Pass(ABC):
         """Run, and with ``check`` verify the graph afterwards (a failure names the pass)."""
         outcome = self.run(graph)
         if check:
-            problems = [*verify(graph), *self.problems(graph)]
+            problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
         if isinstance(outcome, int):
