@@ -1,9 +1,8 @@
 """Walks the nodes of an ONNX graph and builds the IR, resolving shapes on the way.
 
-Why build and resolve at once?  Every shape is static, so the importer can interpret: each node's
-output types are known as soon as it is built, shape arithmetic on constants collapses to constants
-immediately, and a later node that needs the value of an operand (a shape, an axis, a condition)
-simply asks for it.  No separate shape inference or constant propagation is needed.
+Every shape is static, so the importer can interpret: output types are known as soon as a node is
+built, arithmetic on constants becomes constants at once, and a node that needs the value of an
+operand asks for it.  No separate shape inference or constant propagation is needed.
 """
 
 from __future__ import annotations
@@ -27,12 +26,7 @@ from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
-from popc.frontend.tensors import (
-    decode_sparse_tensor,
-    decode_tensor,
-    dtype_name,
-    is_supported,
-)
+from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported
 from popc.frontend.updates import VariableUpdates
 from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.frontend.walk import node_name

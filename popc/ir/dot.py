@@ -72,10 +72,10 @@ class _Drawing:
                     if user in self._names:
                         ends = f"{self._names[op]} -> {self._names[user]}"
                         yield f"{ends} [label={_quoted(f'{tensor.name}: {tensor.type}')}];"
-        for earlier, later, tied in graph.ordering:
-            if earlier in self._names and later in self._names:
-                style = "bold" if tied else "dashed"
-                yield f"{self._names[earlier]} -> {self._names[later]} [style={style}];"
+        for pair in graph.ordering:
+            if pair.first in self._names and pair.second in self._names:
+                style = "bold" if pair.tied else "dashed"
+                yield f"{self._names[pair.first]} -> {self._names[pair.second]} [style={style}];"
 
 
 def _title(op: Op) -> str:

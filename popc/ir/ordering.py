@@ -1,7 +1,7 @@
 """Which ops of a graph must run before which others, beyond what data flow asks for.
 
 The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.remove`, which
-`Graph` calls.
+`Graph` calls.  Passes add pairs by way of `popc.ops.sequencer`, which knows what contradicts what.
 """
 
 from __future__ import annotations
@@ -16,69 +16,82 @@ __all__ = ["OrderedPair", "Ordering"]
 
 
 class OrderedPair(NamedTuple):
-    """``first`` runs before ``second``; ``tied``: and as close to it as can be."""
+    """``first`` runs before ``second``.
+
+    Attributes:
+        first, second: The ops.
+        tied: They run as close to each other as can be.
+        wished: The pair saves memory, and is given up where it is in the way of what is required.
+    """
 
     first: Op
     second: Op
-    tied: bool
+    tied: bool = False
+    wished: bool = False
 
 
 class Ordering:
     """The ordered pairs of one graph."""
 
     def __init__(self) -> None:
-        # second -> whether tied, by first; and firsts by second
-        self._later: dict[Op, dict[Op, bool]] = {}
+        # second -> their pair, by first; and firsts by second
+        self._later: dict[Op, dict[Op, OrderedPair]] = {}
         self._earlier: dict[Op, dict[Op, None]] = {}
 
     def __iter__(self) -> Iterator[OrderedPair]:
-        for first, others in self._later.items():
-            for second, tied in others.items():
-                yield OrderedPair(first, second, tied)
+        for others in self._later.values():
+            yield from others.values()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is required or wished."""
+        return not self._later
 
     def __contains__(self, op: Op) -> bool:
         return op in self._later or op in self._earlier
 
-    def require(self, first: Op, second: Op, *, tied: bool = False) -> None:
-        """Let ``first`` run before ``second``.  A pair that is tied already stays tied."""
+    def add(self, pair: OrderedPair) -> None:
+        """One more.  A pair that is tied already stays tied, one that is required is no wish."""
+        first, second = pair.first, pair.second
         assert first is not second, f"{first!r} cannot run before itself"
         later = self._later.setdefault(first, {})
-        later[second] = later.get(second, False) or tied
+        known = later.get(second, pair)
+        tied, wished = known.tied or pair.tied, known.wished and pair.wished
+        later[second] = OrderedPair(first, second, tied, wished)
         self._earlier.setdefault(second, {})[first] = None
+
+    def discard(self, pair: OrderedPair) -> None:
+        """Forget a pair that is there."""
+        del self._later[pair.first][pair.second]
+        del self._earlier[pair.second][pair.first]
+        for table, op in ((self._later, pair.first), (self._earlier, pair.second)):
+            if not table[op]:
+                del table[op]
 
     def replace(self, old: Op, new: Op) -> None:
         """Let ``new`` take the place of ``old`` in every pair."""
-        for first, second, tied in self._pairs_of(old):
-            self._drop(first, second)
-            pair = (new if first is old else first, new if second is old else second)
-            if pair[0] is not pair[1]:
-                self.require(*pair, tied=tied)
+        for pair in self._pairs_of(old):
+            self.discard(pair)
+            first, second = (new if op is old else op for op in (pair.first, pair.second))
+            if first is not second:
+                self.add(pair._replace(first=first, second=second))
 
     def remove(self, op: Op) -> None:
         """Forget ``op``; what came before it still comes before what came after it."""
         pairs = self._pairs_of(op)
-        for first, second, _ in pairs:
-            self._drop(first, second)
-        for first in [pair.first for pair in pairs if pair.second is op]:
-            for second in [pair.second for pair in pairs if pair.first is op]:
-                self.require(first, second)
+        for pair in pairs:
+            self.discard(pair)
+        for before in [pair for pair in pairs if pair.second is op]:
+            for after in [pair for pair in pairs if pair.first is op]:
+                wished = before.wished or after.wished
+                self.add(OrderedPair(before.first, after.second, wished=wished))
 
     def copy(self, twins: Mapping[Op, Op], other: Ordering) -> None:
         """Require of ``twins`` in ``other`` what is required here of the ops that they copy."""
-        for first, second, tied in self:
-            if first in twins and second in twins:
-                other.require(twins[first], twins[second], tied=tied)
+        for pair in self:
+            if pair.first in twins and pair.second in twins:
+                other.add(pair._replace(first=twins[pair.first], second=twins[pair.second]))
 
     def _pairs_of(self, op: Op) -> list[OrderedPair]:
-        before = [
-            OrderedPair(first, op, self._later[first][op]) for first in self._earlier.get(op, ())
-        ]
-        after = [OrderedPair(op, second, tied) for second, tied in self._later.get(op, {}).items()]
-        return [*before, *after]
-
-    def _drop(self, first: Op, second: Op) -> None:
-        del self._later[first][second]
-        del self._earlier[second][first]
-        for table, op in ((self._later, first), (self._earlier, second)):
-            if not table[op]:
-                del table[op]
+        before = [self._later[first][op] for first in self._earlier.get(op, ())]
+        return [*before, *self._later.get(op, {}).values()]

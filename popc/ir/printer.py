@@ -45,8 +45,9 @@ def _graph_lines(graph: Graph, order: Sequence[Op] | None, shared: Sequence[Grap
             lines.append(f"    {name} = {nested[0]}")
             lines.extend(f"    {line}" for line in nested[1:])
     lines.extend(
-        f"  {_reference(first)} before {_reference(second)}{', tied' if tied else ''}"
-        for first, second, tied in graph.ordering
+        f"  {_reference(pair.first)} before {_reference(pair.second)}"
+        f"{', tied' if pair.tied else ''}{', if that can be' if pair.wished else ''}"
+        for pair in graph.ordering
     )
     results = ", ".join(
         name if tensor.name == name and not tensor.is_constant else f"{name} = {_operand(tensor)}"

@@ -27,7 +27,7 @@ def _graph_problems(graph: Graph) -> list[str]:
     )
     problems.extend(
         f"{graph.name}: the order of {op!r} is required, which is not in the graph"
-        for op in dict.fromkeys(op for pair in graph.ordering for op in pair[:2])
+        for op in dict.fromkeys(op for pair in graph.ordering for op in (pair.first, pair.second))
         if op not in graph
     )
     if len(graph.outputs) != len(graph.output_names):

@@ -1,7 +1,13 @@
 """Which chip runs what, and in which stage of a pipeline."""
 
 from popc.placement.check import check_places, check_stages, stage_chips
-from popc.placement.chips import ChipsOfValues, chip_of_variable, is_main_loop, main_graphs
+from popc.placement.chips import (
+    ChipsOfValues,
+    chip_of_results,
+    chip_of_variable,
+    is_main_loop,
+    main_graphs,
+)
 from popc.placement.copies import find_crossings, insert_copies, remove_boundaries
 from popc.placement.filling import fill_places, is_placed
 from popc.placement.placing import follow_annotations, place, start_placement
@@ -13,6 +19,7 @@ __all__ = [
     "Timing",
     "check_places",
     "check_stages",
+    "chip_of_results",
     "chip_of_variable",
     "fill_places",
     "find_crossings",

@@ -10,7 +10,14 @@ from popc.ops import OPS
 from popc.ops.control import first_capture, inner_names, loop_body
 from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
 
-__all__ = ["MAIN_LOOPS", "ChipsOfValues", "chip_of_variable", "is_main_loop", "main_graphs"]
+__all__ = [
+    "MAIN_LOOPS",
+    "ChipsOfValues",
+    "chip_of_results",
+    "chip_of_variable",
+    "is_main_loop",
+    "main_graphs",
+]
 
 # Names of the bodies of the loops that popc itself puts around a program.  They run on all chips;
 # every other control-flow op runs on one, with all that it holds.
@@ -50,6 +57,13 @@ def chip_of_variable(variable: Tensor) -> int | None:
         return op_type == "CopyVarUpdate", late, one.pipeline_stage or 0
 
     return min(placed, key=turn)[1].virtual_graph
+
+
+def chip_of_results(op: Op) -> int | None:
+    """The chip of what ``op``, which is no main loop, gives; ``None`` if that is not settled."""
+    if op.op_type == "IpuCopy":
+        return integer(op.attributes, "destination")
+    return op.settings.virtual_graph
 
 
 class ChipsOfValues:
@@ -131,12 +145,10 @@ class ChipsOfValues:
         return self.of(operand) if handed_on is None else handed_on
 
     def _of_result(self, op: Op, index: int) -> int | None:
-        if op.op_type == "IpuCopy":
-            return integer(op.attributes, "destination")
         body = loop_body(op)
         if body is not None and is_main_loop(op):
             return self.of(body.outputs[index + 1])
-        return op.settings.virtual_graph
+        return chip_of_results(op)
 
 
 _FIRST_STATE: Final = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from popc.ir import Op
 from popc.ops.aliases import Aliases
-from popc.schedule.constraints import Barrier, Node, Precedence
+from popc.ops.constraints import Barrier, Node, Precedence
 from popc.schedule.footprint import Footprint, Part, find_footprint
 from popc.schedule.problem import Problem
 
@@ -27,7 +27,7 @@ def build_problem(
     Raises:
         ValueError: ops wait for each other; the message names them.
     """
-    precedence = Precedence.among(part.ops, ordering=part.graph.ordering)
+    precedence = Precedence.among(part.ops, part.graph.ordering)
     blocked = set(precedence.successors) - set(precedence.topological())
     if blocked:
         cycle = _find_cycle(precedence, blocked)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
+from popc.ops.constraints import stream_of
 from popc.ops.rows import is_row_of_operands
-from popc.schedule.constraints import stream_of
 from popc.schedule.schedule import Schedule
 
 __all__ = ["check_schedule"]
@@ -63,10 +63,13 @@ def _check_streams(graph: Graph, order: Sequence[Op]) -> list[str]:
 
 def _check_pairs(graph: Graph, order: Sequence[Op]) -> list[str]:
     """What load time computes is there anyway."""
+    places = {op: place for place, op in enumerate(order)}
     return [
-        f"{graph.name}: {first!r} runs after {second!r}, which it has to precede"
-        for first, second, _ in graph.ordering
-        if first in order and second in order and order.index(first) > order.index(second)
+        f"{graph.name}: {pair.first!r} runs after {pair.second!r}, which it has to precede"
+        for pair in graph.ordering
+        if pair.first in places
+        and pair.second in places
+        and places[pair.first] > places[pair.second]
     ]
 
 

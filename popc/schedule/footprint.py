@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
+from popc.ops.constraints import Node, Precedence, Update, find_updates
 from popc.ops.control import loop_body, loop_header, loop_states
 from popc.ops.overwriting import overwritable
 from popc.ops.rows import is_row_of_operands
-from popc.schedule.constraints import Node, Precedence, Update, find_updates
 from popc.schedule.problem import Takeover
 from popc.schedule.reach import find_followed
 

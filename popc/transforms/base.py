@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, Self
 
 from popc.ir import Graph, Op, verify
+from popc.ops.check_order import find_stuck
 from popc.transforms.context import PassContext
 
 __all__ = ["Outcome", "Pass", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
@@ -87,7 +88,7 @@ class Pass(ABC):
             raise AssertionError(f"pass {self.name}: {error}") from error
         outcome = Outcome(found) if isinstance(found, int) else found
         if check:
-            problems = [*verify(graph), *self.problems(graph)]
+            problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
             if not outcome.changes and _state(graph) != before:

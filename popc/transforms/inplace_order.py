@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.aliases import Aliases, find_aliases
 from popc.ops.overwriting import overwritable
+from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
@@ -56,7 +57,11 @@ class InplaceOrder(Pass):
         if not self.enabled or not (wanted or self.check):
             return 0
         aliases = find_aliases(graph)
-        rivalries = [one for nested in graph.walk() for one in _rivalries(nested, aliases)]
+        rivalries = [
+            one
+            for nested in graph.walk()
+            for one in _rivalries(nested, aliases, Sequencer(nested, graph))
+        ]
         changes = sum(one.settle() for one in rivalries) if wanted else 0
         if self.check:
             problems = [problem for one in rivalries if (problem := one.ambiguity())]
@@ -74,8 +79,7 @@ class InplaceOrder(Pass):
 class _Rivalry:
     """A tensor with memory of its own, what reads it, and who of these could overwrite it."""
 
-    graph: Graph
-    order: _Order
+    sequencer: Sequencer
     tensor: Tensor
     readers: tuple[Op, ...]
     rivals: tuple[tuple[Op, float], ...]  # with the priority that the user gave; 0: none
@@ -86,7 +90,7 @@ class _Rivalry:
             if priority > 0 and self._can_be_last(op):
                 for other in self.readers:
                     if other is not op:
-                        self.graph.ordering.require(other, op)
+                        self.sequencer.require(other, op)
                 return True
         return False
 
@@ -100,8 +104,7 @@ class _Rivalry:
 
     def _can_be_last(self, op: Op) -> bool:
         """Whether no other reader has to run after ``op``, as far as is known before scheduling."""
-        together = all(one.settings.bins == op.settings.bins for one in self.readers)
-        return together and self.order.later(op).isdisjoint(self.readers)
+        return self.sequencer.has_to_follow(op).isdisjoint(self.readers)
 
 
 def _named(op: Op) -> str:
@@ -109,12 +112,11 @@ def _named(op: Op) -> str:
     return f"{op.op_type} (%{op.outputs[0].name}{origin})"
 
 
-def _rivalries(graph: Graph, aliases: Aliases) -> Iterator[_Rivalry]:
+def _rivalries(graph: Graph, aliases: Aliases, sequencer: Sequencer) -> Iterator[_Rivalry]:
     """The tensors of ``graph`` that more than one op reads and at least one could overwrite."""
     readers: dict[Tensor, dict[Op, None]] = defaultdict(dict)
     rivals: dict[Tensor, dict[Op, float]] = defaultdict(dict)
     kept = {aliases.places[tensor].root for tensor in graph.outputs}
-    order = _Order(graph, aliases)
     for op in graph.ops:
         if op in aliases.views:
             continue
@@ -126,7 +128,7 @@ def _rivalries(graph: Graph, aliases: Aliases) -> Iterator[_Rivalry]:
         own = tensor.name in graph.tensors and graph.tensors[tensor.name] is tensor
         takeable = own and tensor.kind is TensorKind.ACTIVATION and tensor not in kept
         if takeable and len(readers[tensor]) > 1:
-            yield _Rivalry(graph, order, tensor, tuple(readers[tensor]), tuple(ops.items()))
+            yield _Rivalry(sequencer, tensor, tuple(readers[tensor]), tuple(ops.items()))
 
 
 def _overwritten(op: Op, aliases: Aliases) -> Iterable[tuple[Tensor, float]]:
@@ -139,41 +141,3 @@ def _overwritten(op: Op, aliases: Aliases) -> Iterable[tuple[Tensor, float]]:
         place = aliases.places[operand]
         if place.is_whole(operand):
             yield place.root, wishes.get(index, 0.0)
-
-
-class _Order:
-    """What has to run after what: for data, for required order, and for what variables hold."""
-
-    def __init__(self, graph: Graph, aliases: Aliases) -> None:
-        self._graph = graph
-        self._views = aliases.views
-        self._updates: dict[Tensor, list[Op]] = defaultdict(list)
-        for op in graph.ops:
-            if op.op_type == "CopyVarUpdate":
-                self._updates[op.operand(0)].append(op)
-
-    def later(self, op: Op) -> set[Op]:
-        """All ops that have to run after ``op``."""
-        required: dict[Op, list[Op]] = defaultdict(list)
-        for pair in self._graph.ordering:
-            required[pair.first].append(pair.second)
-        found: set[Op] = set()
-        pending = [op]
-        while pending:
-            one = pending.pop()
-            users = [user for tensor in one.outputs for user in tensor.uses]
-            for after in (*users, *required[one], *self._overwriting(one)):
-                if after not in found:
-                    found.add(after)
-                    pending.append(after)
-        return found
-
-    def _overwriting(self, op: Op) -> Iterator[Op]:
-        """The updates of variables that ``op`` reads, itself or by way of views."""
-        pending = list(op.present_inputs) if self._updates else []
-        while pending:
-            tensor = pending.pop()
-            if tensor in self._updates:
-                yield from (update for update in self._updates[tensor] if update is not op)
-            elif tensor.producer in self._views:
-                pending.extend(tensor.producer.present_inputs)

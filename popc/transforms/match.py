@@ -99,8 +99,8 @@ def may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
     if not any(one in graph.ordering for one in earlier):
         return True
     firsts: dict[Op, list[Op]] = {}
-    for first, second, _ in graph.ordering:
-        firsts.setdefault(second, []).append(first)
+    for pair in graph.ordering:
+        firsts.setdefault(pair.second, []).append(pair.first)
     before, left = set[Op](), [op]
     while left:
         one = left.pop()
@@ -109,4 +109,4 @@ def may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
         before |= found
         left += found
     between = before.difference(earlier)
-    return not any(first in earlier and second in between for first, second, _ in graph.ordering)
+    return not any(pair.first in earlier and pair.second in between for pair in graph.ordering)

@@ -10,6 +10,8 @@ from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.build import build
+from popc.ops.constraints import Barrier, Node
+from popc.ops.sequencer import Sequencer, give_up_wishes
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext
 
@@ -69,10 +71,13 @@ class MergeCollectives(Pass):
         merged = 0
         for nested in graph.walk():
             order = orders[nested]
-            groups = self._levels(nested) if self.anywhere else self._neighbours(order)
+            groups = (
+                self._levels(Sequencer(nested, graph)) if self.anywhere else self._neighbours(order)
+            )
             for group in [one for one in groups if len(one) > 1]:
                 _merge(nested, group)
                 merged += len(group) - 1
+        give_up_wishes(graph)
         return merged
 
     def _key(self, op: Op) -> Hashable:
@@ -100,17 +105,19 @@ class MergeCollectives(Pass):
                 recent.add(op)
         yield group
 
-    def _levels(self, graph: Graph) -> Iterator[list[Op]]:
-        """Collectives with equal keys that as many others come before: none needs another."""
-        before: dict[Op, int] = {}
+    def _levels(self, sequencer: Sequencer) -> Iterator[list[Op]]:
+        """Collectives with equal keys that as many others come before: none waits for another.
+
+        No way leads from one of them by way of other ops to another, so that they can be one.
+        """
+        levels: dict[Node, int] = {}
         groups: dict[tuple[Hashable, int], list[Op]] = {}
-        for op in graph.topological():
-            sources = [tensor.producer for tensor in op.present_inputs]
-            level = max((before[source] for source in sources if source is not None), default=0)
-            key = self._key(op)
-            if key is not None:
-                groups.setdefault((key, level), []).append(op)
-            before[op] = level + (key is not None)
+        for node, others in sequencer.before().items():
+            level = max((levels[one] for one in others), default=0)
+            key = None if isinstance(node, Barrier) else self._key(node)
+            if key is not None and not isinstance(node, Barrier):
+                groups.setdefault((key, level), []).append(node)
+            levels[node] = level + (key is not None)
         yield from groups.values()
 
 

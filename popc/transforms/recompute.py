@@ -10,6 +10,7 @@ from popc.autodiff.copying import copy_graph, is_repeatable
 from popc.ir import Graph, Op, Recompute, StepPart, Tensor
 from popc.ops import OPS
 from popc.ops.load import find_load_ops
+from popc.ops.sequencer import Sequencer
 from popc.options import AutoRecomputation
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.check_recompute import find_unrecomputed
@@ -48,8 +49,8 @@ class Recomputation(Pass):
     numbers, what ops with effects and exchanges between replicas have given, and whatever depends
     on constants alone.  Results stay the same bit for bit.
 
-    Repetitions are marked, so that they are not merged with what they repeat, and are ordered after
-    the op of the backward pass that comes before their first reader: see `_Repetition`.
+    Repetitions are marked, so that they are not merged with what they repeat, and come after the op
+    of the backward pass that comes before their first reader, if they can: see `_Repetition`.
 
     Attributes:
         method: How to choose, beside what ops are marked with: see `METHODS`.
@@ -78,7 +79,9 @@ class Recomputation(Pass):
             wanted = self._wanted(graph, one)
             total += Outcome(moved + _keep_others(one, wanted))
             if wanted:
-                total += _Repetition(one, wanted).run()
+                repetition = _Repetition(one, wanted)
+                total += repetition.run()
+                repetition.put_off(Sequencer(one, graph))
         return total
 
     def problems(self, graph: Graph) -> list[str]:
@@ -155,6 +158,7 @@ class _Repetition:
         self.readers = [op for op in self.order if op.settings.part is StepPart.BACKWARD]
         self.needed = _needed(self.order, wanted)
         self.repeated: dict[Tensor, Tensor] = {}
+        self._waits: list[tuple[Op, Op]] = []  # a repetition, behind what it is better off
 
     def run(self) -> Outcome:
         """Do it; what has been changed."""
@@ -167,7 +171,7 @@ class _Repetition:
                     self.graph.set_input(op, index, self.repeated[tensor])
         for op in self.needed:
             op.settings = replace(op.settings, recompute=Recompute.RECOMPUTE)
-        self._put_off(clones, turns, late)
+        self._waits = list(self._find_waits(clones, turns, late))
         after = _kept_bytes(self.graph)
         counts = {"ops recomputed": len(clones), "bytes kept": after, "bytes saved": before - after}
         return Outcome(len(clones), counts)
@@ -224,8 +228,15 @@ class _Repetition:
                 late.add(op)
         return late
 
-    def _put_off(self, clones: Sequence[Op], turns: Sequence[Op], late: Collection[Op]) -> None:
-        """Let each repetition wait for the op whose turn is before that of the first reader.
+    def put_off(self, sequencer: Sequencer) -> None:
+        """Let each repetition come late."""
+        for first, second in self._waits:
+            sequencer.wish(first, second)
+
+    def _find_waits(
+        self, clones: Sequence[Op], turns: Sequence[Op], late: Collection[Op]
+    ) -> Iterator[tuple[Op, Op]]:
+        """Each repetition, behind the op whose turn is before that of the first reader.
 
         What is needed at the first turn waits for the end of the forward pass.
         """
@@ -239,8 +250,7 @@ class _Repetition:
         for op in reversed(clones):
             users = [user for tensor in op.outputs for user in tensor.uses]
             place[op] = min(place[user] for user in users)
-            for one in before[place[op]]:
-                self.graph.ordering.require(one, op)
+            yield from ((one, op) for one in before[place[op]])
 
 
 def _is_forward(op: Op) -> bool:

@@ -1,13 +1,13 @@
-"""Settings of options, tiny networks, and what has to hold for any combination of the settings."""
+"""Programs with options and without: what has to hold for any combination of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import random
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -16,322 +16,74 @@ import popc
 import popc_runtime
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
+from tests.options.settings import SETTINGS, Setting, merged
 from tests.options.tiny_networks import NETWORKS
 
-__all__ = ["SETTINGS", "Setting", "check", "find", "merged"]
+__all__ = [
+    "BATCH",
+    "SUBJECTS",
+    "Subject",
+    "check",
+    "draw_case",
+    "is_wrong",
+    "network",
+    "shrunk",
+    "training",
+]
 
-_BATCH: Final = 8
+BATCH: Final = 8
 _RUNS: Final = 2
 # Less is compared with this: gradients of the biases of keys are what larger ones are rounded by.
 _SMALL: Final = 1e-2
-_NONE: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Options that are set together.
+class Subject(NamedTuple):
+    """A network, and the optimizer that trains it; "" for inference."""
 
-    Attributes:
-        name: What a test calls it.
-        options: The options.
-        needs: Options that both programs get, with it and without.
-        only: "train", "infer", or "" for both.
-        tolerance: Relative difference of results that a changed order of arithmetic explains.
-        shape: Whether both programs get it, for it says what is computed.
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    needs: Mapping[str, Any] = field(default_factory=lambda: _NONE)
-    only: str = ""
-    tolerance: float = 0.0
-    shape: bool = False
+    network: str
+    optimizer: str
 
 
-_PIPE: Final = {"num_ipus": 2, "virtual_graph_mode": "auto", "enable_pipelining": True}
-_OFF: Final = {"storage": "off_chip"}
-_SHARDED: Final = {
-    "replicated_tensor_sharding": True,
-    "min_elements_for_replicated_tensor_sharding": 1,
-}
-_REPLICAS: Final = {"replicated_graph_count": 2}
-_ACCUMULATE: Final = {"accumulation_factor": 4}
-_STEPS: Final = {"batches_per_step": 4}
-_MANY: Final = {"several": 4}  # accumulation_factor in training, batches_per_step else
-_PHASES: Final = {
-    "virtual_graph_mode": "execution_phases",
-    "execution_phases": 2,
-    "num_ipus": 2,
-}
-_PARTS: Final = {"batch_serialization_factor": 4}
-_IO: Final = {"num_io_tiles": 64, "tile_sets": {"*": "io"}}
-
-
-_ON_ONE: Final = [{"nodes": "*", "virtual_graph": 1}]
-
-
-def _one(key: str, value: Any, **more: Any) -> Setting:
-    shown = "off-chip" if value == _OFF else "sharded" if value == _SHARDED else value
-    return Setting(f"{key}={shown}", {key: value}, **more)
-
-
-def _shapes() -> list[Setting]:
-    return [
-        _one("accumulation_factor", 4, only="train", shape=True),
-        _one("batches_per_step", 4, shape=True),
-        _one("replicated_graph_count", 2, shape=True),
-        _one("synthetic_data_mode", "zeros", shape=True),
-        _one("default_anchor", "final", shape=True),
-        _one("default_anchor", "sum", shape=True),
-        Setting("every other", {"default_anchor": {"type": "every_n", "n": 2}}, _STEPS, shape=True),
-        _one("accumulation_and_replication_reduction_type", "mean", shape=True),
-        _one("mean_accumulation_and_replication_reduction_strategy", "running", tolerance=1e-4),
-        _one("constant_weights", value=False, only="infer"),
-    ]
-
-
-def _placement() -> list[Setting]:
-    stages = [
-        {"nodes": "*", "virtual_graph": 0, "pipeline_stage": 0},
-        {"output": "logits", "virtual_graph": 1, "pipeline_stage": 1},
-    ]
-    return [
-        Setting("chips", {"num_ipus": 2, "virtual_graph_mode": "auto"}),
-        Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": _ON_ONE}),
-        *(
-            Setting(f"pipeline {one}", {**_PIPE, "pipeline_schedule": one}, _MANY)
-            for one in ("grouped", "interleaved", "sequential")
-        ),
-        Setting("pipeline 4", {**_PIPE, "num_ipus": 4}, {"several": 8}),
-        Setting("pipeline again", {**_PIPE, "auto_recomputation": "pipeline"}, _MANY),
-        Setting(
-            "pipeline by hand",
-            {**_PIPE, "virtual_graph_mode": "manual", "annotate": stages},
-            _MANY,
-        ),
-        Setting(
-            "pipeline with overlapping updates",
-            {**_PIPE, "accumulate_outer_fragment_schedule": "overlap_memory_optimized"},
-            _ACCUMULATE,
-            "train",
-        ),
-        Setting("phases", {**_PHASES, "weight_tensor_location": _OFF}),
-        *(
-            Setting(f"phases {one}", {**_PHASES, "execution_phase_schedule": one})
-            for one in ("batch", "batch_clustered_io")
-        ),
-        Setting(
-            "one chip's phases",
-            {
-                **_PHASES,
-                "num_ipus": 1,
-                "execution_phase_stages": 1,
-                "activation_tensor_location": _OFF,
-            },
-        ),
-        _one("ipu_selection_order", "snake"),
-    ]
-
-
-def _memory() -> list[Setting]:
-    kinds = ("weight", "optimizer_state", "accumulator", "activation")
-    only = {"weight": ""}
-    return [
-        *(_one(f"{kind}_tensor_location", _OFF, only=only.get(kind, "train")) for kind in kinds),
-        *(
-            _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS, tolerance=1e-4)
-            for kind in kinds[:2]
-        ),
-        Setting(
-            "sharded off chip",
-            {"weight_tensor_location": {**_SHARDED, **_OFF}},
-            _REPLICAS,
-            "train",
-            1e-4,
-        ),
-        Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
-        _one("enable_merge_exchange", value=False),
-        *(
-            _one("auto_recomputation", one, only="train")
-            for one in ("standard", "norm_only", "recompute_all")
-        ),
-        _one("recompute", ["*"], only="train"),
-        _one("enable_inplace", value=False),
-        _one("memory_format", "channels_first", tolerance=1e-4),
-        _one("pack_weights", value=False),
-        _one("enable_inplace_ambiguity_checking", value=True),
-        _one("fold_limit_bytes", 0),
-    ]
-
-
-def _batches() -> list[Setting]:
-    methods = ("unroll_static", "unroll_dynamic", "loop")
-    return [
-        *(
-            Setting(f"parts {one}", {**_PARTS, "batch_serialization_method": one}, tolerance=1e-4)
-            for one in methods
-        ),
-        *(
-            Setting(
-                f"parts {one} behind",
-                {
-                    **_PARTS,
-                    "batch_serialization_method": one,
-                    "batch_serialization_transform_context": "bwd",
-                },
-                tolerance=1e-4,
-            )
-            for one in methods
-        ),
-        *(
-            Setting(
-                f"parts {one}",
-                {**_PARTS, "batch_serialization_batch_schedule": one},
-                tolerance=1e-4,
-            )
-            for one in ("scheduler", "overlap_on_io", "overlap_on_compute")
-        ),
-        Setting(
-            "parts cross over",
-            {
-                **_PARTS,
-                **{
-                    f"batch_serialization_concat_on_{one}_change": False
-                    for one in ("execution_phase", "pipeline_stage", "virtual_graph")
-                },
-            },
-            tolerance=1e-4,
-        ),
-    ]
-
-
-def _rewrites() -> list[Setting]:
-    cut = [{"op_type": "*", "output": "*", "serialize_matmul_mode": "output_channels",
-            "serialize_matmul_factor": 2}]  # fmt: skip
-    cut[0]["op_type"] = "MatMul"
-    return [
-        _one("enable_outlining", value=True),
-        Setting(
-            "all outlined",
-            {"enable_outlining": True, "enable_outlining_copy_cost_pruning": False,
-             "outline_threshold": 0.0},
-        ),
-        *(_one("patterns", one, tolerance=1e-4) for one in ("no_patterns", "minimal", "all")),
-        *(
-            _one(f"combine_{one}", value=True, tolerance=1e-4)
-            for one in ("matmuls", "convolutions", "embedding_lookups")
-        ),
-        Setting("cut products", {"annotate": cut}, tolerance=1e-4),
-        *(
-            _one("merge_var_update", one, only="train")
-            for one in ("all", "auto_tight", "auto_loose")
-        ),
-        _one("decompose_grad_sum", value=True, only="train", tolerance=1e-4),
-        _one("disabled_passes", ["common_subexpressions"]),
-    ]  # fmt: skip
-
-
-def _orders() -> list[Setting]:
-    algorithms = ("clustering", "post_order", "look_ahead", "shortest_path")
-    return [
-        *(_one("kahn_tie_breaker", one) for one in ("fifo", "random")),
-        *(_one("scheduling_algorithm", one) for one in algorithms),
-        _one("swap_limit_scheduler", 0),
-        _one("delay_var_updates", value=True, only="train"),
-        _one("schedule_non_weight_update_gradient_consumers_early", value=True, only="train"),
-        Setting("priorities", {"annotate": [{"nodes": "*", "schedule_priority": 2}]}),
-    ]
-
-
-def _transfers() -> list[Setting]:
-    return [
-        *(
-            Setting(f"exchange {one}", {**_IO, "exchange_strategies": {"*": one}}, _STEPS)
-            for one in ("overlap_inner_loop", "overlap_loops")
-        ),
-        Setting("io tiles", _IO),
-        _one("group_host_sync", value=True),
-        _one("default_buffering_depth", 2),
-        _one("enable_prefetch_datastreams", value=False),
-        _one("instrument_with_hardware_cycle_counter", value=True),
-        _one("enable_stochastic_rounding", value=True),
-        _one("enable_floating_point_checks", value=True, tolerance=1e-4),
-        _one("merge_all_reduce_collectives", value=True, only="train", needs=_REPLICAS),
-        Setting(
-            "contiguous collectives",
-            {
-                "merge_all_reduce_collectives": True,
-                "prepare_schedule_for_merging_collectives": True,
-            },
-            _REPLICAS,
-            "train",
-        ),
-        _one("distributed_batch_norm_replica_group_size", 2, needs=_REPLICAS, shape=True),
-    ]
-
-
-SETTINGS: Final = (
-    *_shapes(),
-    *_placement(),
-    *_memory(),
-    *_batches(),
-    *_rewrites(),
-    *_orders(),
-    *_transfers(),
+_TRAINED: Final = (
+    Subject("mlp", "adam"),
+    Subject("cnn", "momentum"),
+    Subject("transformer", "momentum"),
+    Subject("residual", "adam"),
+    Subject("recurrent", "momentum"),
 )
+SUBJECTS: Final = (*_TRAINED, *(Subject(one.network, "") for one in _TRAINED))
 
 
-def _several(name: str, *, trains: bool) -> str:
-    if name != "several":
-        return name
-    return "accumulation_factor" if trains else "batches_per_step"
-
-
-def merged(
-    settings: Sequence[Setting], *, trains: bool
-) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """All options, and those of the program to compare with; ``None`` if two give one value."""
-    options: dict[str, Any] = {}
-    base: dict[str, Any] = {}
-    for setting in settings:
-        for key, value in setting.options.items():
-            if options.setdefault(key, value) != value:
-                return None
-            if setting.shape:
-                base[key] = value
-    for setting in settings:
-        for key, value in setting.needs.items():
-            meant = _several(key, trains=trains)
-            base[meant] = options.setdefault(meant, value)
-    return options, base
-
-
-def find(names: Iterable[str]) -> list[Setting]:
-    """Settings by name."""
-    by_name = {one.name: one for one in SETTINGS}
-    return [by_name[name] for name in names]
+# The work limit is for speed: the search for an order with a lower peak is tested elsewhere.
+_ALWAYS: Final = {"verify_ir": True, "compression": "fast", "scheduler_work_limit": 100}
 
 
 @cache
-def _network(name: str) -> onnx.ModelProto:
+def network(name: str) -> onnx.ModelProto:
+    """The model of a tiny network."""
     return NETWORKS[name]()
 
 
-OPTIMIZERS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "adam": {"type": "adam", "learning_rate": 1e-3},
+# With its usual epsilon Adam divides rounding errors by their own size.
+_OPTIMIZERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "adam": {"type": "adam", "learning_rate": 1e-3, "eps": 1e-2},
     "momentum": {"type": "sgd", "learning_rate": 0.01, "momentum": 0.9},
 }
 _LOSS: Final = {"type": "cross_entropy", "input": "logits", "label": "label"}
 
 
-def run(network: str, settings: Mapping[str, Any], optimizer: str) -> dict[str, Array]:
-    """Results of two runs, and the variables afterwards; also looks at what it would cost."""
-    training = {"loss": _LOSS, "optimizer": OPTIMIZERS[optimizer]} if optimizer else None
+def training(optimizer: str) -> dict[str, Any] | None:
+    """What a training file would say; ``None`` without an optimizer."""
+    return {"loss": _LOSS, "optimizer": dict(_OPTIMIZERS[optimizer])} if optimizer else None
+
+
+def _run(subject: Subject, settings: Mapping[str, Any], *, costs: bool) -> dict[str, Array]:
+    """Results of two runs, and the variables afterwards; with ``costs``, also asks for these."""
     archive = popc.compile(
-        _network(network),
-        options={"verify_ir": True, "cost_report": True, **settings},
-        dims={"batch": _BATCH},
-        train=training,
+        network(subject.network),
+        options={**_ALWAYS, "cost_report": costs, **settings},
+        dims={"batch": BATCH},
+        train=training(subject.optimizer),
     )
     with TemporaryDirectory() as folder:
         executable = popc_runtime.load(archive.save(Path(folder) / "program.popx"))
@@ -340,12 +92,12 @@ def run(network: str, settings: Mapping[str, Any], optimizer: str) -> dict[str, 
 
 def _results(executable: popc_runtime.Executable) -> dict[str, Array]:
     found: dict[str, Array] = {}
-    random = np.random.default_rng(0)
+    source = np.random.default_rng(0)
     for step in range(_RUNS):
         feeds = {
-            spec.name: random.standard_normal(spec.shape, np.float32)
+            spec.name: source.standard_normal(spec.shape, np.float32)
             if spec.dtype.is_float
-            else random.integers(0, 10, spec.shape).astype(spec.dtype.storage)
+            else source.integers(0, 10, spec.shape).astype(spec.dtype.storage)
             for spec in executable.inputs
         }
         for name, value in executable.run(feeds).items():
@@ -354,28 +106,30 @@ def _results(executable: popc_runtime.Executable) -> dict[str, Array]:
     return found
 
 
-def key(options: Mapping[str, Any]) -> str:
+def _key(options: Mapping[str, Any]) -> str:
     return repr(sorted(options.items()))
 
 
 _BASES: dict[str, dict[str, Array]] = {}
 
 
-def check(network: str, settings: Sequence[Setting], optimizer: str) -> str:
-    """What is wrong with a combination; "" if nothing is, "refused: ..." if it is an error."""
-    wanted = merged(settings, trains=bool(optimizer))
-    assert wanted is not None
+def check(subject: Subject, settings: Sequence[Setting]) -> str:
+    """What is wrong with a combination; "" if nothing is, "refused: ..." if it is an error.
+
+    Errors of popc have to name one of the options.
+    """
+    wanted = merged(settings, trains=bool(subject.optimizer))
+    assert wanted is not None, "two settings give an option different values"
     options, base = wanted
-    name = f"{network} {optimizer} {key(base)}"
+    name = f"{subject} {_key(base)}"
     try:
         if name not in _BASES:
-            _BASES[name] = run(network, base, optimizer)
+            _BASES[name] = _run(subject, base, costs=False)
+        found = _run(subject, options, costs=True)
     except PopcError as error:
-        return f"refused base: {_told(error)}"
-    try:
-        found = run(network, options, optimizer)
-    except PopcError as error:
-        return f"refused: {_told(error)}"
+        told = _told(error)
+        named = any(one in told for one in options)
+        return f"refused: {told}" if named else f"an error names no option: {told}"
     return _compared(_BASES[name], found, max((one.tolerance for one in settings), default=0.0))
 
 
@@ -398,3 +152,40 @@ def _compared(plain: Mapping[str, Array], other: Mapping[str, Array], tolerance:
             if not gap <= tolerance:
                 problems.append(f"{name} differs by {gap:.1e}")
     return "; ".join(problems)
+
+
+def draw_case(seed: int, number: int) -> tuple[Subject, list[Setting]]:
+    """A subject and three to six settings that give no option two values.
+
+    Every number has its own, whichever others are drawn.
+    """
+    source = random.Random(f"{seed} {number}")
+    subject = source.choice(SUBJECTS)
+    other = "infer" if subject.optimizer else "train"
+    usable = [one for one in SETTINGS if one.only != other]
+    size = source.randint(3, 6)
+    chosen: list[Setting] = []
+    while len(chosen) < size:
+        more = [*chosen, source.choice(usable)]
+        if len(set(map(id, more))) == len(more) and merged(more, trains=bool(subject.optimizer)):
+            chosen = more
+    return subject, chosen
+
+
+def shrunk(subject: Subject, settings: Sequence[Setting]) -> list[Setting]:
+    """As few of ``settings``, which come out wrong, as still do."""
+    least = list(settings)
+    for setting in settings:
+        fewer = [one for one in least if one is not setting]
+        if is_wrong(subject, fewer):
+            least = fewer
+    return least
+
+
+def is_wrong(subject: Subject, settings: Sequence[Setting]) -> str:
+    """What is wrong with a combination, bugs included; "" if nothing is, or if it is refused."""
+    try:
+        found = check(subject, settings)
+    except Exception as error:  # noqa: BLE001 - bugs are what is looked for
+        return f"{type(error).__name__}: {error}"
+    return "" if found.startswith("refused: ") else found

@@ -15,87 +15,83 @@ from popc.options.kinds import Choice, Truth, Whole
 from popc.options.schema import OptionSpec
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
-from tests.options.combinations import SETTINGS, Setting, check, find, merged
-from tests.options.tiny_networks import NETWORKS
+from tests.options.combinations import SUBJECTS, Subject, check, draw_case
+from tests.options.settings import SETTINGS, Setting, find, merged
 
 # Combinations that once came out wrong, of a network and its optimizer.
 _FIXED = (
     ("mlp", "adam", "pipeline grouped", "activation_tensor_location=off-chip"),
-    ("mlp", "adam", "pipeline with overlapping updates", "weight_tensor_location=off-chip"),
+    (
+        "mlp",
+        "adam",
+        "pipeline with overlap_memory_optimized updates",
+        "weight_tensor_location=off-chip",
+    ),
     ("mlp", "adam", "pipeline interleaved", "override"),
     ("mlp", "adam", "pipeline interleaved", "parts unroll_dynamic"),
     ("mlp", "adam", "pipeline again", "parts overlap_on_io"),
     ("mlp", "adam", "pipeline by hand", "parts unroll_static"),
     ("mlp", "adam", "chips", "exchange overlap_inner_loop"),
     ("mlp", "adam", "phases", "exchange overlap_loops"),
+    (
+        "deep",
+        "adam",
+        "pipeline with overlap_cycle_optimized updates",
+        "weight_tensor_location=off-chip",
+        "optimizer_state_tensor_location=off-chip",
+    ),
+    ("mlp", "momentum", "weight_tensor_location=sharded", "contiguous collectives"),
+    (
+        "mlp",
+        "momentum",
+        "accumulation_factor=4",
+        "accumulator_tensor_location=off-chip",
+        "contiguous collectives",
+    ),
+    ("mlp", "adam", "group_host_sync=True", "activation_tensor_location=off-chip"),
+    ("mlp", "adam", "three phases", "small updates"),
+    ("residual", "", "three phases", "exchange overlap_loops"),
     ("cnn", "momentum", "pipeline sequential", "weight_tensor_location=off-chip"),
     ("cnn", "momentum", "pipeline sequential", "weight_tensor_location=sharded"),
 )
 
 
-def _holds(network: str, settings: list[Setting], optimizer: str) -> None:
-    found = check(network, settings, optimizer)
-    if not found.startswith("refused"):
-        assert not found, [one.name for one in settings]
-        return
-    both = merged(settings, trains=bool(optimizer))
-    assert both is not None
-    assert any(name in found for name in both[0]), found
-
-
-def _sample(count: int, size: int, optimizer: str, seed: int) -> Iterator[list[Setting]]:
-    """Combinations that give no option two values."""
-    other = "infer" if optimizer else "train"
-    usable = [one for one in SETTINGS if one.only != other]
-    source = random.Random(seed)
-
-    def drawn() -> Iterator[list[Setting]]:
-        if size == 2:
-            pairs = list(combinations(usable, 2))
-            source.shuffle(pairs)
-            yield from map(list, pairs)
-        while size > 2:
-            yield source.sample(usable, size)
-
-    possible = (one for one in drawn() if merged(one, trains=bool(optimizer)) is not None)
-    return islice(possible, count)
-
-
-def _list(count: int, optimizer: str) -> list[list[Setting]]:
-    return [*_sample(count, 2, optimizer, seed=0)]
-
-
-def _named(settings: list[Setting]) -> str:
-    return " + ".join(one.name for one in settings)
+# So many sets of settings of the campaign (`python -m tools.campaigns.options`) are tried here.
+_DRAWN = 32
 
 
 @pytest.mark.parametrize("names", _FIXED, ids=" + ".join)
 def test_known_combinations(names: tuple[str, ...]) -> None:
     network, optimizer, *settings = names
-    assert not check(network, find(settings), optimizer)
+    assert not check(Subject(network, optimizer), find(settings))
 
 
-@pytest.mark.parametrize("settings", _list(12, "adam"), ids=_named)
-def test_some_pairs_in_training(settings: list[Setting]) -> None:
-    _holds("mlp", settings, "adam")
+def _holds(subject: Subject, settings: list[Setting]) -> None:
+    found = check(subject, settings)
+    assert not found or found.startswith("refused: "), [one.name for one in settings]
 
 
-@pytest.mark.parametrize("settings", _list(8, ""), ids=_named)
-def test_some_pairs_in_inference(settings: list[Setting]) -> None:
-    _holds("transformer", settings, "")
+@pytest.mark.parametrize("number", range(_DRAWN))
+def test_some_sets_of_settings(number: int) -> None:
+    _holds(*draw_case(0, number))
+
+
+def _pairs(*, trains: bool) -> Iterator[list[Setting]]:
+    usable = [one for one in SETTINGS if one.only != ("infer" if trains else "train")]
+    pairs = [[*pair] for pair in combinations(usable, 2)]
+    random.Random(0).shuffle(pairs)
+    return (pair for pair in pairs if merged(pair, trains=trains) is not None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("optimizer", ["momentum", ""])
-@pytest.mark.parametrize(("size", "count"), [(2, 5000), (3, 200), (4, 200)])
-def test_combinations(network: str, optimizer: str, size: int, count: int) -> None:
-    for settings in _sample(count, size, optimizer, seed=size):
-        _holds(network, settings, optimizer)
+@pytest.mark.parametrize("subject", SUBJECTS, ids=" ".join)
+def test_pairs_of_settings(subject: Subject) -> None:
+    for settings in islice(_pairs(trains=bool(subject.optimizer)), 400):
+        _holds(subject, settings)
 
 
 def test_host_syncs_and_phases_are_refused_by_name() -> None:
-    found = check("mlp", find(["phases", "group_host_sync=True"]), "adam")
+    found = check(Subject("mlp", "adam"), find(["phases", "group_host_sync=True"]))
     assert "group_host_sync" in found
     assert "execution_phases" in found
 

@@ -1,8 +1,9 @@
-"""Tiny networks: layers, convolutions with normalisations, and a transformer."""
+"""Tiny networks: layers, convolutions with normalisations, skips, a recurrence, a transformer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -32,7 +33,8 @@ def _model(
         attributes_ = {"pads": [1, 1, 1, 1]} if op_type == "Conv" else attributes
         output = f"{output}.node" if output.startswith("conv") else output
         more = [f"{output}.mean", f"{output}.var"] if op_type == "BatchNormalization" else []
-        nodes.append(helper.make_node(op_type, inputs, [output, *more], output, **attributes_))
+        results = ["", output] if op_type == "GRU" else [output, *more]
+        nodes.append(helper.make_node(op_type, inputs, results, output, **attributes_))
         return output
 
     build(node, weight)
@@ -48,12 +50,12 @@ def _model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def _layers(node: Callable[..., str], weight: Callable[..., str]) -> None:
+def _layers(node: Callable[..., str], weight: Callable[..., str], *, count: int = 2) -> None:
     x = "image"
-    for layer in range(3):
+    for layer in range(count):
         product = node("MatMul", x, weight(f"fc{layer}.weight", 16, 16))
         x = node("Tanh", node("Add", product, weight(f"fc{layer}.bias", 16)))
-    node("MatMul", x, weight("fc3.weight", 16, 10), name="logits")
+    node("MatMul", x, weight(f"fc{count}.weight", 16, 10), name="logits")
 
 
 def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
@@ -67,8 +69,30 @@ def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
     node("MatMul", x, weight("fc", 4, 10), name="logits")
 
 
+def _skips(node: Callable[..., str], weight: Callable[..., str]) -> None:
+    x = "image"
+    for layer in range(2):
+        normalised = [weight(f"norm{layer}.{one}", 8) for one in ("scale", "bias")]
+        y = node("LayerNormalization", x, *normalised, axis=-1)
+        y = node("MatMul", y, weight(f"up{layer}", 8, 16))
+        y = node("Mul", y, node("Sigmoid", y))
+        x = node("Add", x, node("MatMul", y, weight(f"down{layer}", 16, 8)))
+    node("MatMul", x, weight("head", 8, 10), name="logits")
+
+
+def _recurrence(node: Callable[..., str], weight: Callable[..., str]) -> None:
+    x = node("Transpose", "image", perm=[1, 0, 2])
+    matrices = [weight("gru.w", 1, 24, 4), weight("gru.r", 1, 24, 8), weight("gru.b", 1, 48)]
+    state = node("GRU", x, *matrices, hidden_size=8, linear_before_reset=1)
+    x = node("Relu", node("MatMul", node("Squeeze", state), weight("fc", 8, 8)))
+    node("MatMul", x, weight("head", 8, 10), name="logits")
+
+
 NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "mlp": lambda: _model("mlp", _layers, [16]),
+    "deep": lambda: _model("deep", partial(_layers, count=5), [16]),
     "cnn": lambda: _model("cnn", _images, [1, 4, 4]),
-    "transformer": lambda: sorting_transformer(length=4, size=8, heads=2, layers=2),
+    "residual": lambda: _model("residual", _skips, [8]),
+    "recurrent": lambda: _model("recurrent", _recurrence, [3, 4]),
+    "transformer": lambda: sorting_transformer(length=4, size=8, heads=2, layers=1),
 }

@@ -68,6 +68,26 @@ def test_nothing_forbidden(what: str) -> None:
     assert not found
 
 
+# Who may add to the orders of a graph without asking whether that can be.
+_ORDERS: Final = {
+    re.compile(r"ordering\.add\("): ("popc/ops/sequencer.py",),
+    re.compile(r"\bop\.settings = replace\([^=]*\bbins=(?!\(\))"): ("popc/ops/sequencer.py",),
+}
+
+
+def test_orders_are_required_in_one_place() -> None:
+    found = [
+        f"{name}: {match[0]!r}"
+        for path in _files()
+        for name in [path.relative_to(_ROOT).as_posix()]
+        if name.startswith("popc/") and path.suffix == ".py"
+        for pattern, allowed in _ORDERS.items()
+        if name not in allowed
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
 def test_the_files_were_found() -> None:
     names = {path.relative_to(_ROOT).as_posix() for path in _files()}
     assert {"Makefile", "README.md", "popc/compiler.py", "runtime/pyproject.toml"} <= names

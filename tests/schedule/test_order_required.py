@@ -38,7 +38,7 @@ def test_pairs_are_kept(algorithm: Algorithm) -> None:
     graph, ops = _relus(6)
     wanted = [ops[index] for index in (3, 0, 5, 1, 4, 2)]
     for first, second in pairwise(wanted):
-        graph.ordering.require(first, second)
+        graph.ordering.add(OrderedPair(first, second))
     assert _order(graph, algorithm) == wanted
 
 
@@ -52,7 +52,7 @@ def test_tied_ops_stand_together(algorithm: Algorithm) -> None:
             chain.append(small.op("Neg", chain[-1].output))
     small.output(*(chain[-1].output for chain in chains))
     for first, second in ((chains[0][0], chains[3][1]), (chains[2][1], chains[1][2])):
-        small.graph.ordering.require(first, second, tied=True)
+        small.graph.ordering.add(OrderedPair(first, second, tied=True))
     order = _order(small.graph, algorithm)
     assert abs(order.index(chains[0][0]) - order.index(chains[3][1])) == 1
     assert abs(order.index(chains[2][1]) - order.index(chains[1][2])) == 1
@@ -60,16 +60,16 @@ def test_tied_ops_stand_together(algorithm: Algorithm) -> None:
 
 def test_pairs_that_contradict_each_other_are_reported() -> None:
     graph, ops = _relus(2)
-    graph.ordering.require(*ops)
-    graph.ordering.require(*reversed(ops))
+    graph.ordering.add(OrderedPair(ops[0], ops[1]))
+    graph.ordering.add(OrderedPair(ops[1], ops[0]))
     with pytest.raises(ValueError, match=r"Relu\(Relu\) -> Relu\(Relu_1\) -> Relu\(Relu\)"):
         build_schedule(graph)
 
 
 def test_pairs_outlive_the_replacement_of_ops() -> None:
     graph, ops = _relus(3)
-    graph.ordering.require(ops[0], ops[1], tied=True)
-    graph.ordering.require(ops[1], ops[2])
+    graph.ordering.add(OrderedPair(ops[0], ops[1], tied=True))
+    graph.ordering.add(OrderedPair(ops[1], ops[2]))
     new = build(graph, "Abs", [ops[1].operand(0)])
     graph.replace_op(ops[1], new.outputs)
     assert list(graph.ordering) == [
@@ -84,8 +84,8 @@ def test_pairs_outlive_the_replacement_of_ops() -> None:
 
 def test_what_surrounded_a_removed_op_stays_in_order() -> None:
     graph, ops = _relus(3)
-    graph.ordering.require(ops[0], ops[1], tied=True)
-    graph.ordering.require(ops[1], ops[2])
+    graph.ordering.add(OrderedPair(ops[0], ops[1], tied=True))
+    graph.ordering.add(OrderedPair(ops[1], ops[2]))
     graph.outputs.remove(ops[1].output)
     graph.output_names.remove(ops[1].output.name)
     graph.remove_op(ops[1])
@@ -95,16 +95,16 @@ def test_what_surrounded_a_removed_op_stays_in_order() -> None:
 
 def test_an_op_replaced_by_an_earlier_one_hands_nothing_on() -> None:
     graph, ops = _relus(3)
-    graph.ordering.require(ops[0], ops[1])
-    graph.ordering.require(ops[1], ops[2])
+    graph.ordering.add(OrderedPair(ops[0], ops[1]))
+    graph.ordering.add(OrderedPair(ops[1], ops[2]))
     graph.replace_op(ops[1], ops[0].outputs)  # as when two equal ops become one
     assert list(graph.ordering) == [OrderedPair(ops[0], ops[2], tied=False)]
 
 
 def test_pairs_move_with_the_graph_and_can_be_copied() -> None:
     graph, ops = _relus(3)
-    graph.ordering.require(ops[0], ops[1], tied=True)
-    graph.ordering.require(ops[1], ops[2])
+    graph.ordering.add(OrderedPair(ops[0], ops[1], tied=True))
+    graph.ordering.add(OrderedPair(ops[1], ops[2]))
     other = graph.split_off("other")
     assert not list(graph.ordering)
     assert len(list(other.ordering)) == 2
@@ -116,7 +116,7 @@ def test_pairs_move_with_the_graph_and_can_be_copied() -> None:
 def test_forgotten_ops_are_a_mistake_that_the_verifier_sees() -> None:
     graph, ops = _relus(1)
     _, strangers = _relus(1)
-    graph.ordering.require(ops[0], strangers[0])
+    graph.ordering.add(OrderedPair(ops[0], strangers[0]))
     assert any("is required, which is not in the graph" in line for line in verify(graph))
 
 
@@ -208,7 +208,7 @@ def test_low_priorities_run_at_the_end() -> None:
 
 def test_the_checker_sees_pairs_and_bins() -> None:
     graph, ops = _relus(3)
-    graph.ordering.require(ops[0], ops[1])
+    graph.ordering.add(OrderedPair(ops[0], ops[1]))
     _put(ops[1], ("phase", 1))
     _put(ops[2], ("phase", 0))
     wrong = Schedule((), {graph: (ops[1], ops[2], ops[0])})

@@ -36,6 +36,7 @@ from popc.ir import (
     TensorType,
     VariableRole,
 )
+from popc.ir.ordering import OrderedPair
 from popc.ops import OPS
 from popc.ops.build import infer_types
 from popc.ops.main_loops import ACCUMULATION_LOOP, STEP_LOOP
@@ -46,7 +47,7 @@ __all__ = ["format_constants", "parse_graph", "random_values"]
 _TYPED: Final = re.compile(r"[%@$](\S+): (\w+\[[\d,]*\])")
 _SCALAR: Final = re.compile(r"(\w+)(\[[\d,]*\])?\((.*)\)")
 _MAIN_LOOPS: Final = (STEP_LOOP, ACCUMULATION_LOOP)
-_ORDERED: Final = re.compile(r"(\w+)\((.*?)\) before (\w+)\((.*?)\)(, tied)?")
+_ORDERED: Final = re.compile(r"(\w+)\((.*?)\) before (\w+)\((.*?)\)(, tied)?(, if that can be)?")
 
 
 def random_values(name: str, type_: TensorType) -> Array:
@@ -121,7 +122,8 @@ class _Reader:
                 self._results(graph, line.removeprefix("return").strip())
             elif ordered := _ORDERED.fullmatch(line):
                 first, second = (_find(graph, ordered[i], ordered[i + 1]) for i in (1, 3))
-                graph.ordering.require(first, second, tied=ordered[5] is not None)
+                tied, wished = ordered[5] is not None, ordered[6] is not None
+                graph.ordering.add(OrderedPair(first, second, tied, wished))
             else:
                 self._subgraphs(self._op(graph, line))
         return graph

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popc.ir import Op, Recompute, Tensor, TensorType
+from popc.ir import Op, OrderedPair, Recompute, Tensor, TensorType
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
@@ -191,8 +191,8 @@ def _ordered() -> tuple[_Builder, Tensor, Op, Op]:
     assert first is not None
     assert second is not None
     assert product.producer is not None
-    b.graph.ordering.require(first, product.producer)
-    b.graph.ordering.require(product.producer, second)
+    b.graph.ordering.add(OrderedPair(first, product.producer))
+    b.graph.ordering.add(OrderedPair(product.producer, second))
     for name, op in (("first", first), ("second", second)):
         b.graph.add_output(name, op.output)
     return b, product, first, second
@@ -207,7 +207,7 @@ def test_order_of_products_remains(*, moved: bool) -> None:
     b.graph.add_output("y", b.quantized(y))
     run_to_fixed_point([FuseByteEpilogues(), DeadCode()], b.graph, check=True)
     (fused,) = (op for op in b.graph.topological() if op.op_type == "MatMulInteger")
-    pairs = {(earlier, later) for earlier, later, _ in b.graph.ordering}
+    pairs = {(pair.first, pair.second) for pair in b.graph.ordering}
     assert pairs == {(first, fused), (fused, second)}
 
 

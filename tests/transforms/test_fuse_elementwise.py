@@ -14,7 +14,7 @@ from onnx import parser
 
 import popc
 import popc_runtime
-from popc.ir import Graph, Recompute, StepPart, Tensor, TensorType
+from popc.ir import Graph, OrderedPair, Recompute, StepPart, Tensor, TensorType
 from popc.memory import plan_memory
 from popc.options import Options, PatternLevel
 from popc.schedule import build_schedule
@@ -126,13 +126,13 @@ def test_required_order_stays() -> None:
     assert first.producer is not None
     assert between.producer is not None
     assert last.producer is not None
-    b.graph.ordering.require(first.producer, between.producer)
-    b.graph.ordering.require(between.producer, last.producer)
+    b.graph.ordering.add(OrderedPair(first.producer, between.producer))
+    b.graph.ordering.add(OrderedPair(between.producer, last.producer))
     b.graph.add_output("y", last)
     FuseElementwise()(b.graph, check=True)
     assert _fused(b.graph) == [("Neg", "Add")]
     (fused,) = (op for op in b.graph.ops if op.op_type == "FusedElementwise")
-    pairs = {(earlier, later) for earlier, later, _ in b.graph.ordering}
+    pairs = {(pair.first, pair.second) for pair in b.graph.ordering}
     assert pairs == {(first.producer, between.producer), (between.producer, fused)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from popc.ir import Op, Tensor, TensorType
+from popc.ir import Op, OrderedPair, Tensor, TensorType
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_epilogues import FuseEpilogues
@@ -32,7 +32,7 @@ def test_a_product_that_runs_before_an_addend_stays_before_it(builder: Builder) 
     """As one op they would wait for each other."""
     b = builder
     product, other = _product(b), b.emit("Neg", [b.x])
-    b.graph.ordering.require(_op(product), _op(other))
+    b.graph.ordering.add(OrderedPair(_op(product), _op(other)))
     b.graph.add_output("y", b.emit("Relu", [b.emit("Add", [product, other])]))
     run_to_fixed_point([FuseEpilogues(), DeadCode()], b.graph, check=True)
     types = sorted(op.op_type for op in b.graph.topological())
@@ -44,8 +44,8 @@ def test_an_activation_that_waits_stays_behind(builder: Builder) -> None:
     b = builder
     product, other = _product(b), b.emit("Neg", [b.x])
     y = b.emit("Relu", [product])
-    b.graph.ordering.require(_op(product), _op(other))
-    b.graph.ordering.require(_op(other), _op(y))
+    b.graph.ordering.add(OrderedPair(_op(product), _op(other)))
+    b.graph.ordering.add(OrderedPair(_op(other), _op(y)))
     for name, tensor in (("other", other), ("y", y)):
         b.graph.add_output(name, tensor)
     run_to_fixed_point([FuseEpilogues(), DeadCode()], b.graph, check=True)
@@ -56,10 +56,10 @@ def test_the_order_of_what_follows_is_that_of_the_product(builder: Builder) -> N
     b = builder
     first, last, product = b.emit("Neg", [b.x]), b.emit("Exp", [b.x]), _product(b)
     y = b.emit("Add", [product, b.constant(np.ones(4))])
-    b.graph.ordering.require(_op(first), _op(y))
-    b.graph.ordering.require(_op(y), _op(last))
+    b.graph.ordering.add(OrderedPair(_op(first), _op(y)))
+    b.graph.ordering.add(OrderedPair(_op(y), _op(last)))
     for name, tensor in (("first", first), ("last", last), ("y", y)):
         b.graph.add_output(name, tensor)
     run_to_fixed_point([FuseEpilogues(), DeadCode()], b.graph, check=True)
-    pairs = {(earlier, later) for earlier, later, _ in b.graph.ordering}
+    pairs = {(pair.first, pair.second) for pair in b.graph.ordering}
     assert pairs == {(_op(first), _op(product)), (_op(product), _op(last))}

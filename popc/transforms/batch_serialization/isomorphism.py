@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Final
 
 from popc.ir import Op, Tensor
+from popc.ops.constraints import Barrier, Node
 
 __all__ = ["Likeness", "follow"]
 
@@ -59,7 +60,7 @@ class Likeness:
 
 def follow(
     ops: Sequence[Op],
-    before: Mapping[Op, Mapping[Op, None]],
+    before: Mapping[Node, Sequence[Node]],
     places: Mapping[Op, int | None],
     ranks: Mapping[Op, int],
 ) -> list[Op]:
@@ -68,7 +69,10 @@ def follow(
     An op without a place stands behind what it waits for.
     """
     inside = frozenset(ops)
-    needs = {op: [other for other in before[op] if other in inside] for op in ops}
+    needs = {
+        op: [one for one in before[op] if not isinstance(one, Barrier) and one in inside]
+        for op in ops
+    }
     after: dict[Op, list[Op]] = {op: [] for op in ops}
     for op, others in needs.items():
         for other in others:

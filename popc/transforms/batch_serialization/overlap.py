@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from popc.ir import Graph, Op
+from popc.ir import Op
+from popc.ops.sequencer import Sequencer
 from popc.options import PartsSchedule
-from popc.transforms.batch_serialization.levels import Position, edges_before
+from popc.transforms.batch_serialization.levels import Position
 
 __all__ = ["Overlap"]
 
@@ -38,19 +39,19 @@ class Overlap:
         """Whether ``op`` may leave its part."""
         return self.rank(op) != _COMPUTE
 
-    def require(self, graph: Graph, chains: Mapping[Position, Sequence[Op]]) -> None:
+    def require(self, sequencer: Sequencer, chains: Mapping[Position, Sequence[Op]]) -> None:
         """Let the transfers of each part run ahead of the part before."""
         for position, ops in chains.items():
             following = chains.get(Position(position.level, position.phase + 1), ())
-            self._ahead(graph, _last(following, self, _COPY_IN), _first(ops, self, _COPY_OUT))
+            _ahead(sequencer, _last(following, self, _COPY_IN), _first(ops, self, _COPY_OUT))
             if self.kind is PartsSchedule.OVERLAP_ON_COMPUTE:
-                self._ahead(graph, _last(following, self, _LOAD), _first(ops, self, _COMPUTE))
+                _ahead(sequencer, _last(following, self, _LOAD), _first(ops, self, _COMPUTE))
 
-    @staticmethod
-    def _ahead(graph: Graph, first: Op | None, second: Op | None) -> None:
-        """Let ``first`` run before ``second``, unless it needs it."""
-        if first is not None and second is not None and not _needs(graph, first, second):
-            graph.ordering.require(first, second, tied=True)
+
+def _ahead(sequencer: Sequencer, first: Op | None, second: Op | None) -> None:
+    """Let ``first`` run before ``second``, unless it has to wait for it."""
+    if first is not None and second is not None:
+        sequencer.require(first, second, tied=True)
 
 
 _TRANSFERS: Final = {"RemoteLoad": _LOAD, "RemoteStore": _STORE}
@@ -62,17 +63,3 @@ def _first(ops: Sequence[Op], overlap: Overlap, rank: int) -> Op | None:
 
 def _last(ops: Sequence[Op], overlap: Overlap, rank: int) -> Op | None:
     return _first(tuple(reversed(ops)), overlap, rank)
-
-
-def _needs(graph: Graph, op: Op, other: Op) -> bool:
-    """Whether ``op`` has to wait for ``other``."""
-    before = edges_before(graph)
-    seen, pending = {op}, [op]
-    while pending:
-        for one in before[pending.pop()]:
-            if one is other:
-                return True
-            if one not in seen:
-                seen.add(one)
-                pending.append(one)
-    return False

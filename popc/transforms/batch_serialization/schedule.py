@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
+from popc.ops.constraints import Node
+from popc.ops.sequencer import Sequencer
 from popc.options import OVERLAPPING, PartsSchedule
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization.check import find_disorder
 from popc.transforms.batch_serialization.isomorphism import Likeness, follow
-from popc.transforms.batch_serialization.levels import Position, edges_before, find_positions
+from popc.transforms.batch_serialization.levels import Position, find_positions
 from popc.transforms.batch_serialization.overlap import Overlap
 from popc.transforms.context import Orders, PassContext, insertion_orders
 
@@ -57,17 +59,17 @@ class BatchSchedule(Pass):
         graphs = [one for one in graph.walk() if _has_parts(one)]
         if not graphs:
             return 0
-        positions = {one: find_positions(edges_before(one)) for one in graphs}
+        sequencers = {one: Sequencer(one, graph) for one in graphs}
+        positions = {one: find_positions(sequencers[one].before()) for one in graphs}
         for one in graphs:
-            self._sort_into_bins(positions[one])
+            self._sort_into_bins(sequencers[one], positions[one])
         if self.kind is not PartsSchedule.SCHEDULER:
             orders = self.orders(graph)
             for one in graphs:
-                self._let_parts_follow(one, orders[one], positions[one])
+                self._let_parts_follow(sequencers[one], orders[one], positions[one])
         orders = self.orders(graph)
         for one in graphs:
-            for first, second in pairwise(orders[one]):
-                one.ordering.require(first, second)
+            sequencers[one].fix(orders[one])
         return sum(map(len, positions.values()))
 
     def problems(self, graph: Graph) -> list[str]:
@@ -79,48 +81,35 @@ class BatchSchedule(Pass):
     def _overlap(self) -> Overlap | None:
         return Overlap(self.kind) if self.kind in OVERLAPPING else None
 
-    def _sort_into_bins(self, positions: Mapping[Op, Position]) -> None:
+    def _sort_into_bins(self, sequencer: Sequencer, positions: Mapping[Op, Position]) -> None:
         overlap = self._overlap()
         numbers = {place: number for number, place in enumerate(sorted(set(positions.values())))}
-        for op, position in positions.items():
-            if overlap is None or not overlap.is_transfer(op):
-                own = (PARTITION, numbers[position])
-                op.settings = replace(op.settings, bins=(*op.settings.bins, own))
+        bins = {
+            op: numbers[position]
+            for op, position in positions.items()
+            if overlap is None or not overlap.is_transfer(op)
+        }
+        sequencer.put_into_bins(PARTITION, bins)
 
     def _let_parts_follow(
-        self, graph: Graph, order: Sequence[Op], positions: Mapping[Op, Position]
+        self, sequencer: Sequencer, order: Sequence[Op], positions: Mapping[Op, Position]
     ) -> None:
         overlap = self._overlap()
-        before = edges_before(graph)
-        for op, others in _same_stream(order):
-            before[op].update(dict.fromkeys(others))
-        chains = _chains(order, before, positions, overlap)
+        chains = _chains(order, sequencer.before(), positions, overlap)
         for chain in chains.values():
             for first, second in pairwise(chain):
-                graph.ordering.require(first, second)
+                sequencer.require(first, second)
         if overlap is not None:
-            overlap.require(graph, chains)
+            overlap.require(sequencer, chains)
 
 
 def _has_parts(graph: Graph) -> bool:
     return any(op.settings.batch_phase is not None for op in graph.ops)
 
 
-def _same_stream(order: Sequence[Op]) -> list[tuple[Op, list[Op]]]:
-    """Transfers by the same stream stay in order."""
-    latest: dict[object, Op] = {}
-    found: list[tuple[Op, list[Op]]] = []
-    for op in order:
-        stream = op.attributes.get("stream")
-        if stream is not None:
-            found.append((op, [latest[stream]] if stream in latest else []))
-            latest[stream] = op
-    return found
-
-
 def _chains(
     order: Sequence[Op],
-    before: Mapping[Op, Mapping[Op, None]],
+    before: Mapping[Node, Sequence[Node]],
     positions: Mapping[Op, Position],
     overlap: Overlap | None,
 ) -> dict[Position, list[Op]]:

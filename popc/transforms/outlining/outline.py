@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import count
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.ops.aliases import find_aliases
+from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.outlining.check import find_broken_calls
@@ -65,11 +66,13 @@ class Outlining(Pass):
         taken = {one.name for one in graph.walk()}
         names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         parts = calls = ops = 0
-        for length, instances in self._outlined(program, names):
+        for length, instances in self._outlined(graph, program, names):
             parts, calls, ops = parts + 1, calls + instances, ops + length * (instances - 1)
         return Outcome(calls, {"parts outlined": parts, "calls": calls, "ops shared": ops})
 
-    def _outlined(self, program: Program, names: Iterator[str]) -> Iterator[tuple[int, int]]:
+    def _outlined(
+        self, graph: Graph, program: Program, names: Iterator[str]
+    ) -> Iterator[tuple[int, int]]:
         """The number of ops and of occurrences of each part.
 
         Phases of a batch are kept apart at first, so that each becomes the same calls.
@@ -81,7 +84,7 @@ class Outlining(Pass):
                 matches = find_matches(program, sequence, self.terms)
                 if not matches:
                     break
-                _fix_orders(program)
+                _fix_orders(program, graph)
                 for match in matches:
                     outline(program, match.instances, next(names))
                     yield len(match.instances[0].ops), len(match.instances)
@@ -92,15 +95,16 @@ class Outlining(Pass):
         return find_broken_calls(graph)
 
 
-def _fix_orders(program: Program) -> None:
+def _fix_orders(program: Program, top: Graph) -> None:
     """Views take no time, and random numbers are drawn in the order in which they would be."""
     for graph, order in program.orders.items():
-        ordered = dict.fromkeys(op for pair in graph.ordering for op in pair[:2])
+        ordered = dict.fromkeys(op for pair in graph.ordering for op in (pair.first, pair.second))
         for op in ordered:
             if op in program.views:
                 graph.ordering.remove(op)
-        for earlier, later in pairwise(filter(_draws, order)):
-            graph.ordering.require(earlier, later)
+        draws = [op for op in order if _draws(op)]
+        if len(draws) > 1:
+            Sequencer(graph, top).fix(draws)
 
 
 def _draws(op: Op) -> bool:

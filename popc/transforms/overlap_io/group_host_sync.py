@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
+from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 
@@ -21,7 +22,7 @@ class GroupHostSync(Pass):
     """In every graph that loads or stores, loads run before and stores behind everything else.
 
     The order is said by bins; see `OpSettings.bins`.  Transfers that overlap with computing have a
-    place of their own.
+    place of their own; what has to wait for a store for another reason comes behind it.
     """
 
     name: ClassVar[str] = "group_host_sync"
@@ -37,17 +38,15 @@ class GroupHostSync(Pass):
         """Sort ops into bins; how many transfers there are."""
         if not self.wanted:
             return 0
-        return sum(_group(nested) for nested in graph.walk())
+        return sum(_group(nested, graph) for nested in graph.walk())
 
 
-def _group(graph: Graph) -> int:
+def _group(graph: Graph, top: Graph) -> int:
     bins = {op: _bin_of(op) for op in graph.ops}
     transfers = sum(number != _COMPUTES for number in bins.values())
     if transfers:
-        for op, number in bins.items():
-            if number != _COMPUTES or not _is_overlapped(op):
-                own = (*op.settings.bins, (_PARTITION, number))
-                op.settings = replace(op.settings, bins=own)
+        bound = {op: number for op, number in bins.items() if not _is_overlapped(op)}
+        Sequencer(graph, top).put_into_bins(_PARTITION, bound)
     return transfers
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.main_loops import MainLoop, main_loops
+from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.overlap_io.check import check_overlap
 from popc.transforms.overlap_io.rotation import Rotation
@@ -66,7 +67,7 @@ class OverlapIo(Pass):
             done.transfers.extend(rotation.transfers)
             done.others.extend(rotation.others)
         for body, done in moved.items():
-            _order(body, done)
+            _order(body, graph, done)
         return count
 
     def problems(self, graph: Graph) -> list[str]:
@@ -150,14 +151,14 @@ def _reason(op: Op) -> str:
     )
 
 
-def _order(body: Graph, moved: _Moved) -> None:
+def _order(body: Graph, top: Graph, moved: _Moved) -> None:
     """Copies from the io tiles, transfers, everything else."""
     formals = {tensor for tensor in body.inputs[2:] if _is_loaded(tensor.uses, moved.transfers)}
     excluded = {*moved.others, *moved.transfers}
-    for op, number in list(_with_numbers(body, formals, excluded)):
-        op.settings = replace(op.settings, bins=(*op.settings.bins, (_PARTITION, number)))
     for op in moved.transfers:
-        op.settings = replace(op.settings, bins=((_PARTITION, _TRANSFERS),))
+        op.settings = replace(op.settings, bins=())
+    bins = dict(_with_numbers(body, formals, excluded)) | dict.fromkeys(moved.transfers, _TRANSFERS)
+    Sequencer(body, top).put_into_bins(_PARTITION, bins)
 
 
 def _is_loaded(users: dict[Op, int], transfers: list[Op]) -> bool:

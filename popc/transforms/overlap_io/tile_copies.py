@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
-from popc.ir.attributes import integer, text
+from popc.ir.attributes import text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
+from popc.placement import chip_of_results
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
@@ -119,9 +120,10 @@ def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -
     """``tensor`` on other tiles; the copy belongs to the part of the step that makes it."""
     source = tensor.producer or reader
     assert source is not None, tensor
-    settings = replace(source.settings, tile_set="io", bins=(), origin=tensor.name)
-    if source.op_type == "IpuCopy":  # which is on the chip that it copies from
-        settings = replace(settings, virtual_graph=integer(source.attributes, "destination"))
+    chip = chip_of_results(source) if tensor.producer else source.settings.virtual_graph
+    settings = replace(
+        source.settings, tile_set="io", bins=(), origin=tensor.name, virtual_graph=chip
+    )
     return build(
         graph,
         "IoTileCopy",

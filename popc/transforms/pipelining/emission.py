@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
-from popc.ir.attributes import integer
 from popc.ops.build import build
 from popc.ops.main_loops import PIPELINE
+from popc.placement import chip_of_results
 from popc.transforms.loop_states import zeros
 from popc.transforms.pipelining.stages import Stage, StagedLoop
 from popc.transforms.pipelining.stashes import Stashes
@@ -209,11 +209,9 @@ class _Writer:
         op = tensor.producer
         assert op is not None, f"{tensor!r} does not change"
         own = op.settings
-        copied = op.op_type == "IpuCopy"
-        chip = integer(op.attributes, "destination") if copied else own.virtual_graph
         return OpSettings(
             origin="pipelineStash",
-            virtual_graph=chip,
+            virtual_graph=chip_of_results(op),
             pipeline_stage=own.pipeline_stage if stage is None else stage,
             bins=((PIPELINE, bin_),),
             part=own.part,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.ops.main_loops import PIPELINE, is_pipeline
+from popc.ops.sequencer import Sequencer
 from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.context import PassContext
@@ -58,10 +59,11 @@ class OuterFragment(Pass):
         if outer is None:
             return Outcome(0)
         ops = [op for op in _updates(outer) if self._is_meant(op)]
+        sequencer = Sequencer(outer, graph)
         if self.schedule is OuterFragmentSchedule.SERIAL:
-            return Outcome(_one_by_one(ops))
+            return Outcome(_one_by_one(sequencer, ops))
         alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
-        return Outcome(_side_by_side(outer, ops, alike=alike))
+        return Outcome(_side_by_side(sequencer, ops, alike=alike))
 
     def _is_meant(self, op: Op) -> bool:
         chip = op.settings.virtual_graph
@@ -91,26 +93,17 @@ def _updates(graph: Graph) -> list[Op]:
     return found
 
 
-def _one_by_one(ops: Sequence[Op]) -> int:
-    """Bins by chip, which never decrease along the flow of data."""
-    numbers: dict[Op, int] = {}
-    ops = [op for op in ops if op.op_type != "RemoteLoad"]
-    writers = [op for op in ops if op.op_type == "CopyVarUpdate"]
-    for op in [*(op for op in ops if op not in writers), *writers]:
-        before = [numbers.get(t.producer, 0) for t in op.present_inputs if t.producer is not None]
-        if op in writers:  # all that read the old value come first
-            before += [numbers.get(reader, 0) for reader in op.operand(0).uses]
-        numbers[op] = max(op.settings.virtual_graph or 0, *before, 0)
-    for op, number in numbers.items():
-        op.settings = replace(op.settings, bins=(*op.settings.bins, (_BINS, number)))
-    return len(numbers)
+def _one_by_one(sequencer: Sequencer, ops: Sequence[Op]) -> int:
+    """Bins by chip; what waits for something of a later chip is in the bin of that."""
+    numbers = {op: op.settings.virtual_graph or 0 for op in ops if op.op_type != "RemoteLoad"}
+    return len(sequencer.put_into_bins(_BINS, numbers))
 
 
 # -- transfers side by side ------------------------------------------------------------------------
 
 
-def _side_by_side(graph: Graph, ops: Sequence[Op], *, alike: bool) -> int:
-    """Tie the loads of clusters of different chips together; how many loads."""
+def _side_by_side(sequencer: Sequencer, ops: Sequence[Op], *, alike: bool) -> int:
+    """Tie the loads of clusters of different chips together, as far as can be; how many loads."""
     queues: dict[int, list[list[Op]]] = defaultdict(list)
     for loads in _clusters(ops):
         queues[loads[0].settings.virtual_graph or 0].append(loads)
@@ -126,7 +119,7 @@ def _side_by_side(graph: Graph, ops: Sequence[Op], *, alike: bool) -> int:
                 queue.pop(0)
         row = [load for loads in group for load in loads]
         for first, second in pairwise(row if len(group) > 1 else ()):
-            graph.ordering.require(first, second, tied=True)
+            sequencer.require(first, second, tied=True)
         tied += len(row) if len(group) > 1 else 0
     return tied
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart
-from popc.ops.readers import readers_of
+from popc.ops.sequencer import Sequencer
 from popc.ops.streaming import LOAD, STORE
 from popc.options import IoSchedule, Options, PhaseSchedule
 from popc.placement import is_main_loop, main_graphs
@@ -69,7 +69,7 @@ def _phased(graph: Graph) -> list[Op]:
     return [op for op in graph.ops if op.settings.execution_phase is not None]
 
 
-def settle_phases(graph: Graph) -> None:
+def settle_phases(graph: Graph, top: Graph) -> None:
     """Give every op of a graph with phases one that is not before that of what it waits for."""
     order = graph.topological()
     for op in order:
@@ -82,8 +82,9 @@ def settle_phases(graph: Graph) -> None:
     for op in order:
         if op.settings.execution_phase is None:
             _set_phase(op, 0)
-    while _raise_phases(graph, order):
-        pass
+    phases = {op: _phase(op) for op in order}
+    for op, phase in Sequencer(graph, top).raised(phases).items():
+        _set_phase(op, phase)
 
 
 def _default(op: Op, others: list[Op], *, latest: bool, again: bool = False) -> None:
@@ -91,25 +92,6 @@ def _default(op: Op, others: list[Op], *, latest: bool, again: bool = False) -> 
     known = [one for one in phases if one is not None]
     if known and (op.settings.execution_phase is None or again):
         _set_phase(op, max(known) if latest else min(known))
-
-
-def _raise_phases(graph: Graph, order: list[Op]) -> bool:
-    """Let ops be no earlier than what they wait for; whether any was."""
-    changed = False
-    earlier: dict[Op, list[Op]] = {}
-    for first, second, _ in graph.ordering:
-        earlier.setdefault(second, []).append(first)
-    for op in order:
-        before = [t.producer for t in op.present_inputs if t.producer is not None]
-        before += earlier.get(op, [])
-        if op.op_type == "CopyVarUpdate":
-            readers = readers_of(op.operand(0))
-            before += [one for one in readers if one.op_type != "CopyVarUpdate"]
-        phase = max((_phase(one) for one in before), default=0)
-        if phase > _phase(op):
-            _set_phase(op, phase)
-            changed = True
-    return changed
 
 
 def _phase(op: Op) -> int:
@@ -150,16 +132,18 @@ class PhaseRules:
         if on_demand and kind != "optimizer_state":
             self._urgent.add(op)
 
-    def finish(self, graph: Graph) -> int:
+    def finish(self, graph: Graph, top: Graph) -> int:
         """Keep the phases of ``graph`` apart, and let transfers take place when they should."""
         own = [op for op in graph.ops if op.settings.execution_phase is not None]
+        phases = {op: _phase(op) for op in own}
+        for op, phase in Sequencer(graph, top).put_into_bins(BINS, phases).items():
+            _set_phase(op, phase)
         scale = self._scale(own)
         for op in own:
-            bins = dict(op.settings.bins) | {BINS: _phase(op)}
             priority = self._priority(op)
             if priority is None:
                 priority = op.settings.schedule_priority * scale
-            op.settings = replace(op.settings, bins=tuple(bins.items()), schedule_priority=priority)
+            op.settings = replace(op.settings, schedule_priority=priority)
         return len(own)
 
     def _scale(self, ops: list[Op]) -> float:

@@ -75,8 +75,8 @@ class StreamingMemory(Pass):
         changes = forget_outer_phases(graph)
         phased = phased_graphs(graph)
         for one in phased:
-            settle_phases(one)
-            rules.finish(one)
+            settle_phases(one, graph)
+            rules.finish(one, graph)
         effects: dict[str, int] = {}
         if storage.needed:
             orders = self.orders(graph)
@@ -84,7 +84,7 @@ class StreamingMemory(Pass):
             transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
-        changes += sum(map(rules.finish, phased)) + sum(effects.values())
+        changes += sum(rules.finish(one, graph) for one in phased) + sum(effects.values())
         return Outcome(changes, effects)
 
     def problems(self, graph: Graph) -> Sequence[str]:

@@ -10,6 +10,7 @@ from popc.ops.build import build
 from popc.ops.control import captured_as, first_capture, inner_names, loop_states
 from popc.ops.load import find_load_ops
 from popc.ops.main_loops import PIPELINE, is_pipeline
+from popc.ops.sequencer import Sequencer
 from popc.ops.streaming import LOAD, STORE
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
@@ -70,9 +71,10 @@ class _Visit:
                 self._rewrite(op, sums.get(op, []))
         self._fetch_outputs()
         self._take_parts()
-        self._put_off()
         self._drop_views()
-        self._store_last()
+        sequencer = Sequencer(self._graph, self._storage.graph)
+        self._store_last(sequencer)
+        self._put_off(sequencer)
 
     def _fetch_outputs(self) -> None:
         graph, sources, end = self._graph, self._sources, Context()
@@ -88,16 +90,16 @@ class _Visit:
             self._graph.replace_uses(op.output, part)
             self._graph.remove_op(op)
 
-    def _store_last(self) -> None:
+    def _store_last(self, sequencer: Sequencer) -> None:
         """What is kept is only written when all have fetched it."""
         for kept, loads in self._sources.loads.items():
             for load in loads:
                 self._transfers.count(LOAD)
                 for target, store in self._stored:
                     if target is kept:
-                        self._graph.ordering.require(load, store)
+                        sequencer.require(load, store)
 
-    def _put_off(self) -> None:
+    def _put_off(self, sequencer: Sequencer) -> None:
         """Let what is fetched wait for what one of its readers has to wait for anyway.
 
         Without, it could be fetched at any time, and would take memory from then on.
@@ -108,13 +110,14 @@ class _Visit:
         latest: Op | None = None
         for op in self._order:
             before[op] = latest
-            if op in places and not is_view(op) and not self._is_ordered_later(op):
+            gives = bool(op.outputs) and not is_view(op)
+            if op in places and gives and not self._is_ordered_later(op):
                 latest = op
         for op in self._sources.fetches:
             waits = [self._awaited(one, places) or before[one] for one in _readers_of(op, places)]
             known = [one for one in waits if one is not None]
             if known and len(known) == len(waits):
-                graph.ordering.require(min(known, key=places.__getitem__), op)
+                sequencer.wish(min(known, key=places.__getitem__), op)
 
     def _awaited(self, reader: Op, places: Mapping[Op, int]) -> Op | None:
         """The last op that ``reader`` waits for, unless that is one of an earlier half."""

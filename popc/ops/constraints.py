@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from popc.ir import Op, Ordering, Tensor
+from popc.ir import Op, OrderedPair, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.readers import may_be_view, readers_of
@@ -86,12 +86,13 @@ def _writes(op: Op, variable: Tensor) -> bool:
     return op.op_type == "CopyVarUpdate" and op.operand(0) is variable
 
 
-def bins_in_order(ops: Sequence[Op]) -> Iterator[Edge]:
+def bins_in_order(ops: Sequence[Op], without: str = "") -> Iterator[Edge]:
     """Of each partition, the ops with one number come before those with the next."""
     partitions: dict[str, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
     for op in ops:
         for name, number in op.settings.bins:
-            partitions[name][number].append(op)
+            if name != without:
+                partitions[name][number].append(op)
     for name, bins in partitions.items():
         for before, after in pairwise(sorted(bins)):
             barrier = Barrier(f"{name} {before} | {after}")
@@ -106,7 +107,6 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     data_dependencies,
     stream_order,
     variables_last,
-    bins_in_order,
 )
 
 
@@ -123,35 +123,43 @@ class Precedence:
     waiting: dict[Node, int]
 
     @classmethod
-    def among(
-        cls,
-        ops: Sequence[Op],
-        constraints: Sequence[Constraint] = CONSTRAINTS,
-        ordering: Ordering | None = None,
+    def required(
+        cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = (), *, without: str = ""
     ) -> Precedence:
-        """What ``constraints`` and ``ordering`` ask of ``ops``; other ops are left out.
+        """What `CONSTRAINTS` and ``ordering`` ask of ``ops``; other ops are left out.
 
         Random numbers are drawn in one order, so that results do not depend on what is chosen
-        otherwise.  Readers of a variable come before what computes its new value from the old one,
-        where that contradicts nothing else.
+        otherwise.  Bins of the partition ``without`` do not count.
         """
         found = cls({op: {} for op in ops}, dict.fromkeys(ops, 0))
-        for constraint in constraints:
+        for constraint in CONSTRAINTS:
             for earlier, later in constraint(ops):
-                found._add(earlier, later)
-        for earlier, later, _ in ordering or ():
-            found._add(earlier, later)
+                found.add(earlier, later)
+        for earlier, later in bins_in_order(ops, without):
+            found.add(earlier, later)
+        for pair in ordering:
+            found.add(pair.first, pair.second)
         for earlier, later in pairwise(filter(_draws, found.topological())):
-            found._add(earlier, later)
+            found.add(earlier, later)
+        return found
+
+    @classmethod
+    def among(cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = ()) -> Precedence:
+        """What is `required`, and what saves memory.
+
+        Readers of a variable come before what computes its new value from the old one, where that
+        contradicts nothing else.
+        """
+        found = cls.required(ops, ordering)
         wishes: dict[Op, dict[Op, None]] = defaultdict(dict)  # one op may update many variables
         for _, updater, readers, follows in find_updates(ops):
             if follows:
                 wishes[updater].update(dict.fromkeys(readers))
         for updater, wished in wishes.items():
-            followers = found._followers(updater)
+            followers = found.followers(updater)
             for reader in wished:
                 if reader not in followers:
-                    found._add(reader, updater)
+                    found.add(reader, updater)
         return found
 
     def topological(self) -> list[Node]:
@@ -165,7 +173,8 @@ class Precedence:
                     order.append(later)
         return order
 
-    def _add(self, earlier: Node, later: Node) -> None:
+    def add(self, earlier: Node, later: Node) -> None:
+        """Let ``later`` wait for ``earlier``, unless one of them is an op that is left out."""
         for node in (earlier, later):
             if isinstance(node, Barrier):
                 self.successors.setdefault(node, {})
@@ -176,7 +185,7 @@ class Precedence:
             self.successors[earlier][later] = None
             self.waiting[later] += 1
 
-    def _followers(self, node: Node) -> set[Node]:
+    def followers(self, node: Node) -> set[Node]:
         """``node`` and all that have to wait for it."""
         found = {node}
         pending = [node]
