@@ -47,6 +47,7 @@ from popc_runtime.format import (
 from popc_runtime.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.parallel import together
+from popc_runtime.kernels.preparation import prepare_together
 
 __all__ = ["ReplicatedEngine"]
 
@@ -278,8 +279,7 @@ class ReplicatedEngine:
         kernel = KERNELS[item.opcode]
         assert isinstance(kernel, CollectiveKernel), item.opcode
         bindings = [engine.binding(item) for engine in self.replicas]
-        made = kernel.together(bindings)
-        calls = made if isinstance(made, tuple) else (made,)
+        calls = prepare_together(kernel, bindings)
         if not self._checks:
             return calls
         # What is not finite on one replica excuses the others.

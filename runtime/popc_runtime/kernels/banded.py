@@ -17,6 +17,8 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Call, Scratch
+from popc_runtime.kernels.bound import merged_view
+from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.resample import Taps
 from popc_runtime.kernels.sharing import even_slices, share_count
@@ -36,13 +38,16 @@ def resampled(
 ) -> tuple[tuple[Call, ...], Array]:
     """The calls that resample axes of ``source`` (C-contiguous) one after another, and the result.
 
-    The result is ``out`` if that is of the dtype of ``source``, else temporary memory.
+    The result is ``out`` if that is of the dtype of ``source`` and lies as products need it, else
+    temporary memory.
     """
-    target = out if out.dtype == source.dtype else scratch.take(out.shape, source.dtype)
     first = min(axis for axis, _ in tables)
     lead = prod(source.shape[:first])
     before = source.reshape(lead, *source.shape[first:])
-    after = target.reshape(lead, *target.shape[first:])
+    target, after = out, merged_view(out, (lead, *out.shape[first:]))
+    if after is None or out.dtype != source.dtype:
+        target = scratch.take(out.shape, source.dtype)
+        after = target.reshape(lead, *out.shape[first:])
     steps = [(axis - first + 1, table) for axis, table in tables]
     size = source.size + target.size
     pieces = even_slices(lead, min(lead, -(-size // _PIECE)))
@@ -68,7 +73,13 @@ def _pieces(
             target = scratch.take(shape, source.dtype)
             yield from _banded_products(source, target, axis, table)
             source = target
-        yield from _banded_products(source, after[piece], *steps[-1])
+        goal, (axis, table) = after[piece], steps[-1]
+        if _merged(goal, axis) is not None:
+            yield from _banded_products(source, goal, axis, table)
+            continue
+        target = scratch.take(goal.shape, goal.dtype)  # where the result lies, it has gaps
+        yield from _banded_products(source, target, axis, table)
+        yield from copy_calls(goal, target)
 
 
 def replaced(shape: Sequence[int], axis: int, dim: int) -> tuple[int, ...]:
@@ -77,13 +88,14 @@ def replaced(shape: Sequence[int], axis: int, dim: int) -> tuple[int, ...]:
 
 
 def _banded_products(source: Array, target: Array, axis: int, table: Taps) -> list[Call]:
-    lead, length, trail = _split(source.shape, axis)
+    _, length, trail = _split(source.shape, axis)
     resized = target.shape[axis]
-    merge = trail <= _INTERLEAVED and lead > 1
     block = min(max(_BLOCK * resized // length, _SMALLEST_BLOCK), _BLOCK)
+    before, after = _merged(source, axis), _merged(target, axis)
+    assert before is not None, "the source is contiguous"
+    assert after is not None, "somebody has looked"
+    merge = before.ndim == 2
     width = trail if merge else 1
-    before = source.reshape((lead, -1) if merge else (lead, length, trail))
-    after = target.reshape((lead, -1) if merge else (lead, resized, trail))
     calls: list[Call] = []
     for start in range(0, resized, block):
         stop = min(start + block, resized)
@@ -96,6 +108,16 @@ def _banded_products(source: Array, target: Array, axis: int, table: Taps) -> li
         operands = (part, matrix.T.copy()) if merge else (matrix, part)
         calls.append(partial(np.matmul, *operands, out=goal))
     return calls
+
+
+def _merged(array: Array, axis: int) -> Array | None:
+    """``array`` as products take it, if it lies so.
+
+    [lead, length, trail], or [lead, length * trail] where few elements lie behind the axis.
+    """
+    lead, length, trail = _split(array.shape, axis)
+    merge = trail <= _INTERLEAVED and lead > 1
+    return merged_view(array, (lead, length * trail) if merge else (lead, length, trail))
 
 
 def _band(table: Taps, start: int, stop: int, dtype: np.dtype[Any]) -> tuple[int, Array]:

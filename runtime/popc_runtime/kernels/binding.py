@@ -15,6 +15,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.frozen import frozen
+from popc_runtime.kernels.bound import Bound
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.random_state import RandomState
 
@@ -84,7 +85,7 @@ class Scratch:
             start = 0
         self._used = start + nbytes
         self._peak = max(self._peak, self._used)
-        return self._buffer[start : start + nbytes].view(dtype).reshape(shape)
+        return self._buffer[start : start + nbytes].view(dtype).reshape(shape).view(Bound)
 
 
 @frozen

@@ -172,13 +172,13 @@ def coalesce(out: Array, operands: Sequence[Array], keep: int = 0) -> tuple[Arra
     ``out`` lies in memory.  An operand of one element becomes 0-d
     (unless ``keep``), which numpy handles faster than a broadcast view.
     """
-    wide = [out, *(np.broadcast_to(array, out.shape) for array in operands)]
+    wide = [out, *(np.broadcast_to(array, out.shape, subok=True) for array in operands)]
     if not keep and not out.flags.c_contiguous:  # go through memory in its order
         order = sorted(range(out.ndim), key=lambda axis: -abs(out.strides[axis]))
         wide = [array.transpose(order) for array in wide]
     shape, strides = _merged(wide[0].shape, [array.strides for array in wide], keep)
     views = [
-        as_strided(array, shape, steps, writeable=number == 0)
+        as_strided(array, shape, steps, writeable=number == 0, subok=True)
         for number, (array, steps) in enumerate(zip(wide, strides, strict=True))
     ]
     for index, array in enumerate(operands, start=1):

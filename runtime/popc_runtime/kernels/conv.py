@@ -13,6 +13,7 @@ from typing import Final
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.conv_dense import dense_calls
 from popc_runtime.kernels.conv_depthwise import depthwise_calls, is_depthwise
 from popc_runtime.kernels.conv_plane import Plane, grouped, planes
@@ -32,6 +33,8 @@ def _conv(binding: Binding) -> Calls:
         return half_convolution(_conv, binding, transposed=False)
     if _wants_planes(binding):
         return _in_planes(binding)
+    if not _lies_in_planes(binding.output()):
+        return _into_planes(binding)
     group = binding.integer("group", 1)
     x, out = grouped(binding.input(0), 1, group), grouped(binding.output(), 1, group)
     w = grouped(binding.input(1), 0, group)
@@ -72,6 +75,20 @@ def _in_planes(binding: Binding) -> Calls:
     found = _conv(replace(binding, inputs=operands, outputs=(target,)))
     calls += found if isinstance(found, tuple) else (found,)
     return (*calls, *(copy_calls(out, target) if target is not out else ()))
+
+
+def _lies_in_planes(image: Array) -> bool:
+    """Whether rows of a plane lie one behind the other, so that a product can write several."""
+    return merged_view(image, (*image.shape[:2], prod(image.shape[2:]))) is not None
+
+
+def _into_planes(binding: Binding) -> Calls:
+    """The calls that compute the result beside its place, where it has gaps."""
+    out = binding.output()
+    target = binding.scratch.take(out.shape, out.dtype)
+    found = _conv(replace(binding, outputs=(target,)))
+    calls = found if isinstance(found, tuple) else (found,)
+    return (*calls, *copy_calls(out, target))
 
 
 def convolution_calls(binding: Binding, parts: Sequence[Plane]) -> tuple[Call, ...]:

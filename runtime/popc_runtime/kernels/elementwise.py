@@ -69,7 +69,7 @@ def _split_rows(array: Array, together: int) -> Array:
     *outer, rows, run = array.shape
     *steps, step, unit = array.strides
     shape = (*outer, rows // together, together, run)
-    return as_strided(array, shape, (*steps, step * together, step, unit))
+    return as_strided(array, shape, (*steps, step * together, step, unit), subok=True)
 
 
 def _through_float32(function: Ufunc) -> Kernel:

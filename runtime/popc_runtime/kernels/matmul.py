@@ -19,7 +19,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, pure
 from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
-from popc_runtime.kernels.merging import merged_view
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.partials import adds_up_in_half, half_product
 from popc_runtime.kernels.sharing import even_slices, share_count
@@ -72,7 +72,7 @@ def _with_axes(shape: tuple[int, ...], absent: Sequence[int]) -> tuple[int, ...]
 def _expanded(array: Array | None, shape: tuple[int, ...], absent: Sequence[int]) -> Array | None:
     if array is None or not absent:
         return array
-    return np.broadcast_to(array, shape).reshape(_with_axes(shape, absent))
+    return np.broadcast_to(array, shape, subok=True).reshape(_with_axes(shape, absent))
 
 
 def _operands(binding: Binding, left: Array, right: Array) -> tuple[tuple[Call, ...], Array, Array]:
@@ -98,7 +98,7 @@ def _product(
     if out.size == 0:
         return ()
     copies: tuple[Call, ...] = ()
-    full = [None if a is None else np.broadcast_to(a, out.shape) for a in addends]
+    full = [None if a is None else np.broadcast_to(a, out.shape, subok=True) for a in addends]
     product = _Product(left, right, out, full)
     if right.ndim == 2 and left.ndim > 2:
         copies, product = _flattened(binding, product)

@@ -10,6 +10,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.copying import copy_calls, subarray
 
 __all__ = ["KERNELS"]
@@ -20,8 +21,14 @@ def _copy(binding: Binding) -> Calls:
 
 
 def _reshape(binding: Binding) -> Calls:
-    x = binding.input(0)
-    return copy_calls(binding.output().reshape(x.shape), x)
+    x, out = binding.input(0), binding.output()
+    target, source = merged_view(out, x.shape), merged_view(x, out.shape)
+    if target is not None:
+        return copy_calls(target, x)
+    if source is not None:
+        return copy_calls(out, source)
+    packed = binding.scratch.take(x.shape, x.dtype)
+    return (*copy_calls(packed, x), *copy_calls(out, packed.reshape(out.shape)))
 
 
 def _transpose(binding: Binding) -> Calls:
@@ -30,7 +37,7 @@ def _transpose(binding: Binding) -> Calls:
 
 def _expand(binding: Binding) -> Calls:
     out = binding.output()
-    return copy_calls(out, np.broadcast_to(binding.input(0), out.shape))
+    return copy_calls(out, np.broadcast_to(binding.input(0), out.shape, subok=True))
 
 
 def _tile(binding: Binding) -> Calls:
@@ -39,7 +46,7 @@ def _tile(binding: Binding) -> Calls:
     repeats = binding.integers("repeats")
     wide = tuple(size for pair in zip(repeats, x.shape, strict=True) for size in pair)
     ones = tuple(size for dim in x.shape for size in (1, dim))
-    return copy_calls(out.reshape(wide), np.broadcast_to(x.reshape(ones), wide))
+    return copy_calls(out.reshape(wide), np.broadcast_to(x.reshape(ones), wide, subok=True))
 
 
 def _slice(binding: Binding) -> Calls:

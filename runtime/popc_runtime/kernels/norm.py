@@ -220,7 +220,7 @@ def _as_row(array: Array, shape: tuple[int, ...], *, constant: bool) -> Array | 
     inner = array.reshape(array.shape[max(extra, 0) :])
     if inner.shape == shape and inner.flags.c_contiguous:
         return inner.reshape(-1)
-    return np.broadcast_to(inner, shape).reshape(-1) if constant else None
+    return np.broadcast_to(inner, shape, subok=True).reshape(-1) if constant else None
 
 
 def _statistics(binding: Binding, mean: Array, inverse: Array) -> list[Call]:

@@ -80,6 +80,11 @@ def _output(binding: Binding, index: int, shape: tuple[int, ...], dtype: Any) ->
     return binding.scratch.take(shape, dtype) if given is None else given
 
 
+def _contiguous(binding: Binding, index: int) -> tuple[Array | None, tuple[Call, ...]]:
+    """An operand that may be absent, contiguous, and the calls that fill it."""
+    return (None, ()) if binding.optional(index) is None else as_contiguous(binding, index)
+
+
 # -- LayerNormalization, RMSNormalization ----------------------------------------------------------
 
 
@@ -88,14 +93,17 @@ def _layer(*, centred: bool) -> Kernel:
 
     def kernel(binding: Binding) -> Calls:
         (dy, first), (x, second) = (as_contiguous(binding, index) for index in range(2))
+        (scale, third), (mean, fourth), (inverse, fifth) = (
+            _contiguous(binding, index) for index in (2, 3, 4)
+        )
         axis = binding.integer("axis")
         shape = (prod(x.shape[:axis]), prod(x.shape[axis:]))
         dx = _output(binding, 0, x.shape, x.dtype)
         sums = [array for array in binding.outputs[1:] if array is not None]
         if x.size == 0:
             return tuple(partial(array.fill, 0) for array in sums)
-        mean, inverse = binding.optional(3), binding.optional(4)
         column = (shape[0], 1)
+        weights = np.ones(shape[1], x.dtype) if scale is None else scale.reshape(-1)
         rows = _Rows(
             dy.reshape(shape),
             x.reshape(shape),
@@ -106,7 +114,7 @@ def _layer(*, centred: bool) -> Kernel:
         shares = _shares(rows, shape[0])
         totals = binding.scratch.take((len(shares), 1 + centred, shape[1]), x.dtype)
         chunks = [
-            partial(_layer_share, binding, share, total, centred=centred)
+            partial(_layer_share, binding, share, weights, total, centred=centred)
             for share, total in zip(shares, totals, strict=True)
         ]
         calls = parallel_calls(binding.scratch, chunks)
@@ -116,18 +124,17 @@ def _layer(*, centred: bool) -> Kernel:
             for number, array in enumerate(binding.outputs[1:])
             if array is not None
         ]
-        return (*first, *second, *calls, *added, *stores)
+        return (*first, *second, *third, *fourth, *fifth, *calls, *added, *stores)
 
     return kernel
 
 
 def _layer_share(
-    binding: Binding, blocks: Sequence[_Rows], total: Array, *, centred: bool
+    binding: Binding, blocks: Sequence[_Rows], weights: Array, total: Array, *, centred: bool
 ) -> Iterator[Call]:
     """The gradients of some rows, and their sums in ``total``: of dY * Z, and (centred) of dY."""
-    scratch, scale = binding.scratch, binding.optional(2)
+    scratch = binding.scratch
     mark = scratch.mark()
-    weights = np.ones(total.shape[1], total.dtype) if scale is None else scale.reshape(-1)
     for number, block in enumerate(blocks):
         scratch.rewind(mark)
         calls, work, inverse = block.centred(scratch, binding.number("epsilon"), centred=centred)

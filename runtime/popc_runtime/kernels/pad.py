@@ -56,7 +56,7 @@ def _borders(binding: Binding, mode: str, out: Array, window: list[slice], axis:
 
 
 def _copy_run(target: Array, source: Array) -> tuple[Call, ...]:
-    return copy_calls(target, np.broadcast_to(source, target.shape))
+    return copy_calls(target, np.broadcast_to(source, target.shape, subok=True))
 
 
 def _constant_borders(binding: Binding, out: Array, window: list[slice], axis: int) -> list[Call]:

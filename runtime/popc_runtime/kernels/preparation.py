@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -20,13 +21,14 @@ from popc_runtime.kernels.binding import (
     Scratch,
 )
 from popc_runtime.kernels.blocking import conversion
+from popc_runtime.kernels.bound import guarded, plain_calls, while_binding
 from popc_runtime.kernels.rounding import rounding_calls
 from popc_runtime.kernels.rounding_mode import Rounding
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["as_stored", "floats_of", "from_bfloat16", "prepare", "to_bfloat16"]
+__all__ = ["as_stored", "floats_of", "from_bfloat16", "prepare", "prepare_together", "to_bfloat16"]
 
 
 def from_bfloat16(bits: Array) -> Array:
@@ -62,6 +64,17 @@ def prepare(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
     ops, and it keeps bfloat16 out of every kernel.  The same is done with float16 where results are
     not to be rounded to nearest: see `Rounding`.
     """
+    with while_binding():
+        return plain_calls(_prepared(kernel, guarded(binding)))
+
+
+def prepare_together(kernel: CollectiveKernel, bindings: Sequence[Binding]) -> tuple[Call, ...]:
+    """The calls of ``kernel`` on the operands of all replicas."""
+    with while_binding():
+        return plain_calls(_as_tuple(kernel.together([guarded(one) for one in bindings])))
+
+
+def _prepared(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
     rounding = Rounding.of(binding.attributes)
     widened = {DType.BFLOAT16, DType.FLOAT16} if rounding else {DType.BFLOAT16}
     dtypes = (*binding.input_dtypes, *binding.output_dtypes)

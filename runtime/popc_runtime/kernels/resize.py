@@ -75,7 +75,7 @@ def _repeat(binding: Binding, factors: Sequence[int]) -> Call | None:
     """One strided copy (or doubling) for whole factors, ``None`` if the last axis forbids it."""
     x, out = binding.input(0), binding.output()
     bits = 8 * x.dtype.itemsize
-    if factors and factors[-1] == 2 and bits < 64:
+    if factors and factors[-1] == 2 and bits < 64 and out.strides[-1] == out.itemsize:
         # Two equal neighbours are one integer of twice the width: x * (1 + 2**bits).
         wide = np.dtype(f"u{bits // 4}").type
         doubled = x.view(np.dtype(f"u{bits // 8}"))

@@ -23,8 +23,8 @@ def _resize_grad(binding: Binding) -> Calls:
     if not transposed:
         return copy_calls(out, grad)
     source, packing = as_contiguous(binding, 0)
-    products, _ = resampled(binding.scratch, source, out, transposed)
-    return (*packing, *products)
+    products, result = resampled(binding.scratch, source, out, transposed)
+    return (*packing, *products, *(() if result is out else copy_calls(out, result)))
 
 
 KERNELS: Final[dict[str, Kernel]] = {"ResizeGrad": in_float32(_resize_grad)}

@@ -43,9 +43,14 @@ def _bit_cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 def _reshape(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
-    x = binding.input(0)
-    out = merged_view(binding.output(), x.shape)
-    return None if out is None else _moves([(out, x)])
+    x, out = binding.input(0), binding.output()
+    target, source = merged_view(out, x.shape), merged_view(x, out.shape)
+    if target is not None:
+        return _moves([(target, x)])
+    if source is not None:
+        return _moves([(out, source)])
+    copy = binding.scratch.take(x.shape, x.dtype)
+    return _moves([(copy, x), (out, copy.reshape(out.shape))])
 
 
 def _transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
