@@ -80,19 +80,19 @@ def run_campaign(seeds: Iterable[int], jobs: int, out: Path) -> Counter[str]:
     while workers:
         ready = wait([worker.pipe for worker in workers], timeout=5)
         for worker in list(workers):
-            outcome = _outcome(worker, worker.pipe in ready)
+            outcome = _outcome(worker, is_ready=worker.pipe in ready)
             if outcome is None:
                 continue
             _note(tally, outcome, out)
-            if not worker.process.is_alive():
-                workers[workers.index(worker)] = worker = _start()
-            if not _give(worker, waiting):
-                workers.remove(worker)
+            going_on = worker if worker.process.is_alive() else _start()
+            workers.remove(worker)
+            if _give(going_on, waiting):
+                workers.append(going_on)
     print("operators:", dict(tally.operators.most_common()))
     return tally.counts
 
 
-def _outcome(worker: _Worker, is_ready: bool) -> Outcome | None:  # noqa: FBT001 - of one caller
+def _outcome(worker: _Worker, *, is_ready: bool) -> Outcome | None:
     """What a worker's seed came to; ``None`` if it is still at it."""
     if is_ready:
         try:
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     counts = run_campaign(range(given.seed, given.seed + given.count), given.jobs, given.out)
     print(json.dumps(dict(counts)), f"in {time.monotonic() - started:.0f} s")
-    return int(any(kind not in {"well", "empty"} for kind in counts))
+    return int(any(kind not in {"well", "without options", "empty"} for kind in counts))
 
 
 if __name__ == "__main__":

@@ -212,7 +212,5 @@ class Builder:
 
     def recipe(self, outputs: Iterable[str]) -> Recipe:
         """What has been built, as far as ``outputs`` need it."""
-        whole = Recipe(
-            self.opset, self.inputs, self.constants, tuple(self.nodes), tuple(outputs)
-        )
+        whole = Recipe(self.opset, self.inputs, self.constants, tuple(self.nodes), tuple(outputs))
         return whole.pruned()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from tools.campaigns.random_models.drawn_options import random_options
 from tools.campaigns.random_models.evaluation import RefusedError
@@ -28,7 +29,8 @@ class Outcome:
 
     Attributes:
         seed: Which.
-        verdict: "well", "empty" (onnxruntime refuses the model), or the kind of the finding.
+        verdict: "well", "without options" (so, but the drawn options do not go together), "empty"
+            (onnxruntime refuses the model), or the kind of the finding.
         finding: What is wrong, if something is.
         model: The smallest model that goes wrong, serialised.
         feeds: Its inputs.
@@ -57,12 +59,17 @@ def check_seed(seed: int) -> Outcome:
         wanted = expect(recipe, values)
     except RefusedError as error:
         return Outcome(seed, "empty", summary=str(error))
+    verdict = "well"
     for options in ({}, random_options(seed, recipe)):
-        finding = try_options(wanted, options)
+        try:
+            finding = try_options(wanted, options)
+        except OptionError:
+            verdict = "without options"
+            continue
         if finding is not None:
             found = _smallest(seed, Case(recipe, options), finding)
             return replace(found, operators=operators)
-    return Outcome(seed, "well", operators=operators)
+    return Outcome(seed, verdict, operators=operators)
 
 
 def _smallest(seed: int, case: Case, finding: Finding) -> Outcome:
@@ -70,7 +77,8 @@ def _smallest(seed: int, case: Case, finding: Finding) -> Outcome:
     last = judge(case) or finding
     nodes = " ".join(node.op_type for node in case.recipe.nodes)
     lines = last.what.strip().splitlines()
-    summary = f"[{nodes}] {dict(case.options)} {last.engine}: {lines[-1] if last.kind == 'fails' else lines[0]}"
+    line = lines[-1] if last.kind in {"fails", "refused"} else lines[0]
+    summary = f"[{nodes}] {dict(case.options)} {last.engine}: {line}"
     model = expect(case.recipe, follow(case.recipe)).model.SerializeToString()
     return Outcome(seed, last.kind, last, model, case.recipe.inputs, case.options, {}, summary)
 
@@ -81,7 +89,7 @@ def write_finding(outcome: Outcome, out: Path) -> Path:
     folder = out / f"{outcome.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(outcome.model)
-    np.savez(folder / "inputs.npz", **outcome.feeds)
+    np.savez(folder / "inputs.npz", allow_pickle=False, **outcome.feeds)
     (folder / "options.json").write_text(json.dumps(dict(outcome.options)))
     (folder / "finding.txt").write_text(f"{outcome.summary}\n\n{outcome.finding.what}\n")
     return folder

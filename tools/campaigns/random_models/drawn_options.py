@@ -25,6 +25,24 @@ def _of(name: str, *values: object) -> _Draw:
     return draw
 
 
+# From their defaults to the other value.
+_FLAGS: Final = {
+    "combine_convolutions": True,
+    "combine_embedding_lookups": True,
+    "combine_matmuls": True,
+    "constant_weights": False,
+    "enable_inplace": False,
+    "pack_weights": False,
+    "winograd": False,
+}
+
+
+def _flag(random: np.random.Generator, recipe: Recipe) -> dict[str, Any]:
+    del recipe
+    name = sorted(_FLAGS)[int(random.integers(len(_FLAGS)))]
+    return {name: _FLAGS[name]}
+
+
 def _disabled(random: np.random.Generator, recipe: Recipe) -> dict[str, Any]:
     del recipe
     names = optional_passes()
@@ -73,19 +91,13 @@ def _outlined(random: np.random.Generator, recipe: Recipe) -> dict[str, Any]:
 _DRAWS: Final[tuple[_Draw, ...]] = (
     _of("memory_format", "channels_first", "channels_last"),
     _of("patterns", "no_patterns", "minimal", "all", "all"),
-    _of("enable_inplace", False),
     _of("scheduling_algorithm", "kahn", "clustering", "post_order", "look_ahead", "shortest_path"),
     _of("kahn_tie_breaker", "fifo", "random"),
     _of("scheduler_work_limit", 0),
-    _of("winograd", False),
     _of("weights", "mmap"),
-    _of("pack_weights", False),
-    _of("combine_convolutions", True),
-    _of("combine_matmuls", True),
-    _of("combine_embedding_lookups", True),
     _of("batches_per_step", 2),
     _of("fold_limit_bytes", 0, 100, 1 << 24),
-    _of("constant_weights", False),
+    *(_flag,) * 6,
     _disabled,
     _disabled,
     _batches,

@@ -35,7 +35,7 @@ def random_recipe(seed: int) -> tuple[Recipe, dict[str, Value]]:
         if len(builder.nodes) >= wanted:
             break
         layer = builder.choice(theme if builder.chance(0.75) else GENERAL)
-        _try(builder, layer)
+        _repeat(builder, layer, builder.choice([*[1] * 9, 3]))
     recipe = builder.recipe(_outputs(builder))
     return recipe, builder.values
 
@@ -47,6 +47,14 @@ def _try(builder: Builder, layer: Layer) -> None:
         layer(builder)
     except RefusedError:
         del builder.pool[known:]
+
+
+def _repeat(builder: Builder, layer: Layer, times: int) -> None:
+    """The same layer with the same weights, which is likely to read what it has made."""
+    drawn = builder.random.bit_generator.state
+    for _ in range(times):
+        builder.random.bit_generator.state = drawn
+        _try(builder, layer)
 
 
 def _begin(builder: Builder) -> tuple[Layer, ...]:

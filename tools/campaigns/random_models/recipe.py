@@ -1,4 +1,4 @@
-"""A random model as what it is made of, and what its tensors hold: values, and how far they may be off."""
+"""A random model: what it is made of, and what its tensors hold."""
 
 from __future__ import annotations
 
@@ -104,9 +104,7 @@ def follow(recipe: Recipe) -> dict[str, Value]:
     return values
 
 
-def next_values(
-    node: onnx.NodeProto, values: Mapping[str, Value], opset: int
-) -> dict[str, Value]:
+def next_values(node: onnx.NodeProto, values: Mapping[str, Value], opset: int) -> dict[str, Value]:
     """What one node makes of the values that it reads.
 
     Raises:
@@ -148,12 +146,11 @@ def _require_comparable(value: Value) -> None:
 
 
 def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
-    return next(attribute.g for attribute in node.attribute if attribute.name == name)
+    found: onnx.GraphProto = next(one.g for one in node.attribute if one.name == name)
+    return found
 
 
-def _body(
-    graph: onnx.GraphProto, values: Mapping[str, Value], opset: int
-) -> list[Value]:
+def _body(graph: onnx.GraphProto, values: Mapping[str, Value], opset: int) -> list[Value]:
     inner = dict(values)
     for tensor in graph.initializer:
         inner[tensor.name] = Value(tensor.name, numpy_helper.to_array(tensor), is_constant=True)
@@ -169,9 +166,7 @@ def _renamed(names: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
     }
 
 
-def _branch(
-    node: onnx.NodeProto, values: Mapping[str, Value], opset: int
-) -> dict[str, Value]:
+def _branch(node: onnx.NodeProto, values: Mapping[str, Value], opset: int) -> dict[str, Value]:
     condition = values[node.input[0]]
     if condition.error.any():
         raise RefusedError("a condition may be anything")
@@ -179,9 +174,7 @@ def _branch(
     return _renamed(node.output, _body(_graph(node, taken), values, opset))
 
 
-def _loop(
-    node: onnx.NodeProto, values: Mapping[str, Value], opset: int
-) -> dict[str, Value]:
+def _loop(node: onnx.NodeProto, values: Mapping[str, Value], opset: int) -> dict[str, Value]:
     """A loop that ends by its number of trips alone."""
     graph = _graph(node, "body")
     states = [values[name] for name in node.input[2:]]

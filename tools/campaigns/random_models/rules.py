@@ -20,7 +20,18 @@ from popc_runtime.format import Array
 from tools.campaigns.random_models.evaluation import run_node
 from tools.campaigns.random_models.value import Value
 
-__all__ = ["Rule", "Step", "errors_of"]
+__all__ = [
+    "FLOAT32",
+    "FUNCTION",
+    "Rule",
+    "Step",
+    "errors_of",
+    "narrow",
+    "of_sum",
+    "rounding",
+    "unit",
+    "wide",
+]
 
 FLOAT32: Final = 2.0**-24  # largest relative error of a rounding
 _FLOAT16: Final = 2.0**-11
@@ -97,7 +108,8 @@ def rounding(array: Array) -> Array:
     """What two roundings of numbers to their type may be apart."""
     if array.dtype.kind != "f":
         return np.zeros(array.shape)
-    least = float(np.finfo(array.dtype).smallest_subnormal)
+    kind = np.finfo(array.dtype)  # engines may take float32 that is smaller than that for zero
+    least = float(kind.smallest_normal if array.dtype == np.float32 else kind.smallest_subnormal)
     return 2 * unit(array.dtype) * np.abs(array.astype(np.float64)) + least
 
 
@@ -108,7 +120,8 @@ def of_sum(count: float) -> float:
 
 def errors_of(step: Step) -> list[Array]:
     """How far each result of a node may be off."""
-    from tools.campaigns.random_models.rule_table import RULES, sampled
+    from tools.campaigns.random_models.rule_table import RULES
+    from tools.campaigns.random_models.rules_of_rows import sampled
 
     rule = RULES.get(step.node.op_type, sampled)
     with np.errstate(all="ignore"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from popc_runtime.errors import OptionError
 from tools.campaigns.random_models.evaluation import RefusedError
 from tools.campaigns.random_models.recipe import Recipe, follow
 from tools.campaigns.random_models.trial import Finding, expect, try_options
@@ -29,10 +30,9 @@ Judge: TypeAlias = Callable[[Case], "Finding | None"]
 def judge(case: Case) -> Finding | None:
     """What is wrong with a case, in this process."""
     try:
-        wanted = expect(case.recipe, follow(case.recipe))
-    except RefusedError:
+        return try_options(expect(case.recipe, follow(case.recipe)), case.options)
+    except (OptionError, RefusedError):
         return None
-    return try_options(wanted, case.options)
 
 
 def shrink(case: Case, finding: Finding, ask: Judge = judge, most: int = 400) -> Case:

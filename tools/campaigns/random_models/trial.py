@@ -91,14 +91,18 @@ def difference(array: Array, wanted: Value) -> str:
 
 
 def try_options(wanted: Expectation, options: Mapping[str, Any]) -> Finding | None:
-    """Compile and run on every engine; ``None`` if all is well, or the options do not go together."""
+    """Compile and run on every engine; ``None`` if all is well.
+
+    Raises:
+        OptionError: the options do not go together, or not with the model.
+    """
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         warnings.simplefilter("error")
         path = Path(folder) / "model.popx"
         try:
             popc.compile(wanted.model, options={"compression": "fast", **options}).save(path)
         except OptionError:
-            return None
+            raise
         except PopcError as error:
             return Finding("refused", "", f"{type(error).__name__}: {error}")
         except Exception:  # noqa: BLE001 - whatever it is, it is a finding

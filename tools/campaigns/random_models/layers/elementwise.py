@@ -66,7 +66,7 @@ def _neutral(builder: Builder) -> None:
     """Something that changes little: rewrites look for it."""
     x = builder.pick_float()
     kind, number = builder.choice([("Mul", 1), ("Add", 0), ("Mul", -1), ("Mul", 2), ("Add", 3)])
-    shape = [1] * builder.number(0, len(x.shape))
+    shape = (1,) * builder.number(0, len(x.shape))
     other = builder.constant(np.full(shape, number), x.array.dtype)
     builder.put(kind, [x.name, other][:: builder.choice([1, -1])])
 
@@ -85,7 +85,8 @@ def _clip(builder: Builder) -> None:
     x = builder.pick_float()
     low = builder.constant(builder.choice([-1.0, 0.0, -0.3]), x.array.dtype)
     high = builder.constant(builder.choice([0.5, 1.0, 6.0]), x.array.dtype)
-    limits = builder.choice([[low, high], [low], [None, high]])
+    choices: list[list[str | None]] = [[low, high], [low], [None, high]]
+    limits = builder.choice(choices)
     builder.put("Clip", [x.name, *limits])
 
 

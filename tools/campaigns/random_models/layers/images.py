@@ -26,11 +26,13 @@ def _window(builder: Builder, x: Value, *, strided: bool = True) -> dict[str, An
     """Attributes of a window over ``x``: of Conv and of pools."""
     axes = len(x.shape) - 2
     size = builder.choice([1, 1, 2, 3, 3, 3, 5])
-    kernel = [size if builder.chance(0.85) else builder.choice([1, 2, 3, 4, 7]) for _ in range(axes)]
+    kernel = [
+        size if builder.chance(0.85) else builder.choice([1, 2, 3, 4, 7]) for _ in range(axes)
+    ]
     stride = builder.choice([1, 1, 2]) if strided else 1
     strides = [stride if builder.chance(0.9) else builder.number(1, 3) for _ in range(axes)]
     dilations = [builder.choice([1, 1, 1, 1, 2, 3])] * axes
-    chosen = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    chosen: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
     if builder.chance(0.15) and max(dilations) == 1:
         chosen["auto_pad"] = builder.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
     elif builder.chance(0.7):
@@ -68,7 +70,9 @@ def _conv(builder: Builder) -> None:
 def activate(builder: Builder, y: Value) -> None:
     """What convolutions and products are fused with."""
     if builder.chance(0.5):
-        kind = builder.choice(["Relu", "Sigmoid", "LeakyRelu", "HardSwish", "Tanh", "Clip", "Swish"])
+        kind = builder.choice(
+            ["Relu", "Sigmoid", "LeakyRelu", "HardSwish", "Tanh", "Clip", "Swish"]
+        )
         if kind == "Swish":
             builder.put("Mul", [y.name, builder.do("Sigmoid", [y.name])])
         elif kind == "Clip":
@@ -154,7 +158,10 @@ def _batch_norm(builder: Builder) -> None:
     x = _image(builder)
     count = x.shape[1]
     operands = [
-        *(builder.constant(builder.around(centre, count).astype(x.array.dtype)) for centre in (1, 0, 0)),
+        *(
+            builder.constant(builder.around(centre, count).astype(x.array.dtype))
+            for centre in (1, 0, 0)
+        ),
         builder.constant((np.abs(builder.normal(count)) + 0.5).astype(x.array.dtype)),
     ]
     activate(builder, builder.put("BatchNormalization", [x.name, *operands]))
@@ -166,7 +173,9 @@ def _instance_norm(builder: Builder) -> None:
         builder.constant(builder.around(centre, x.shape[1]).astype(x.array.dtype))
         for centre in (1, 0)
     ]
-    builder.put("InstanceNormalization", [x.name, *parameters], epsilon=builder.choice([1e-5, 1e-2]))
+    builder.put(
+        "InstanceNormalization", [x.name, *parameters], epsilon=builder.choice([1e-5, 1e-2])
+    )
 
 
 def _group_norm(builder: Builder) -> None:

@@ -161,7 +161,7 @@ def _scatter_elements(builder: Builder) -> None:
         raise RefusedError("nothing to scatter to")
     axis = builder.number(0, len(x.shape) - 1)
     shape = [builder.number(1, dim) for dim in x.shape]
-    order = [builder.random.permutation(x.shape[axis])[: shape[axis]] for _ in range(1)][0]
+    order = builder.random.permutation(x.shape[axis])[: shape[axis]]
     along = [1] * len(shape)
     along[axis] = shape[axis]
     indices = np.broadcast_to(order.reshape(along), shape)
@@ -195,7 +195,11 @@ def _pad(builder: Builder) -> None:
 
 def _triangle(builder: Builder) -> None:
     x = builder.pick(lambda y: len(y.shape) >= 2 and min(y.shape) > 0)
-    builder.put("Trilu", [x.name, builder.ints_of(np.array(builder.number(-2, 2)))], upper=builder.number(0, 1))
+    builder.put(
+        "Trilu",
+        [x.name, builder.ints_of(np.array(builder.number(-2, 2)))],
+        upper=builder.number(0, 1),
+    )
 
 
 def _reversed(builder: Builder) -> None:

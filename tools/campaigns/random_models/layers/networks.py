@@ -19,7 +19,7 @@ _ACTIVATIONS = ("Relu", "Relu", "HardSwish", "Sigmoid", "LeakyRelu", "Swish", "I
 
 def _image(builder: Builder) -> Value:
     return builder.pick(
-        lambda x: x.is_float and len(x.shape) in {3, 4, 4, 5} and min(x.shape[2:]) >= 4
+        lambda x: x.is_float and len(x.shape) in {3, 4, 5} and min(x.shape[2:]) >= 4
     )
 
 
@@ -34,7 +34,9 @@ def _activated(builder: Builder, x: Value) -> Value:
     if kind == "Swish":
         return builder.emit("Mul", [x.name, builder.do("Sigmoid", [x.name])])[0]
     if kind == "PRelu":
-        slope = builder.normal(x.shape[1], *(1 for _ in x.shape[2:]), scale=0.3, dtype=x.array.dtype)
+        slope = builder.normal(
+            x.shape[1], *(1 for _ in x.shape[2:]), scale=0.3, dtype=x.array.dtype
+        )
         return builder.emit("PRelu", [x.name, builder.constant(slope)])[0]
     return builder.emit(kind, [x.name])[0]
 
@@ -68,7 +70,7 @@ def _smaller(builder: Builder, x: Value) -> Value:
     if kind == "Conv":
         return _conv(builder, x, _width(builder), stride=2)
     size = builder.choice([2, 2, 3] if min(x.shape[2:]) > 2 else [1])
-    window = {"kernel_shape": [size] * axes, "strides": [2] * axes}
+    window: dict[str, Any] = {"kernel_shape": [size] * axes, "strides": [2] * axes}
     return builder.emit(kind, [x.name], ceil_mode=builder.number(0, 1), **window)[0]
 
 
@@ -156,7 +158,7 @@ def _branches(builder: Builder) -> None:
         x = _conv(builder, x, _width(builder), 1)
     axes = len(x.shape) - 2
     parts = [_conv(builder, x, _width(builder), size) for size in (1, 3, 5)[: builder.number(1, 3)]]
-    window = {"kernel_shape": [3] * axes, "pads": [1] * 2 * axes}
+    window: dict[str, Any] = {"kernel_shape": [3] * axes, "pads": [1] * 2 * axes}
     kind = builder.choice(["MaxPool", "AveragePool"])
     parts.append(builder.emit(kind, [x.name], **window)[0])
     if builder.chance(0.4):

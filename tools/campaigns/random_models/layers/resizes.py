@@ -73,10 +73,12 @@ def pyramid(builder: Builder) -> None:
     fine = _image(builder)
     coarse = builder.like(
         fine,
-        lambda y: len(y.shape) == len(fine.shape)
-        and y.shape[0] == fine.shape[0]
-        and y.shape[2:] != fine.shape[2:]
-        and min(y.shape) > 0,
+        lambda y: (
+            len(y.shape) == len(fine.shape)
+            and y.shape[0] == fine.shape[0]
+            and y.shape[2:] != fine.shape[2:]
+            and min(y.shape) > 0
+        ),
     )
     resized = _to(builder, coarse, (*coarse.shape[:2], *fine.shape[2:]))
     if builder.chance(0.7):

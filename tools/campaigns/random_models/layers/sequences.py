@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -44,7 +44,8 @@ def _product(builder: Builder) -> None:
     """A product of two tensors."""
     x = _rows(builder)
     other = builder.like(
-        x, lambda y: len(y.shape) >= 2 and y.shape[-1] == x.shape[-1] and y.shape[:-2] == x.shape[:-2]
+        x,
+        lambda y: len(y.shape) >= 2 and y.shape[-1] == x.shape[-1] and y.shape[:-2] == x.shape[:-2],
     )
     perm = [*range(len(other.shape) - 2), len(other.shape) - 1, len(other.shape) - 2]
     turned = builder.do("Transpose", [other.name], perm=perm)
@@ -115,7 +116,9 @@ def _composed_attention(builder: Builder) -> None:
     q, k, v = (_linear(builder, source, width) for source in (x, memory, memory))
     turned = builder.do("Transpose", [_heads(builder, k, heads)], perm=[0, 1, 3, 2])
     scores = builder.do("MatMul", [_heads(builder, q, heads), turned])
-    kind, factor = builder.choice([("Mul", 1 / sqrt(width // heads)), ("Div", sqrt(width // heads))])
+    kind, factor = builder.choice(
+        [("Mul", 1 / sqrt(width // heads)), ("Div", sqrt(width // heads))]
+    )
     scores = builder.do(kind, [scores, builder.constant(factor, x.array.dtype)])
     if builder.chance(0.4):
         mask = np.triu(np.full((x.shape[1], memory.shape[1]), -100.0), 1)
@@ -163,7 +166,7 @@ def _recurrence(builder: Builder) -> None:
     if builder.chance(0.4):
         state = builder.normal(count, x.shape[1], size, dtype=x.array.dtype)
         operands += [builder.weight(state)] * (2 if kind == "LSTM" else 1)
-    extra = {"linear_before_reset": builder.number(0, 1)} if kind == "GRU" else {}
+    extra: dict[str, Any] = {"linear_before_reset": builder.number(0, 1)} if kind == "GRU" else {}
     outputs = builder.emit(
         kind, operands, 3 if kind == "LSTM" else 2, direction=direction, hidden_size=size, **extra
     )
