@@ -15,7 +15,7 @@ from tools.campaigns.random_models.value import Value
 
 __all__ = ["random_recipe"]
 
-_OPSETS: Final = (13, 17, 18, 19, 21, 22, 23, 23)
+_OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23)
 _LAYERS: Final = (2, 14)  # fewest and most
 _MOST_ELEMENTS: Final = 1 << 13  # of an input
 _ATTEMPTS: Final = 4  # for each layer that is wanted
@@ -95,4 +95,6 @@ def _outputs(builder: Builder) -> list[str]:
     between = [name for name in made if name in read]
     count = builder.choice([0, 0, 0, 1, 1, 2])
     extra = [builder.choice(between) for _ in range(count if between else 0)]
+    if builder.chance(0.03):  # what a model is given, it may return
+        extra.append(builder.choice([*builder.inputs]))
     return list(dict.fromkeys([*ends, *extra])) or made[-1:]

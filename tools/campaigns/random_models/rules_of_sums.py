@@ -85,7 +85,9 @@ def averaged(step: Step) -> list[Array]:
     total = step.through(np.abs(x.array.astype(np.float64)))
     if not x.is_float:
         return refused_if_uncertain(step)
-    return [step.through(x.error) + of_sum(count) * total + step.rounding()]
+    of_parts = unit(x.array.dtype) if step.node.op_type.startswith("Reduce") else 0.0
+    error = step.through(x.error) + (of_sum(count) + of_parts) * total
+    return [error + step.rounding()]  # parts of a batch may be summed by themselves
 
 
 def resized(step: Step) -> list[Array]:

@@ -11,6 +11,7 @@ from tools.campaigns.random_models.layers import (
     movement,
     networks,
     quantized,
+    quantized_networks,
     reductions,
     sequences,
 )
@@ -27,4 +28,4 @@ GENERAL: Final[tuple[Layer, ...]] = (
 )
 IMAGES: Final[tuple[Layer, ...]] = images.LAYERS
 SEQUENCES: Final[tuple[Layer, ...]] = sequences.LAYERS
-NETWORKS: Final[tuple[Layer, ...]] = networks.NETWORKS
+NETWORKS: Final[tuple[Layer, ...]] = (*networks.NETWORKS, *quantized_networks.QUANTIZED_NETWORKS)

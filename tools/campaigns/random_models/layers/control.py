@@ -11,13 +11,25 @@ from onnx import helper
 
 from tools.campaigns.random_models.builder import Builder
 from tools.campaigns.random_models.evaluation import RefusedError
-from tools.campaigns.random_models.layers import elementwise, movement, reductions
+from tools.campaigns.random_models.layers import (
+    elementwise,
+    images,
+    movement,
+    reductions,
+    sequences,
+)
 from tools.campaigns.random_models.layers.common import Layer
 from tools.campaigns.random_models.value import Value
 
 __all__ = ["LAYERS"]
 
-_INNER = (*elementwise.LAYERS, *movement.LAYERS, *reductions.LAYERS)
+_INNER = (
+    *elementwise.LAYERS,
+    *movement.LAYERS,
+    *reductions.LAYERS,
+    *images.LAYERS,
+    *sequences.LAYERS,
+)
 
 
 def _grow(builder: Builder, most: int) -> None:

@@ -119,7 +119,7 @@ def _pool(builder: Builder) -> None:
         del window["dilations"]
     if "auto_pad" not in window:
         window["ceil_mode"] = builder.number(0, 1)
-        _require_window(x, window)
+    _require_window(x, window)
     if kind == "AveragePool":
         window["count_include_pad"] = builder.number(0, 1)
     builder.put(kind, [x.name], **window)
@@ -131,12 +131,14 @@ def _require_window(x: Value, window: dict[str, Any]) -> None:
     Raises:
         RefusedError: some window is larger than the padded image.
     """
+    if window.get("auto_pad", "VALID") != "VALID":
+        return
     axes, dilations = len(x.shape) - 2, window.get("dilations", [1] * (len(x.shape) - 2))
     for axis, size in enumerate(x.shape[2:]):
         pads = window.get("pads", [0] * 2 * axes)
         extent = (window["kernel_shape"][axis] - 1) * dilations[axis] + 1
         room = pads[axis] + size + pads[axes + axis] - extent
-        if room < (1 - window["strides"][axis] if window["ceil_mode"] else 0):
+        if room < (1 - window["strides"][axis] if window.get("ceil_mode") else 0):
             raise RefusedError("a window is larger than the image")
 
 
