@@ -103,6 +103,21 @@ def _of_log_of_sum(problem: Problem, want: Array, dtype: DType) -> Array:
     return _of_finite(allowed * (1 + np.abs(want)))
 
 
+def _of_softmax_gradient(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the sum along the axis counts as that is taken from each element.
+
+    Where all terms are equal, by a stride of 0, roundings err alike: not as often up as down.
+    """
+    g, y = _first(problem), _operand(problem, 1)
+    terms, factor = (g, np.exp(y)) if problem.opcode == "LogSoftmaxGrad" else (g * y, y)
+    axis = int(str(problem.attributes["axis"]))
+    alike = any(one is not None and 0 in one.strides for one in problem.inputs)
+    count = max(g.shape[axis], 1) ** (2 if alike else 1)
+    errors = of_many_roundings(problem.opcode, dtype, count) * np.abs(factor)
+    errors = errors * np.abs(terms).sum(axis, keepdims=True)
+    return _of_largest(problem, want, dtype) + _of_finite(errors)
+
+
 # -- attention -------------------------------------------------------------------------------------
 
 
@@ -165,6 +180,7 @@ _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "InstanceNormalizationGrad": _of_normalized,
     "Inverse": _of_inverse,
     "LayerNormalizationGrad": _of_normalized,
+    "LogSoftmaxGrad": _of_softmax_gradient,
     "ReduceL1": _of_sum,
     "ReduceL2": _of_sum,
     "ReduceLogSumExp": _of_log_of_sum,
@@ -172,4 +188,5 @@ _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "ReduceProd": _of_product,
     "ReduceSum": _of_sum,
     "ReduceSumSquare": _of_sum,
+    "SoftmaxGrad": _of_softmax_gradient,
 }

@@ -17,8 +17,9 @@ import numpy as np
 from popc.frontend import Bindings, import_model, load_model
 from popc.ir import TensorType
 from popc_runtime.errors import PopcError
-from popc_runtime.format import Array, Attribute
+from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS
+from popc_runtime.kernels.fused_steps import Step, written
 from tests import support
 from tests.autodiff.test_gradients import _CASES
 from tests.conformance.cases import Case, cases
@@ -33,6 +34,31 @@ __all__ = ["problems"]
 
 _LARGEST: Final = 1 << 16  # elements: some of ONNX's tests are photographs
 _LINE: Final = np.linspace(-2, 2, 40, dtype=np.float32).reshape(5, 8)
+_IMAGE: Final = np.linspace(-2, 2, 2 * 9 * 4 * 5, dtype=np.float32).reshape(2, 9, 4, 5)
+_F32: Final = DType.FLOAT32
+_CHAINS: Final[tuple[tuple[tuple[Array, ...], tuple[Step, ...]], ...]] = (
+    ((_IMAGE, _IMAGE * 3), (Step("Add", (0, 1), _F32, {}), Step("Relu", (2,), _F32, {}))),
+    (
+        (_IMAGE, _IMAGE[:1, :, :1, :1], _IMAGE / 2),
+        (
+            Step("Mul", (0, 1), _F32, {}),
+            Step("Sigmoid", (3,), _F32, {}),
+            Step("Sub", (4, 2), _F32, {}),
+        ),
+    ),
+    (
+        (_IMAGE, _IMAGE[..., :1] + 1),
+        (Step("Greater", (0, 1), DType.BOOL, {}), Step("Where", (2, 0, 1), _F32, {})),
+    ),
+    (
+        (_IMAGE.astype(np.float16),),
+        (
+            Step("Cast", (0,), _F32, {"to": "float32"}),
+            Step("Exp", (1,), _F32, {}),
+            Step("Cast", (2,), DType.FLOAT16, {"to": "float16"}),
+        ),
+    ),
+)
 _SCALARS: Final[tuple[Array, ...]] = tuple(np.array(one) for one in (0.5, 0.25, 0.75))
 
 
@@ -56,6 +82,41 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
     yield "SGD2AcclUpdate", [*three, *_SCALARS], {}
     yield "SGDNesterovVarUpdate", [*three, *_SCALARS], {}
     yield "ScaledGradient", [*three[:2], *_SCALARS[:2]], {"to": "float32"}
+
+
+def _made_by_passes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    for opcode in ("Boundary", "RemoteLoad", "RemoteStore"):
+        yield opcode, [_LINE], {}
+    yield "IoTileCopy", [_LINE], {"source": "io", "destination": "compute"}
+    yield "IpuCopy", [_LINE], {"source": 0, "destination": 1}
+    yield "AssumeEqualAcrossReplicas", [_LINE], {}
+    yield "ReplicaIndex", [], {}
+    group: dict[str, Attribute] = {"stride": 1, "size": 1}
+    for opcode in ("AllToAll", "ReplicaPart", "ReplicatedAllGather"):
+        yield opcode, [_LINE[:1]], group
+    yield "ReplicatedBroadcast", [_LINE], {**group, "root": 0}
+    for op in ("add", "mean", "square_add", "local"):
+        yield "ReplicatedAllReduce", [_LINE], {**group, "op": op}
+        yield "ReplicatedReduceScatter", [_LINE], {**group, "op": op}
+    for number in (0, 3, 7):
+        yield "Stash", [_LINE, _LINE[1] + 1, np.array(number)], {}
+        yield "Restore", [_LINE, np.array(number)], {}
+    logs = np.log(np.full((4, 2, 3), 1 / 3, np.float32)) + _IMAGE[0, :4, :2, :3] / 9
+    decoded: dict[str, Attribute] = {"blank": 0, "beam_width": 4, "top_paths": 2}
+    yield "CtcBeamSearchDecoder", [logs, np.array([4, 3])], decoded
+    counts, scalars = np.array([89, 11], np.float32), [np.array(n, np.float32) for n in (4, 100, 6)]
+    growing: dict[str, Attribute] = {"threshold": 0.1, "period": 3, "largest": 1024.0}
+    yield "LossScaleUpdate", [scalars[0], counts, *scalars[1:]], growing
+    for inputs, steps in _CHAINS:
+        yield "FusedElementwise", list(inputs), written(steps)
+
+
+def _added_by_lowering() -> Iterator[Problem]:
+    table = TensorType(DType.FLOAT32, (1, 5, 8))
+    row, index = TensorType(DType.FLOAT32, (5, 8)), TensorType(DType.INT64, ())
+    yield Problem("Fill", (), (), {"value": 3.0}, (), (row,))
+    stored = (_LINE, np.array(0))
+    yield Problem("StackStore", stored, (row, index), {}, (False, False), (table,))
 
 
 @cache
@@ -85,10 +146,10 @@ def problems() -> Mapping[str, list[Problem]]:
         for run in _runs():
             with suppress(PopcError):
                 run()
-        for opcode, inputs, attributes in _further():
+        for opcode, inputs, attributes in (*_further(), *_made_by_passes()):
             support.run_ir(opcode, inputs, attributes)
     listed: dict[str, list[Problem]] = {}
-    for problem in found.values():
+    for problem in (*found.values(), *_added_by_lowering()):
         listed.setdefault(problem.opcode, []).append(problem)
     return listed
 

@@ -54,8 +54,6 @@ def _sizes_wide(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _spread(array: Array) -> Array:
     """A window of a larger tensor, two elements apart."""
-    if not array.ndim:
-        return array
     part: Array = array[(*(slice(1, None) for _ in array.shape[:-1]), slice(1, None, 2))]
     return part
 
@@ -73,7 +71,27 @@ def _channels_last(array: Array) -> Array:
 
 
 def _backwards(array: Array) -> Array:
-    part: Array = array[(slice(None, None, -1),) * array.ndim] if array.ndim else array
+    part: Array = array[(slice(None, None, -1),) * array.ndim]
+    return part
+
+
+def _sizes_of_pixels(shape: tuple[int, ...]) -> tuple[int, ...]:
+    *outer, last = _channels_last_sizes(shape)
+    return (*outer, last + 5)
+
+
+def _part_of_pixels(array: Array) -> Array:
+    """Some channels of images that lie pixel by pixel; of others a part of each row."""
+    return _channels_last(array[..., 3:-2])
+
+
+def _sizes_of_planes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    axis = min(1, len(shape) - 1)
+    return (*shape[:axis], shape[axis] + 3, *shape[axis + 1 :])
+
+
+def _part_of_planes(array: Array) -> Array:
+    part: Array = array[:, 1:-2] if array.ndim > 1 else array[1:-2]
     return part
 
 
@@ -91,6 +109,8 @@ LAYOUTS: Final[dict[str, _Layout]] = {
     "unaligned": _Layout(off=1),
     "reversed axes": _Layout(_reversed_sizes, np.transpose),
     "channels last": _Layout(_channels_last_sizes, _channels_last, off=3),
+    "part of pixels": _Layout(_sizes_of_pixels, _part_of_pixels),
+    "part of planes": _Layout(_sizes_of_planes, _part_of_planes),
     "spread": _Layout(_sizes_wide, _spread),
     "backwards": _Layout(part=_backwards, off=1),
 }
@@ -98,7 +118,7 @@ LAYOUTS: Final[dict[str, _Layout]] = {
 
 def place(shape: tuple[int, ...], dtype: Any, layout: str) -> Place:
     """Memory for a tensor of ``shape``, filled with the pattern."""
-    chosen, item = LAYOUTS[layout], np.dtype(dtype).itemsize
+    chosen, item = LAYOUTS[layout if shape else "contiguous"], np.dtype(dtype).itemsize
     sizes = chosen.sizes(shape)
     nbytes = int(np.prod(sizes, dtype=np.int64)) * item
     memory = np.full(nbytes + 2 * _MARGIN + _ALIGNMENT, _AROUND, np.uint8)

@@ -1,4 +1,4 @@
-"""Instructions on given operands, computed by both engines, wherever the operands lie."""
+"""Instructions on given operands, and others that are made of them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,15 @@ from typing import Final
 import numpy as np
 
 from popc.ir import TensorType
-from popc.ops import OPS
 from popc.ops.build import infer_types
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute, DType
-from popc_runtime.kernels import KERNELS, Binding, Call, RandomState, Scratch, prepare
+from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 from popc_runtime.kernels.preparation import to_bfloat16
-from popc_runtime.native import Item, Library, NativeProgram, native_opcodes, translate
-from tests.native.bindings import encode
-from tests.native.bounds import as_numbers, bounds
-from tests.native.layouts import place
-from tests.native.tolerances import is_exact
-from tests.support import hidden_operands
 
 __all__ = [
     "Problem",
-    "check",
     "emptied",
-    "has_kernel",
     "known",
     "narrowed",
     "partly_known",
@@ -44,7 +35,9 @@ _LARGEST: Final = 1 << 18  # elements of an operand
 class Problem:
     """An instruction and its operands, as they are stored.
 
-    ``constant``: for each operand, whether kernels may read it before they run.
+    Attributes:
+        constant: For each operand, whether kernels may read it before they run.
+        results: Their types, where no table of the compiler's tells: lowering adds the instruction.
     """
 
     opcode: str
@@ -52,11 +45,12 @@ class Problem:
     types: tuple[TensorType | None, ...]
     attributes: Mapping[str, Attribute]
     constant: tuple[bool, ...]
+    results: tuple[TensorType, ...] = ()
 
     @property
     def output_types(self) -> tuple[TensorType, ...]:
         """Types of the results."""
-        return infer_types(self.opcode, self.types, self.attributes)
+        return self.results or infer_types(self.opcode, self.types, self.attributes)
 
     def key(self) -> object:
         """Equal for problems that differ in numbers only."""
@@ -189,6 +183,8 @@ def _changed(problem: Problem, inputs: tuple[Array | None, ...]) -> Problem | No
         for one, type_ in zip(inputs, problem.types, strict=True)
     )
     changed = replace(problem, inputs=inputs, types=types)
+    if problem.results and types != problem.types:
+        return None  # nobody knows what they would be
     try:
         if max((prod(type_.shape) for type_ in changed.output_types), default=0) > _LARGEST:
             return None
@@ -196,108 +192,3 @@ def _changed(problem: Problem, inputs: tuple[Array | None, ...]) -> Problem | No
     except _IMPOSSIBLE:
         return None
     return changed
-
-
-def check(
-    library: Library, problem: Problem, expected: list[Array], layout: str, layout_of_results: str
-) -> str:
-    """Compare the native engine on 1, 2 and 3 threads with ``expected``.
-
-    Gives how it computes the problem: "kernel", "calls", or "" if numpy has to.
-    """
-    runs = [_run(library, problem, layout, layout_of_results, threads) for threads in (1, 2, 3)]
-    how, results = runs[0]
-    if not how:
-        return ""
-    for _, others in runs[1:]:
-        for one, other in zip(results, others, strict=True):
-            assert one.tobytes() == other.tobytes(), "results depend on the number of threads"
-    for got, want, type_ in zip(results, expected, problem.output_types, strict=True):
-        _assert_near(got, want, type_.dtype, problem)
-    return how
-
-
-def has_kernel(library: Library, problem: Problem) -> bool:
-    """Whether the problem is computed by a kernel where its operands lie contiguous."""
-    inputs = tuple(None if one is None else one.copy() for one in problem.inputs)
-    outputs = tuple(np.empty(type_.shape, type_.dtype.storage) for type_ in problem.output_types)
-    with np.errstate(all="ignore"):
-        return encode(problem.opcode, problem.binding(inputs, outputs), library.numbers) is not None
-
-
-def _run(
-    library: Library, problem: Problem, layout: str, layout_of_results: str, threads: int
-) -> tuple[str, list[Array]]:
-    inputs = tuple(_placed(one, layout) for one in problem.inputs)
-    places = [
-        place(type_.shape, type_.dtype.storage, layout_of_results) for type_ in problem.output_types
-    ]
-    binding = problem.binding(inputs, tuple(one.view for one in places))
-    with hidden_operands(binding):
-        how, items = _items(library, problem.opcode, binding)
-        if not how:
-            return "", []
-        program = NativeProgram(library, items, binding, threads)
-    around = [one.around() for one in places]
-    program.run()
-    results = [one.view.copy() for one in places]
-    for before, result in zip(around, places, strict=True):
-        assert before == result.around(), "something was written beside a result"
-    for one, original in zip(inputs, problem.inputs, strict=True):
-        if one is not None and original is not None:
-            assert one.tobytes() == original.tobytes(), "an operand was written"
-    if not OPS[problem.opcode].random:
-        program.run()
-        for result, first in zip(places, results, strict=True):
-            assert result.view.tobytes() == first.tobytes(), "another run gives another result"
-    return how, results
-
-
-def _placed(array: Array | None, layout: str) -> Array | None:
-    if array is None or 0 in array.strides:  # repeated: stays so
-        return array
-    view = place(array.shape, array.dtype, layout).view
-    view[...] = array
-    return view
-
-
-def _items(library: Library, opcode: str, binding: Binding) -> tuple[str, list[Item]]:
-    with np.errstate(all="ignore"):
-        record = encode(opcode, binding, library.numbers)
-        if record is not None:
-            return "kernel", [record]
-        binding.scratch.reset()
-        if any(not one.flags.c_contiguous for one in binding.outputs if one is not None):
-            return "", []  # numpy's kernels need not know of strides of results
-        strided = any(not one.flags.c_contiguous for one in binding.inputs if one is not None)
-        if strided and opcode in native_opcodes():
-            return "", []  # nor of those of operands, of which some of them make copies
-        calls: tuple[Call, ...] = prepare(KERNELS[opcode], binding)
-    records = [translate(call, library.numbers) for call in calls]
-    found: list[Item] = [one for one in records if one is not None]
-    return ("calls", found) if found and len(found) == len(records) else ("", [])
-
-
-def _assert_near(got: Array, want: Array, dtype: DType, problem: Problem) -> None:
-    got, want = as_numbers(got, dtype), as_numbers(want, dtype)
-    if is_exact(problem.opcode, dtype):
-        np.testing.assert_array_equal(got, want)
-        return
-    got, want = got.astype(np.float64), want.astype(np.float64)
-    allowed = bounds(problem, want, _computed_in(problem, dtype))
-    unknown = np.isposinf(allowed)
-    limits = np.where(unknown, 0, allowed)
-    near = np.isclose(got, want, rtol=0, atol=limits, equal_nan=True) | unknown
-    if not near.all():
-        first = tuple(np.argwhere(~near)[0])
-        limit = np.broadcast_to(limits, want.shape)[first]
-        raise AssertionError(
-            f"{near.size - near.sum()} of {near.size} differ, at {first} {got[first]} is not "
-            f"{want[first]}, give or take {limit}"
-        )
-
-
-def _computed_in(problem: Problem, dtype: DType) -> DType:
-    """The type that results of ``dtype`` are computed in: that of operands, if that is narrower."""
-    doubles = [type_.dtype is DType.FLOAT64 for type_ in problem.types if type_ is not None]
-    return DType.FLOAT32 if dtype is DType.FLOAT64 and not any(doubles) else dtype

@@ -16,7 +16,8 @@ from popc_runtime.device.engine import IO_OPCODES, Engine
 from popc_runtime.format import Array, DType, Instruction
 from popc_runtime.kernels import Binding, Call
 from popc_runtime.native import Library
-from tests.native.problems import Problem, check
+from tests.native.compared import Where, check
+from tests.native.problems import Problem
 
 __all__ = ["shadowed"]
 
@@ -55,7 +56,7 @@ def _compare(
         hows["results not wanted"] += 1
         return
     try:
-        hows[check(library, problem, expected, "contiguous", "contiguous")] += 1
+        hows[check(library, problem, expected, Where())] += 1
     except AssertionError as error:
         raise AssertionError(str(problem)) from error
 

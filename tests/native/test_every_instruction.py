@@ -1,6 +1,6 @@
-"""Every instruction that has a native form, on both engines, wherever its operands lie.
+"""Every instruction, on both engines, wherever its operands and results lie.
 
-`harvest` finds operands for it, `problems` computes and compares, `tolerances` says how exactly.
+`harvest` finds operands for it, `compared` computes and compares, `tolerances` says how exactly.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import DType
+from popc_runtime.kernels import KERNELS
 from popc_runtime.native import Library, find_library, native_opcodes, variants
+from tests.native.compared import Where, check, check_numpy, has_kernel, takeable
 from tests.native.harvest import problems
 from tests.native.layouts import LAYOUTS
 from tests.native.problems import (
     Problem,
-    check,
     emptied,
-    has_kernel,
     known,
     narrowed,
     partly_known,
@@ -35,24 +35,8 @@ pytestmark = [
 ]
 _LAYOUTS = tuple(LAYOUTS)
 _FEW = 10  # problems of an opcode, of those that it has; all of them in the slow test
-# Only passes and lowering make them: `test_kernels`, `test_dynamic` and `test_fused` test these.
-_MADE_BY_PASSES = frozenset(
-    {
-        *(
-            "Boundary",
-            "Fill",
-            "IoTileCopy",
-            "IpuCopy",
-            "RemoteLoad",
-            "RemoteStore",
-            "Restore",
-            "Stash",
-        ),
-        "FusedElementwise",
-        "StackStore",
-    }
-)
-_OPCODES = sorted(native_opcodes() - _MADE_BY_PASSES)
+_OPCODES = sorted(native_opcodes())
+_OTHERS = sorted(KERNELS.keys() - native_opcodes() - {"Abort"})  # which has no result
 # Of the problems that `_is_usual` names, those that have kernels, where these are not nearly all.
 _NEARLY_ALL = 0.9
 _SHARES: Final[Mapping[str, float]] = {
@@ -84,6 +68,13 @@ def _forms(problem: Problem) -> Iterator[Problem]:
             yield changed
 
 
+def _places(problem: Problem, number: int) -> Where:
+    """One of all ways in which operands and results may lie; as numbers go up, all of them."""
+    operands, results = _LAYOUTS[number % len(_LAYOUTS)], _LAYOUTS[number // 3 % len(_LAYOUTS)]
+    ways = (None, *takeable(problem))
+    return Where(operands, results, ways[number % len(ways)])
+
+
 def _check_all(library: Library, found: list[Problem], layouts: int) -> Counter[str]:
     """How the problems, and all forms of them, were computed, in so many layouts each."""
     hows: Counter[str] = Counter()
@@ -93,18 +84,17 @@ def _check_all(library: Library, found: list[Problem], layouts: int) -> Counter[
             expected = form.expected()
             for _ in range(layouts):
                 number += 1
-                pair = _LAYOUTS[number % len(_LAYOUTS)], _LAYOUTS[number // 3 % len(_LAYOUTS)]
+                where = _places(form, number)
                 try:
-                    hows[check(library, form, expected, *pair)] += 1
+                    hows[check(library, form, expected, where)] += 1
+                    check_numpy(form, expected, where)
                 except (AssertionError, ValueError) as error:
-                    raise AssertionError(
-                        f"{form}, operands {pair[0]}, results {pair[1]}"
-                    ) from error
+                    raise AssertionError(f"{form}, {where}") from error
     return hows
 
 
 def test_all_are_found() -> None:
-    assert set(_OPCODES) - problems().keys() == set()
+    assert {*_OPCODES, *_OTHERS} == problems().keys()
 
 
 @pytest.mark.parametrize("opcode", _OPCODES)
@@ -137,9 +127,8 @@ def test_as_many_have_kernels_as_before(library: Library, opcode: str) -> None:
 
 
 def test_calls_that_are_translated(library: Library) -> None:
-    others = sorted(problems().keys() - native_opcodes())
     hows = sum(
-        (_check_all(library, problems()[opcode][:5], 1) for opcode in others), Counter[str]()
+        (_check_all(library, problems()[opcode][:5], 1) for opcode in _OTHERS), Counter[str]()
     )
     assert hows["calls"]
 
@@ -148,6 +137,12 @@ def test_calls_that_are_translated(library: Library) -> None:
 @pytest.mark.parametrize("opcode", _OPCODES)
 def test_all_problems(library: Library, opcode: str) -> None:
     assert _check_all(library, problems()[opcode], len(_LAYOUTS))["kernel"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opcode", _OTHERS)
+def test_all_problems_of_others(library: Library, opcode: str) -> None:
+    _check_all(library, problems()[opcode], len(_LAYOUTS))
 
 
 @pytest.mark.parametrize("opcode", _OPCODES)
@@ -184,5 +179,11 @@ def _check_other_sizes(opcode: str, data: st.DataObject) -> None:
     if data.draw(st.booleans(), label="constants"):
         changed = known(changed)
     note(str(changed))
-    pair = [data.draw(st.sampled_from(_LAYOUTS), label="layout") for _ in range(2)]
-    check(library, changed, changed.expected(), *pair)
+    where = Where(
+        data.draw(st.sampled_from(_LAYOUTS), label="layout"),
+        data.draw(st.sampled_from(_LAYOUTS), label="layout"),
+        data.draw(st.sampled_from([None, *takeable(changed)]), label="taken"),
+    )
+    expected = changed.expected()
+    check(library, changed, expected, where)
+    check_numpy(changed, expected, where)

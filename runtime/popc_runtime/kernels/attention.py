@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -41,15 +42,16 @@ class _Results:
 
 def _attention(binding: Binding) -> Calls:
     """softmax(scale * Q K^T + mask) V; see the op table for operands and attributes."""
-    out = binding.output()
-    if out.size == 0 or binding.input(1).shape[2] == 0:
+    out, mode = binding.output(), binding.integer("scores", -1)
+    wanted = (out,) if mode < 0 else (out, binding.output(1))
+    if not any(one.size for one in wanted) or binding.input(1).shape[2] == 0:
         return partial(out.fill, 0)
     problem, calls = set_up(binding)
-    mode, keys = binding.integer("scores", -1), problem.k.shape[2]
+    keys = problem.k.shape[2]
     scores = None if mode < 0 else binding.output(1).reshape(*problem.q.shape[:4], keys)
     results = _Results(problem.by_head(out), scores, mode)
     blocks = list(units(problem))
-    count = out.size // problem.v.shape[3] * keys
+    count = prod(problem.q.shape[:4]) * keys
     depth = problem.k.shape[3] + problem.v.shape[3]
     shares = share_count(multiplications=count * depth, elements=_PASSES * count, most=len(blocks))
     chunks = [

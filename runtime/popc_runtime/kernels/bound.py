@@ -66,6 +66,16 @@ class Bound(np.ndarray[Any, np.dtype[Any]]):
     def _is_strict(self) -> bool:
         return _IS_BINDING.get()
 
+    def __array_wrap__(
+        self,
+        array: Any,
+        context: object = None,
+        return_scalar: bool = False,  # noqa: FBT001, FBT002 - numpy says so
+    ) -> Any:
+        """What numpy's functions return: no memory of the program, but what they have computed."""
+        del context
+        return array[()] if return_scalar else array
+
     def _is_memory(self) -> bool:
         """Whether it is a view of what `guarded` was given, and no result of a function of it."""
         base: Any = self.base

@@ -24,13 +24,13 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.conv_plane import Plane, narrowed
 from popc_runtime.kernels.conv_rows import RowLayout, row_layout
 from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue
 from popc_runtime.kernels.expansion import expand_rows, fill_columns
 from popc_runtime.kernels.matmul import blas_ready
-from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis

@@ -153,7 +153,9 @@ def _diagonal(banded: Array, axis: Axis, tap: int, *, windows_last: bool) -> Arr
     down, across = banded.strides[-2:] if windows_last else banded.strides[:-3:-1]
     source, first = (span.source, span.first) if windows_last else (span.first, span.source)
     strides = (*banded.strides[:-2], axis.stride * down + across)
-    return as_strided(banded[..., source:, first:], (*banded.shape[:-2], span.size), strides, subok=True)
+    return as_strided(
+        banded[..., source:, first:], (*banded.shape[:-2], span.size), strides, subok=True
+    )
 
 
 def _by_columns(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
@@ -188,7 +190,9 @@ def _tiles(bands: Array, s: Array, out: Array, rows: Axis) -> Iterator[Call]:
     if whole:
         shape = (channels, multiplier, whole)
         step, row = count * rows.stride * s.strides[1], s.strides[2]
-        sources = as_strided(s, (*shape, inner, width), (s.strides[0], 0, step, row, s.itemsize), subok=True)
+        sources = as_strided(
+            s, (*shape, inner, width), (s.strides[0], 0, step, row, s.itemsize), subok=True
+        )
         targets = out[:, :, : whole * count].reshape(*shape, count, width)
         yield partial(np.matmul, bands[:, :, None], sources, out=targets)
     rest = height - whole * count
@@ -252,7 +256,11 @@ def _by_tiles(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
     tiles = binding.scratch.take((channels, whole, inner), plane.x.dtype)
     step = tile * columns.stride
     view = as_strided(
-        padded, tiles.shape, (padded.strides[0], step * padded.itemsize, padded.itemsize), subok=True)
+        padded,
+        tiles.shape,
+        (padded.strides[0], step * padded.itemsize, padded.itemsize),
+        subok=True,
+    )
     line = replace(columns, kernel=1, stride=1, out=read)
     yield from fill_columns(padded[:, None, None], line)
     for block in _blocks(plane, channels, 1):

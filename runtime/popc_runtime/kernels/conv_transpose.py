@@ -20,11 +20,11 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.conv import convolution_calls
 from popc_runtime.kernels.conv_plane import grouped, planes
 from popc_runtime.kernels.copying import as_contiguous
 from popc_runtime.kernels.epilogue import epilogue_calls, in_float32
-from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.partials import adds_up_in_half, half_convolution
 from popc_runtime.kernels.sharing import even_slices, share_count

@@ -84,7 +84,9 @@ def _coalesced(target: Array, source: Array) -> tuple[Array, Array]:
             shape.append(dim)
             to.append(a)
             from_.append(b)
-    return as_strided(target, shape, to, subok=True), as_strided(source, shape, from_, writeable=False, subok=True)
+    return as_strided(target, shape, to, subok=True), as_strided(
+        source, shape, from_, writeable=False, subok=True
+    )
 
 
 def _panel_width(to: Array, from_: Array) -> int:

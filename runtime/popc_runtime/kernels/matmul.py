@@ -17,9 +17,9 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, pure
+from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.copying import copy_calls
 from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
-from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.partials import adds_up_in_half, half_product
 from popc_runtime.kernels.sharing import even_slices, share_count

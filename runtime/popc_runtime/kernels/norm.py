@@ -165,7 +165,8 @@ def _normalize_last(*, centred: bool) -> Kernel:
         x, before = as_contiguous(binding, 0)
         out, axis, scratch = binding.output(), binding.integer("axis"), binding.scratch
         if x.size == 0:
-            return ()
+            wanted = (array for array in binding.outputs[1:] if array is not None)
+            return tuple(partial(array.fill, np.nan) for array in wanted)  # means of nothing
         shape = (prod(x.shape[:axis]), prod(x.shape[axis:]))
         dtype = _compute_dtype(x)
         mean, inverse = (scratch.take((shape[0], 1), dtype) for _ in range(2))

@@ -17,8 +17,8 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.bound import merged_view
+from popc_runtime.kernels.epilogue import in_float32
 from popc_runtime.kernels.parallel import parallel_calls
 from popc_runtime.kernels.sharing import even_slices, share_count
 from popc_runtime.kernels.windows import Axis, Span, tap_places, window_axes

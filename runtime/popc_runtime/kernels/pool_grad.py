@@ -223,7 +223,9 @@ def _views_in_line(
     shape, strides = (stop - first, inner), (step * windows[0].itemsize, windows[0].itemsize)
     return (
         tuple(array.reshape(count, inner)[first:stop] for array in windows),
-        tuple(as_strided(array.reshape(-1)[start:], shape, strides, subok=True) for array in elements),
+        tuple(
+            as_strided(array.reshape(-1)[start:], shape, strides, subok=True) for array in elements
+        ),
     )
 
 

@@ -163,7 +163,7 @@ def _reduced(call: partial[Any], name: str) -> Record | None:
     shape = [1 if number in axes else size for number, size in enumerate(source.shape)]
     if out.size != np.prod(shape) or (keep and out.shape != tuple(shape)):
         return None
-    operands = [as_view(one) for one in (source, out.reshape(shape))]
+    operands = [as_view(source), as_view(out).reshape(tuple(shape))]
     words = (*tensors(*operands), REDUCTIONS.index(name))
     return Record("Reduce", words, tuple(operands))
 
@@ -275,4 +275,4 @@ def _filled(to: Any, value: Any) -> Record | None:
         return None
     if to.dtype.kind not in "fiub" or to.itemsize > 8:
         return None
-    return fill_record(as_view(to.reshape(-1)), np.asarray(value, to.dtype).tobytes())
+    return fill_record(as_view(to).reshape(-1), np.asarray(value, to.dtype).tobytes())
