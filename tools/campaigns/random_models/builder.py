@@ -32,6 +32,7 @@ class Builder:
         dtype: Of the floating-point numbers that inputs and weights hold.
         values: All tensors by name.
         pool: What later layers may read: names, the latest last.
+        least: Elements of a result: 0 where tensors may be empty.
     """
 
     def __init__(self, random: np.random.Generator, opset: int, dtype: Any) -> None:
@@ -43,6 +44,7 @@ class Builder:
         self.inputs = dict[str, Array]()
         self.constants = dict[str, Array]()
         self.nodes = list[onnx.NodeProto]()
+        self.least = 1
         self._count = 0
 
     # -- draws -----------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ class Builder:
         """
         made = next_values(node, self.values, self.opset)
         for value in made.values():
-            if not 0 < value.array.size <= _MOST_ELEMENTS:
+            if not self.least <= value.array.size <= _MOST_ELEMENTS:
                 raise RefusedError("a result is empty or too large")
         self.nodes.append(node)
         self.values |= made

@@ -26,6 +26,7 @@ def random_recipe(seed: int) -> tuple[Recipe, dict[str, Value]]:
     random = np.random.default_rng([seed, 0])
     dtype = np.float16 if random.random() < 0.2 else np.float32
     builder = Builder(random, _OPSETS[int(random.integers(len(_OPSETS)))], dtype)
+    builder.least = int(not builder.chance(0.05))
     theme = _begin(builder)
     wanted = builder.number(*_LAYERS)
     if theme is IMAGES and builder.chance(0.6):
@@ -61,9 +62,10 @@ def _begin(builder: Builder) -> tuple[Layer, ...]:
     """Add the inputs; what layers there will be most."""
     batch = builder.choice([1, 1, 2, 2, 3, 4, 8])
     kind = builder.choice([*["image"] * 5, "row", "volume", "sequence", "sequence", "any"])
-    if kind == "any":
+    if kind == "any" or not builder.least:
+        sizes = [1, 2, 3, 7, 8, 9, 16, *[0] * (1 - builder.least)]
         for _ in range(builder.number(1, 3)):
-            shape = [builder.choice([1, 2, 3, 7, 8, 9, 16]) for _ in range(builder.number(1, 4))]
+            shape = [builder.choice(sizes) for _ in range(builder.number(1, 4))]
             builder.keep(builder.add_input(builder.normal(*shape)))
         return GENERAL
     if kind == "sequence":

@@ -123,6 +123,8 @@ def errors_of(step: Step) -> list[Array]:
     from tools.campaigns.random_models.rule_table import RULES
     from tools.campaigns.random_models.rules_of_rows import sampled
 
+    if not any(made is not None and made.size for made in step.results):
+        return [np.zeros(() if made is None else made.shape) for made in step.results]
     rule = RULES.get(step.node.op_type, sampled)
     with np.errstate(all="ignore"):
         return rule(step)

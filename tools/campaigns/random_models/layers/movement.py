@@ -16,6 +16,11 @@ __all__ = ["LAYERS"]
 
 
 def _ranked(builder: Builder) -> Value:
+    return builder.pick(lambda x: len(x.shape) > 0 and min(x.shape) >= builder.least)
+
+
+def _filled(builder: Builder) -> Value:
+    """With elements to choose from."""
     return builder.pick(lambda x: len(x.shape) > 0 and min(x.shape) > 0)
 
 
@@ -32,11 +37,11 @@ def _reshape(builder: Builder) -> None:
         if len(sizes) > 1 and builder.chance(0.5):
             at = builder.number(0, len(sizes) - 2)
             sizes[at : at + 2] = [sizes[at] * sizes[at + 1]]
-        elif len(sizes) < 5:
+        elif len(sizes) < 5 and all(sizes):
             at = builder.number(0, len(sizes) - 1)
             divisor = builder.choice([d for d in range(1, sizes[at] + 1) if sizes[at] % d == 0])
             sizes[at : at + 1] = [divisor, sizes[at] // divisor]
-    if builder.chance(0.4):
+    if builder.chance(0.4) and all(sizes):
         sizes[builder.number(0, len(sizes) - 1)] = -1
     builder.put("Reshape", [x.name, builder.ints(*sizes)])
 
@@ -67,10 +72,10 @@ def _slice(builder: Builder) -> None:
     starts, ends, steps = [], [], []
     for axis in axes:
         dim = x.shape[axis]
-        start = builder.number(0, dim - 1)
-        end = builder.number(start + 1, dim)
+        start = builder.number(0, max(dim - builder.least, 0))
+        end = builder.number(min(start + builder.least, dim), dim)
         step = builder.choice([1, 1, 1, 2, 3])
-        if builder.chance(0.2):
+        if builder.chance(0.2) and end > start:
             start, end, step = end - 1, start - 1 - dim, -step
         elif builder.chance(0.3):
             start, end = start - dim, end + builder.choice([0, 1 << 40])
@@ -87,7 +92,8 @@ def _split(builder: Builder) -> None:
     dim = x.shape[axis]
     if dim < 2:
         raise RefusedError("nothing to split")
-    cuts = sorted({builder.number(1, dim - 1) for _ in range(builder.number(1, 3))})
+    low, high = builder.least, dim - builder.least
+    cuts = sorted({builder.number(low, high) for _ in range(builder.number(1, 3))})
     sizes = [int(size) for size in np.diff([0, *cuts, dim])]
     parts = builder.emit("Split", [x.name, builder.ints(*sizes)], len(sizes), axis=axis)
     builder.keep(*parts)
@@ -128,7 +134,7 @@ def _tile(builder: Builder) -> None:
 
 
 def _gather(builder: Builder) -> None:
-    x = _ranked(builder)
+    x = _filled(builder)
     axis = _axis(builder, x)
     dim = x.shape[axis]
     shape = builder.choice([(), (1,), (3,), (2, 2), (dim,), (8,)])
@@ -140,7 +146,7 @@ def _gather(builder: Builder) -> None:
 
 
 def _gather_elements(builder: Builder) -> None:
-    x = _ranked(builder)
+    x = _filled(builder)
     axis = builder.number(0, len(x.shape) - 1)
     shape = [builder.number(1, dim) for dim in x.shape]
     indices = builder.random.integers(-x.shape[axis], x.shape[axis], shape)
@@ -148,7 +154,7 @@ def _gather_elements(builder: Builder) -> None:
 
 
 def _gather_nd(builder: Builder) -> None:
-    x = _ranked(builder)
+    x = _filled(builder)
     depth = builder.number(1, len(x.shape))
     rows = builder.number(1, 5)
     columns = [builder.random.integers(0, dim, (rows,)) for dim in x.shape[:depth]]

@@ -21,7 +21,9 @@ def _sequence(builder: Builder) -> Value:
 
 
 def _rows(builder: Builder) -> Value:
-    return builder.pick(lambda x: x.is_float and len(x.shape) >= 2 and min(x.shape) > 0)
+    return builder.pick(
+        lambda x: x.is_float and len(x.shape) >= 2 and min(x.shape) >= builder.least
+    )
 
 
 def _linear(builder: Builder, x: Value, outputs: int) -> Value:
