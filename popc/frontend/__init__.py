@@ -6,7 +6,7 @@ from popc.frontend.describe import describe_model
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
-from popc.frontend.recomputation import RecomputeWishes
+from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 
@@ -16,7 +16,7 @@ __all__ = [
     "ImportedModel",
     "LoadedModel",
     "ModelSource",
-    "RecomputeWishes",
+    "RecomputeRequests",
     "TrainingBindings",
     "UnsupportedOp",
     "bound_values",

@@ -23,7 +23,7 @@ from popc.frontend.known import KnownValues
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
-from popc.frontend.recomputation import RecomputeWishes
+from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import (
     decode_sparse_tensor,
@@ -70,7 +70,7 @@ class ImportContext:
     is_variable: Callable[[str, TensorType], bool] = never
     training: bool = False
     replicas: int = 1
-    recompute: RecomputeWishes | None = None
+    recompute: RecomputeRequests | None = None
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )
