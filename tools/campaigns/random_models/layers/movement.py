@@ -190,7 +190,8 @@ def _scatter_nd(builder: Builder) -> None:
 def _pad(builder: Builder) -> None:
     x = _ranked(builder)
     low, high = builder.choice([(0, 2), (0, 1), (-1, 2)])
-    pads = [builder.number(low, high) for _ in range(2 * len(x.shape))]
+    least = [0 if dim < 2 else low for dim in x.shape] * 2  # no end takes more than there is
+    pads = [builder.number(low, high) for low in least]
     modes = ["constant", "constant", "edge", "reflect"]
     operands = [x.name, builder.ints(*pads)]
     mode = builder.choice(modes)
