@@ -153,7 +153,15 @@ def _of_determinant(problem: Problem, want: Array, dtype: DType) -> Array:
     return _of_finite(allowed * lengths).reshape(want.shape)
 
 
-# -- gradients of normalization --------------------------------------------------------------------
+# -- normalization ---------------------------------------------------------------------------------
+
+
+def _of_rows(problem: Problem, want: Array, dtype: DType) -> Array:
+    """What is rounded off of the sums of a row counts relative to its results."""
+    length = int(np.prod(_first(problem).shape[int(str(problem.attributes["axis"])) :]))
+    roundings = of_many_roundings(problem.opcode, dtype, max(length, 1))
+    share = roundings / tolerance(problem.opcode, dtype)
+    return share * _of_largest(problem, want, dtype)
 
 
 def _of_normalized(problem: Problem, want: Array, dtype: DType) -> Array:
@@ -173,14 +181,24 @@ def _rows(problem: Problem, shape: tuple[int, ...]) -> int:
     return shape[0] * int(str(problem.attributes.get("num_groups", shape[1])))
 
 
+def _of_places(problem: Problem, want: Array, dtype: DType) -> Array:
+    """Where several elements go to one place, any of them may be there."""
+    del dtype
+    places = _operand(problem, 1)
+    return np.full(want.shape, 0 if len(np.unique(places)) == places.size else np.inf)
+
+
 _BOUNDS: Final[dict[str, Callable[[Problem, Array, DType], Array]]] = {
     "Attention": _of_attention,
     "Det": _of_determinant,
     "GroupNormalizationGrad": _of_normalized,
     "InstanceNormalizationGrad": _of_normalized,
     "Inverse": _of_inverse,
+    "LayerNormalization": _of_rows,
     "LayerNormalizationGrad": _of_normalized,
     "LogSoftmaxGrad": _of_softmax_gradient,
+    "MaxUnpool": _of_places,
+    "RMSNormalization": _of_rows,
     "ReduceL1": _of_sum,
     "ReduceL2": _of_sum,
     "ReduceLogSumExp": _of_log_of_sum,

@@ -104,9 +104,10 @@ class _Laid:
     @classmethod
     def of(cls, problem: Problem, where: Where) -> _Laid:
         """Operands hold their numbers, results a pattern."""
-        places = [
-            place(type_.shape, type_.dtype.storage, where.results) for type_ in problem.output_types
-        ]
+        spec = OPS.get(problem.opcode)
+        drawn = spec is not None and spec.random  # in the order of memory
+        layout = "contiguous" if drawn else where.results
+        places = [place(type_.shape, type_.dtype.storage, layout) for type_ in problem.output_types]
         inputs = [_placed(one, where.operands) for one in problem.inputs]
         if where.taken is not None:
             inputs[where.taken] = places[0].view
