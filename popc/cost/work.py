@@ -285,6 +285,8 @@ class Work:
             columns: Whether elements of one result lie apart (a tile has some of many results).
             kinds: Results of different kinds, such as sums and sums of squares.
         """
+        if not size:
+            return
         share, lanes = self.share(size, dtype), lanes_of(dtype)
         depth = ceil_div(size, max(outputs, 1))
         tiles = self.machine.target.compute_tiles
@@ -305,6 +307,8 @@ class Work:
 
     def spread(self, rows: int, size: int, dtype: DType) -> None:
         """Send one number for each of ``rows`` rows to the tiles with their ``size`` elements."""
+        if not size:
+            return
         share = self.share(size, dtype)
         length = ceil_div(size, max(rows, 1))
         local = min(ceil_div(share, length) + 1, rows)

@@ -44,7 +44,7 @@ class WindowAttributes:
     def _output(self, axis: int, size: int, extent: int, *, ceil_mode: bool) -> int:
         begin, stride = self.begins[axis], self.strides[axis]
         room = begin + size + self.ends[axis] - extent
-        if room < 0:
+        if room < 0 and not (ceil_mode and room > -stride):
             raise ModelError(
                 f"spatial axis {axis} has {size} elements and {begin} + {self.ends[axis]} of "
                 f"padding, fewer than the {extent} that the kernel spans"

@@ -99,6 +99,23 @@ def test_more_work_costs_more(
     assert reports[0].cycles.total < reports[1].cycles.total
 
 
+@pytest.mark.parametrize(
+    ("op_type", "shapes"),
+    [
+        ("Softmax", [(0, 4)]),
+        ("LogSoftmax", [(3, 0)]),
+        ("ReduceMean", [(3, 0)]),
+        ("LayerNormalization", [(0, 4), (4,), (4,)]),
+        ("InstanceNormalization", [(0, 4, 3), (4,), (4,)]),
+        ("GlobalAveragePool", [(0, 4, 3, 3)]),
+        ("MatMul", [(3, 0), (0, 5)]),
+        ("Conv", [(0, 4, 3, 3), (5, 4, 3, 3)]),
+    ],
+)
+def test_empty_tensors_have_a_cost(op_type: str, shapes: list[tuple[int, ...]]) -> None:
+    assert _of(op_type, *shapes).cycles.total >= 0
+
+
 def test_transposed_convolutions_do_not_compute_what_is_empty() -> None:
     weights = (64, 64, 1, 1)
     dense = _of("ConvTranspose", (4, 64, 56, 56), weights)

@@ -69,6 +69,15 @@ def test_any_lp_pool(pool: tuple[tuple[int, ...], dict[str, Any]], p: int) -> No
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize(("sizes", "stride"), [((2, 5), 2), ((1, 2), 3), ((4, 1), 3)])
+def test_first_window_reaches_beyond_the_end(
+    op_type: str, sizes: tuple[int, ...], stride: int
+) -> None:
+    attributes = {"kernel_shape": [3, 3], "strides": [stride, stride], "ceil_mode": 1}
+    assert_matches_onnxruntime(op_type, [_random(2, 3, *sizes)], attributes, rtol=1e-4)
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_auto_pad(op_type: str, auto_pad: str, stride: int) -> None:

@@ -59,6 +59,23 @@ def test_nearest(transformation: str, nearest_mode: str, sizes: tuple[int, int])
     )
 
 
+@pytest.mark.parametrize("nearest_mode", ["round_prefer_floor", "round_prefer_ceil"])
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+@pytest.mark.parametrize("sizes", [(7, 8), (10, 12), (15, 16), (26, 32), (27, 30), (33, 7)])
+def test_halves_between_elements(
+    transformation: str, nearest_mode: str, sizes: tuple[int, int]
+) -> None:
+    """Their coordinates are whole numbers and a half, which float32 may miss."""
+    _check(
+        np.arange(sizes[0], dtype=np.float32).reshape(1, 1, 1, -1),
+        None,
+        np.array([1, 1, 1, sizes[1]], np.int64),
+        mode="nearest",
+        coordinate_transformation_mode=transformation,
+        nearest_mode=nearest_mode,
+    )
+
+
 @pytest.mark.parametrize("nearest_mode", ["floor", "ceil"])
 @pytest.mark.parametrize(("length", "scale"), [(5, 1.5), (3, 1.5), (5, 1.75), (7, 1.5), (3, 2.6)])
 def test_symmetric_about_an_element(length: int, scale: float, nearest_mode: str) -> None:

@@ -135,12 +135,16 @@ _COORDINATES: Final[Mapping[str, _Coordinates]] = {
 }
 
 
+# What is this close to a half is one that float32 has missed: 4 / (8 / 7) is 3.4999998.
+_HALF: Final = 0.5 + 1e-6
+
+
 def _round_prefer_floor(x: _Singles) -> list[int]:
-    return [ceil(one) for one in _singles([one - 0.5 for one in x])]
+    return [ceil(one - _HALF) for one in x]
 
 
 def _round_prefer_ceil(x: _Singles) -> list[int]:
-    return [floor(one) for one in _singles([one + 0.5 for one in x])]
+    return [floor(one + _HALF) for one in x]
 
 
 _NEAREST: Final[Mapping[str, Callable[[_Singles], list[int]]]] = {
