@@ -162,7 +162,7 @@ def direct_ratio(library: Library, summed: int, pixels: int, *, axes: int, batch
     records: list[Any] = []
     for wins in (True, False):
         binding = bound([x, w, None, None], [out], attributes, (1,))
-        with patch("popc_runtime.native.convolutions.direct_wins", lambda *_, wins=wins: wins):
+        with patch("popc_runtime.native.encoders.conv.direct_wins", lambda *_, wins=wins: wins):
             records.append(encode("Conv", binding, library.numbers))
         assert (records[-1].kernel == "ConvDirect_f32") == wins
     return _ratio_of(library, records, x, (w, out))

@@ -14,7 +14,7 @@ from typing import Final
 
 import popc_runtime
 from popc_runtime.device.bound_program import IO_OPCODES
-from popc_runtime.kernels.families import FAMILIES
+from popc_runtime.kernels.core.families import FAMILIES
 from popc_runtime.native import native_opcodes
 from tests.conformance.adapter import compile_case
 from tests.conformance.cases import Case, cases

@@ -32,8 +32,8 @@ from popc_runtime.format import (
     Slot,
     pack_panels,
 )
-from popc_runtime.kernels.operands import Operands
-from popc_runtime.native.convolutions import packing_of_weights
+from popc_runtime.kernels.core.operands import Operands
+from popc_runtime.native.encoders.conv import packing_of_weights
 from popc_runtime.native.views import View
 
 __all__ = ["store_in_panels"]

@@ -17,7 +17,7 @@ from popc.ir import AttributeMap, Graph, Op, Shape, Tensor, TensorType
 from popc.ops.build import build, infer_types
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.preparation import as_stored
+from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = ["GRADIENT_PREFIX", "Backward", "GradientRule", "no_gradient"]
 

@@ -1,4 +1,4 @@
-"""Chains of elementwise ops as one op (see `popc_runtime.kernels.fused_steps`)."""
+"""Chains of elementwise ops as one op (see `popc_runtime.kernels.parts.fused_steps`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 from popc_runtime.ground.tables import merge_families
-from popc_runtime.kernels.fused_steps import MOST_INPUTS, steps_of
+from popc_runtime.kernels.parts.fused_steps import MOST_INPUTS, steps_of
 
 __all__ = ["OPS", "STEPS"]
 

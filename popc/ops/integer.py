@@ -20,7 +20,7 @@ from popc.ops.infer import attribute_dtype, broadcast_shapes, operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.byte_operands import BIAS, INTEGER_BIAS, RESIDUAL, SCALE
+from popc_runtime.kernels.parts.byte_operands import BIAS, INTEGER_BIAS, RESIDUAL, SCALE
 
 __all__ = ["OPS"]
 

@@ -1,7 +1,8 @@
 """The type in which products add up: attribute ``partials`` of matrix products and convolutions.
 
 Absent or "float": in float32, and one rounding at the end.  "half", for float16 only: the sum is
-rounded to float16 after each part of it; `popc_runtime.kernels.partials` says what the parts are.
+rounded to float16 after each part of it; `popc_runtime.kernels.parts.partials` says what the parts
+are.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
-from popc_runtime.kernels.preparation import floats_of
+from popc_runtime.kernels.core.preparation import floats_of
 
 if TYPE_CHECKING:
     import os

@@ -12,7 +12,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.match import may_be_one, scalar_value, sole_output
 from popc_runtime.format import DType
 from popc_runtime.kernels.activation import ACTIVATIONS
-from popc_runtime.kernels.byte_operands import BIAS, RESIDUAL, SCALE
+from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE
 
 __all__ = ["FuseByteEpilogues"]
 

@@ -29,7 +29,7 @@ from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
-from popc_runtime.kernels.fused_steps import (
+from popc_runtime.kernels.parts.fused_steps import (
     MOST_INPUTS,
     MOST_STEPS,
     STEP_OPCODES,

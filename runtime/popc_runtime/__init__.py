@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         VariableSpec,
         probe,
     )
-    from popc_runtime.kernels.printing import set_print_hook
+    from popc_runtime.kernels.core.printing import set_print_hook
     from popc_runtime.loader import load
     from popc_runtime.session import Session
 
@@ -64,6 +64,6 @@ __getattr__ = lazy_names(
         "VariableSpec": "popc_runtime.format",
         "load": "popc_runtime.loader",
         "probe": "popc_runtime.format",
-        "set_print_hook": "popc_runtime.kernels.printing",
+        "set_print_hook": "popc_runtime.kernels.core.printing",
     },
 )

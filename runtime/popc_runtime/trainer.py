@@ -16,7 +16,7 @@ from popc_runtime.data.batches import Batches
 from popc_runtime.errors import CheckpointError, DeviceError, ResourceError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.ground.frozen import field, frozen
-from popc_runtime.kernels.preparation import floats_of
+from popc_runtime.kernels.core.preparation import floats_of
 from popc_runtime.process.files import remove_remains, require_room_for
 from popc_runtime.process.interrupts import uninterrupted
 

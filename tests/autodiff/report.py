@@ -13,7 +13,7 @@ from popc.autodiff.backward import no_gradient
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 from popc.ops import OPS
 from popc_runtime.kernels import KERNELS
-from popc_runtime.kernels.families import FAMILIES
+from popc_runtime.kernels.core.families import FAMILIES
 
 __all__ = ["Row", "rows", "table"]
 

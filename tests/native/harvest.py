@@ -19,7 +19,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS
-from popc_runtime.kernels.fused_steps import Step, written
+from popc_runtime.kernels.parts.fused_steps import Step, written
 from tests.autodiff.test_gradients import _CASES
 from tests.conformance.cases import Case, cases
 from tests.native.problems import Problem

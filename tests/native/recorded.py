@@ -15,7 +15,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, DType, Packing
 from popc_runtime.kernels import RandomState
-from popc_runtime.kernels.fused_steps import Step, written
+from popc_runtime.kernels.parts.fused_steps import Step, written
 from popc_runtime.native import Library, Record
 from popc_runtime.native import encode as encode_views
 from popc_runtime.native.forms import double_product_record

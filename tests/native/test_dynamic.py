@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.core.preparation import to_bfloat16
 from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
-from popc_runtime.native.packing import move_record
+from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.views import as_view
 from tests.native.bindings import native_results, numpy_results
 

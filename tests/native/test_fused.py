@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, prepare
-from popc_runtime.kernels.fused_steps import STEP_OPCODES, Step, written
+from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, Step, written
 from popc_runtime.native import Library, NativeFailure, NativeProgram, Record, native_opcodes
 from popc_runtime.native.record import tensor_words
 from popc_runtime.native.views import as_view

@@ -10,7 +10,7 @@ import pytest
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeFailure, NativeProgram, Record
-from popc_runtime.native.packing import move_record
+from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.record import activation_words, tensor_words
 from popc_runtime.native.views import as_view
 from tests.native.bindings import bound, encode, native_results, numpy_results

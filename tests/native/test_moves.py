@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.borders import border_runs
+from popc_runtime.kernels.parts.borders import border_runs
 from popc_runtime.native import Library, find_library
 from tests.native.bindings import bound, encode, native_results, numpy_results
 

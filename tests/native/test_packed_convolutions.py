@@ -33,7 +33,7 @@ from popc_runtime.native import (
     variants,
     winograd,
 )
-from popc_runtime.native.convolutions import packing_of_weights
+from popc_runtime.native.encoders.conv import packing_of_weights
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import PackedView, as_view
 from tests.native.bindings import bound, viewed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
-from popc_runtime.native.byte_products import ByteForm, byte_product_record
+from popc_runtime.native.encoders.integer import ByteForm, byte_product_record
 from popc_runtime.native.library import variants
 from tests.native.bindings import bound, native_results, numpy_results, viewed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.fused_steps import STEP_OPCODES, Step, written
+from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, Step, written
 from popc_runtime.native import Library
 from tests.native.bindings import native_results, steady_results
 

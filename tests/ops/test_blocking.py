@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array
 from popc_runtime.kernels import Call, Scratch, blocking
-from popc_runtime.kernels.blocking import blocked, coalesce, split
+from popc_runtime.kernels.core.blocking import blocked, coalesce, split
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 from popc_runtime.errors import ModelError, UnsupportedOpError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import Scratch
-from popc_runtime.kernels.blocking import conversion
+from popc_runtime.kernels.core.blocking import conversion
 from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _T = onnx.TensorProto

@@ -11,7 +11,7 @@ from popc.ir import TensorType
 from popc.ops.build import infer_types
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.kernels.sharing import even_slices, share_count
+from popc_runtime.kernels.core.sharing import even_slices, share_count
 
 _RNG = np.random.default_rng(15)
 

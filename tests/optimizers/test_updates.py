@@ -14,7 +14,7 @@ from popc.optimizers import UpdateContext, add_loss_scale_update, loss_scale, pa
 from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.preparation import from_bfloat16
+from popc_runtime.kernels.core.preparation import from_bfloat16
 from tests.optimizers.network import (
     bits,
     gradients,

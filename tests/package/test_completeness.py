@@ -20,8 +20,8 @@ from popc.frontend import LoadedModel, find_unsupported
 from popc.frontend.rules import RULES
 from popc.ops import OPS, OpSpec
 from popc_runtime.kernels import KERNELS
-from popc_runtime.kernels.families import FAMILIES
-from popc_runtime.native.families import FAMILIES as NATIVE_FAMILIES
+from popc_runtime.kernels.core.families import FAMILIES
+from popc_runtime.native.encoders.families import FAMILIES as NATIVE_FAMILIES
 from tests.autodiff.report import rows, table
 
 _OPSET: Final = 26
@@ -144,5 +144,5 @@ def test_the_listed_kernels_are_those_of_the_family(family: str) -> None:
 
 @pytest.mark.parametrize("family", sorted(NATIVE_FAMILIES))
 def test_the_listed_encoders_are_those_of_the_family(family: str) -> None:
-    module = importlib.import_module(f"popc_runtime.native.{family}")
+    module = importlib.import_module(f"popc_runtime.native.encoders.{family}")
     assert set(NATIVE_FAMILIES[family]) == set(module.ENCODERS)

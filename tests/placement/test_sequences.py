@@ -8,7 +8,7 @@ import numpy as np
 
 import popc
 import popc_runtime
-from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.kernels.core.random_state import RandomState
 from tests.placement.networks import SGD, layered
 
 

@@ -14,7 +14,7 @@ import pytest
 import popc_runtime.kernels
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import Binding, Calls, RandomState, Scratch, prepare
-from popc_runtime.kernels.bound import Bound, merged_view
+from popc_runtime.kernels.core.bound import Bound, merged_view
 
 # Functions of numpy that copy where the layout asks for it, and say nothing.
 _SILENT: Final = frozenset({"ascontiguousarray", "asfortranarray", "require", "ravel", "flatten"})

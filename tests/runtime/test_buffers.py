@@ -21,7 +21,7 @@ from popc_runtime.data.tensors import Tensor
 from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunError
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
-from popc_runtime.native.families import FAMILIES
+from popc_runtime.native.encoders.families import FAMILIES
 from tests.support.models import affine, counter_loop, executable
 
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)
@@ -75,11 +75,13 @@ print(json.dumps(found))
 """
 
 
-_MAKE_TABLES = {"attention_gradients"}  # of masks, by numpy
+_MAKE_TABLES = {"attention_grad"}  # of masks, by numpy
 
 
 def test_encoders_do_not_import_numpy() -> None:
-    families = [f"popc_runtime.native.{name}" for name in sorted(FAMILIES.keys() - _MAKE_TABLES)]
+    families = [
+        f"popc_runtime.native.encoders.{name}" for name in sorted(FAMILIES.keys() - _MAKE_TABLES)
+    ]
     code = f"import sys, {', '.join(families)}; assert 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -266,7 +268,7 @@ def test_truth_and_length_of_tensors() -> None:
 
 def test_gradients_of_norms_load_without_dataclasses() -> None:
     program = (
-        "import sys, popc_runtime.native.norm_gradients;"
+        "import sys, popc_runtime.native.encoders.norm_grad;"
         "assert not {'dataclasses', 'numpy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -16,7 +16,7 @@ import popc_runtime
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
 from popc_runtime.kernels import Call, Scratch
-from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.process.threads import thread_count
 from tests.support.models import affine, expected_affine
 

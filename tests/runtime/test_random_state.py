@@ -18,7 +18,7 @@ import popc_runtime
 from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.errors import CheckpointError, UsageError
 from popc_runtime.ground.frozen import replace
-from popc_runtime.kernels.random_state import LegacySequence, RandomState
+from popc_runtime.kernels.core.random_state import LegacySequence, RandomState
 from popc_runtime.state.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.models import executable
 

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper, parser
 import popc
 import popc_runtime
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.preparation import floats_of
+from popc_runtime.kernels.core.preparation import floats_of
 
 __all__ = ["BATCH", "KINDS", "in_type", "losses", "scaled_input", "trained", "weights"]
 

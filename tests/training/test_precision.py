@@ -15,7 +15,7 @@ import popc_runtime
 from popc.trained.evaluation import Evaluation
 from popc_runtime.errors import DeviceError, ModelError, OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.preparation import to_bfloat16
+from popc_runtime.kernels.core.preparation import to_bfloat16
 from popc_runtime.trainer import Trainer
 from samples import networks
 from tests.support.torch_networks import FORWARD, parameters

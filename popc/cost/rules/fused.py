@@ -9,7 +9,7 @@ from popc.cost.rules.common import CostRule, bring_together
 from popc.cost.work import Work
 from popc.ir import Op, OpSettings, Tensor, TensorKind, TensorType
 from popc_runtime.ground.tables import merge_families
-from popc_runtime.kernels.fused_steps import steps_of
+from popc_runtime.kernels.parts.fused_steps import steps_of
 
 __all__ = ["RULES"]
 

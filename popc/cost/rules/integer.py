@@ -13,7 +13,7 @@ from popc.cost.rules.matmul import product_sizes
 from popc.cost.rules.quantize import round_to_bytes
 from popc.cost.work import Work
 from popc_runtime.format import DType
-from popc_runtime.kernels.byte_operands import BIAS, INTEGER_BIAS, RESIDUAL, SCALE
+from popc_runtime.kernels.parts.byte_operands import BIAS, INTEGER_BIAS, RESIDUAL, SCALE
 
 __all__ = ["RULES"]
 

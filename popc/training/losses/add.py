@@ -16,7 +16,7 @@ from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced, squared_er
 from popc.training.losses.spec import LossSpec
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.preparation import as_stored
+from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = ["add_loss"]
 

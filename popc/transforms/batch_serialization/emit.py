@@ -14,7 +14,7 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Attribute, DType
-from popc_runtime.kernels.preparation import as_stored
+from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = [
     "Emitter",

@@ -3,7 +3,7 @@
 Why?  OpenBLAS splits a product over threads that wait for each other by spinning.  When any other
 process or thread wants a core, a product of 0.05 ms takes 20 ms.  One thread per product is nearly
 as fast on the sizes that occur here, and always predictable; kernels that gain from two cores
-split their work themselves (`popc_runtime.kernels.parallel`).
+split their work themselves (`popc_runtime.kernels.core.parallel`).
 
 The number of threads is a setting of the process: it is changed when a program starts and restored
 when the last one ends.  Where numpy uses another BLAS, nothing is changed.

@@ -21,7 +21,7 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels import KERNELS
-from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.kernels.core.random_state import RandomState
 
 if TYPE_CHECKING:
     from popc_runtime.device.counts import BlockCounts

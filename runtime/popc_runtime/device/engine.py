@@ -13,7 +13,7 @@ from popc_runtime.device.bound_program import LOAD_PROGRAM, BoundProgram
 from popc_runtime.device.ports import Ports
 from popc_runtime.device.steps import InstructionTime
 from popc_runtime.format import Array, FloatCheck, ProgramImage, VariableSpec
-from popc_runtime.kernels.random_state import RandomState
+from popc_runtime.kernels.core.random_state import RandomState
 
 __all__ = ["Engine"]
 

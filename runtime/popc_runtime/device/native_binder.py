@@ -31,7 +31,7 @@ from popc_runtime.native import (
     Space,
     encode,
 )
-from popc_runtime.native.packing import move_record
+from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, empty
 

@@ -30,7 +30,7 @@ class NumpyBinder(Binder):
     @cached_property
     def scratch(self) -> Scratch:
         """Memory for temporaries, which instructions share."""
-        from popc_runtime.kernels.binding import Scratch
+        from popc_runtime.kernels.core.binding import Scratch
 
         return Scratch(self.program.threads)
 
@@ -57,7 +57,7 @@ class NumpyBinder(Binder):
     def calls(self, item: Instruction) -> tuple[Call, ...]:
         """The calls of every run."""
         from popc_runtime.device.transfers import load_calls, store_calls
-        from popc_runtime.kernels.preparation import prepare
+        from popc_runtime.kernels.core.preparation import prepare
 
         program = self.program
         if item.opcode == "HostLoad":
@@ -76,7 +76,7 @@ class NumpyBinder(Binder):
 
     def operands(self, item: Instruction) -> Binding:
         """See `Binder`."""
-        from popc_runtime.kernels.binding import Binding
+        from popc_runtime.kernels.core.binding import Binding
 
         program = self.program
         self.scratch.threads = program.threads

@@ -48,8 +48,8 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
-from popc_runtime.kernels.parallel import together
-from popc_runtime.kernels.preparation import prepare_together
+from popc_runtime.kernels.core.parallel import together
+from popc_runtime.kernels.core.preparation import prepare_together
 
 __all__ = ["ReplicatedEngine"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from popc_runtime.kernels import RandomState
-from popc_runtime.kernels.random_checks import field_of
+from popc_runtime.kernels.core.random_checks import field_of
 
 __all__ = ["ReplicatedRandom"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from popc_runtime.ground.hints import TYPE_CHECKING, Final
 from popc_runtime.ground.lazy import lazy_names
 from popc_runtime.ground.tables import LazyTable
-from popc_runtime.kernels.families import FAMILIES
+from popc_runtime.kernels.core.families import FAMILIES
 
 if TYPE_CHECKING:
-    from popc_runtime.kernels.binding import (
+    from popc_runtime.kernels.core.binding import (
         Binding,
         Call,
         Calls,
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         Scratch,
         pure,
     )
-    from popc_runtime.kernels.operands import Operands
-    from popc_runtime.kernels.preparation import prepare
-    from popc_runtime.kernels.random_state import RandomState
+    from popc_runtime.kernels.core.operands import Operands
+    from popc_runtime.kernels.core.preparation import prepare
+    from popc_runtime.kernels.core.random_state import RandomState
 
 __all__ = [
     "KERNELS",
@@ -45,16 +45,16 @@ KERNELS: Final[Mapping[str, Kernel]] = LazyTable(__name__, "KERNELS", FAMILIES)
 __getattr__ = lazy_names(
     __name__,
     {
-        "Binding": "popc_runtime.kernels.binding",
-        "Call": "popc_runtime.kernels.binding",
-        "Calls": "popc_runtime.kernels.binding",
-        "CollectiveKernel": "popc_runtime.kernels.binding",
-        "Kernel": "popc_runtime.kernels.binding",
-        "MoveKernel": "popc_runtime.kernels.binding",
-        "Operands": "popc_runtime.kernels.operands",
-        "RandomState": "popc_runtime.kernels.random_state",
-        "Scratch": "popc_runtime.kernels.binding",
-        "prepare": "popc_runtime.kernels.preparation",
-        "pure": "popc_runtime.kernels.binding",
+        "Binding": "popc_runtime.kernels.core.binding",
+        "Call": "popc_runtime.kernels.core.binding",
+        "Calls": "popc_runtime.kernels.core.binding",
+        "CollectiveKernel": "popc_runtime.kernels.core.binding",
+        "Kernel": "popc_runtime.kernels.core.binding",
+        "MoveKernel": "popc_runtime.kernels.core.binding",
+        "Operands": "popc_runtime.kernels.core.operands",
+        "RandomState": "popc_runtime.kernels.core.random_state",
+        "Scratch": "popc_runtime.kernels.core.binding",
+        "prepare": "popc_runtime.kernels.core.preparation",
+        "pure": "popc_runtime.kernels.core.binding",
     },
 )

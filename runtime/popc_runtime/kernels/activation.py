@@ -1,7 +1,7 @@
 """Activation functions: unary maps that are more than one ufunc.
 
-Each is a chain of ufuncs over a block (`popc_runtime.kernels.blocking`).  The formulas are chosen
-so that no step loses accuracy to cancellation and overflow ends in the right limit: a sigmoid, for
+Each is a chain of ufuncs over a block (see `kernels.core.blocking`).  The formulas are chosen so
+that no step loses accuracy to cancellation and overflow ends in the right limit: a sigmoid, for
 example, is 1 / (1 + exp(-x)), and where exp overflows the quotient is 0.
 
 The same chains are the epilogues of convolutions and matrix products: `activation_calls`.
@@ -19,10 +19,10 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.blocking import blocked
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.special import erf_steps, gelu_steps
 from popc_runtime.kernels.quantize import fake_quantize_steps
-from popc_runtime.kernels.special import erf_steps, gelu_steps
 
 __all__ = [
     "ACTIVATIONS",

@@ -19,9 +19,9 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.activation import ActivationSteps, bit_mask, bits_of, constant, number
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.blocking import blocked
-from popc_runtime.kernels.special import gelu_slope_steps
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.special import gelu_slope_steps
 
 __all__ = ["KERNELS"]
 

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.attention_problem import Problem, Unit, set_up, units
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.sharing import even_slices, share_count
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.attention_problem import Problem, Unit, set_up, units
 from popc_runtime.kernels.softmax import exponentials
 
 __all__ = ["KERNELS"]

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.blocking import coalesce, conversion
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.blocking import coalesce, conversion
 
 __all__ = ["KERNELS"]
 

@@ -14,9 +14,16 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding, Call, Calls, CollectiveKernel, Kernel, MoveKernel
-from popc_runtime.kernels.copying import as_contiguous, copy_calls, is_same_memory
-from popc_runtime.kernels.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.binding import (
+    Binding,
+    Call,
+    Calls,
+    CollectiveKernel,
+    Kernel,
+    MoveKernel,
+)
+from popc_runtime.kernels.core.copying import as_contiguous, copy_calls, is_same_memory
+from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
 
 __all__ = ["KERNELS", "members"]
 

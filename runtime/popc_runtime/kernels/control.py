@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from popc_runtime.kernels.binding import Binding, Call, Kernel, MoveKernel
+from popc_runtime.kernels.core.binding import Binding, Call, Kernel, MoveKernel
 
 __all__ = ["KERNELS"]
 

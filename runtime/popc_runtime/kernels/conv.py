@@ -12,15 +12,15 @@ from math import prod
 from typing import Final
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.bound import merged_view
-from popc_runtime.kernels.conv_dense import dense_calls
-from popc_runtime.kernels.conv_depthwise import depthwise_calls, is_depthwise
-from popc_runtime.kernels.conv_plane import Plane, grouped, planes
-from popc_runtime.kernels.copying import copy_calls
-from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.partials import adds_up_in_half, half_convolution
-from popc_runtime.kernels.windows import window_axes
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.copying import copy_calls
+from popc_runtime.kernels.parts.conv_dense import dense_calls
+from popc_runtime.kernels.parts.conv_depthwise import depthwise_calls, is_depthwise
+from popc_runtime.kernels.parts.conv_plane import Plane, grouped, planes
+from popc_runtime.kernels.parts.epilogue import in_float32
+from popc_runtime.kernels.parts.partials import adds_up_in_half, half_convolution
+from popc_runtime.kernels.parts.windows import window_axes
 
 __all__ = ["KERNELS", "convolution_calls"]
 

@@ -19,16 +19,16 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.bound import merged_view
 from popc_runtime.kernels.conv import convolution_calls
-from popc_runtime.kernels.conv_plane import grouped, planes
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.epilogue import epilogue_calls, in_float32
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.partials import adds_up_in_half, half_convolution
-from popc_runtime.kernels.sharing import even_slices, share_count
-from popc_runtime.kernels.windows import Axis, tap_places, window_axes
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.conv_plane import grouped, planes
+from popc_runtime.kernels.parts.epilogue import epilogue_calls, in_float32
+from popc_runtime.kernels.parts.partials import adds_up_in_half, half_convolution
+from popc_runtime.kernels.parts.windows import Axis, tap_places, window_axes
 
 __all__ = ["KERNELS"]
 

@@ -18,19 +18,19 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.bound import merged_view
-from popc_runtime.kernels.conv_dense import EXPANDED_BYTES, source_in_place
-from popc_runtime.kernels.conv_plane import Plane, grouped, narrowed, planes
-from popc_runtime.kernels.conv_rows import row_layout
-from popc_runtime.kernels.copying import copy_calls
-from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.expansion import expand_rows, fill_columns
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.copying import copy_calls
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.matmul import blas_ready
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.partials import adds_up_in_half, half_weights_grad
-from popc_runtime.kernels.sharing import even_slices, share_count
-from popc_runtime.kernels.windows import Axis, window_axes
+from popc_runtime.kernels.parts.conv_dense import EXPANDED_BYTES, source_in_place
+from popc_runtime.kernels.parts.conv_plane import Plane, grouped, narrowed, planes
+from popc_runtime.kernels.parts.conv_rows import row_layout
+from popc_runtime.kernels.parts.epilogue import in_float32
+from popc_runtime.kernels.parts.expansion import expand_rows, fill_columns
+from popc_runtime.kernels.parts.partials import adds_up_in_half, half_weights_grad
+from popc_runtime.kernels.parts.windows import Axis, window_axes
 
 __all__ = ["KERNELS"]
 

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, Scratch
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.labels import check_labels
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.parts.labels import check_labels
 
 __all__ = ["KERNELS", "check_lengths"]
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
 from popc_runtime.kernels.ctc import check_lengths
 
 __all__ = ["KERNELS"]

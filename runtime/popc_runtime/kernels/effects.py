@@ -7,9 +7,9 @@ from typing import Final
 
 from popc_runtime.errors import DeviceError
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls
-from popc_runtime.kernels.printing import print_array
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.copying import copy_calls
+from popc_runtime.kernels.core.printing import print_array
 
 __all__ = ["KERNELS"]
 

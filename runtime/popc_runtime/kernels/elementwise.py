@@ -11,8 +11,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.activation import bit_mask, bits_of
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.blocking import blocked, coalesce, work_dtype
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.blocking import blocked, coalesce, work_dtype
 
 __all__ = ["KERNELS"]
 

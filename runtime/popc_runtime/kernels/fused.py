@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.blocking import BLOCK_BYTES, split
-from popc_runtime.kernels.fused_steps import Step, last_uses, steps_of
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.preparation import prepare
-from popc_runtime.kernels.sharing import even_slices
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.blocking import BLOCK_BYTES, split
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.preparation import prepare
+from popc_runtime.kernels.core.sharing import even_slices
+from popc_runtime.kernels.parts.fused_steps import Step, last_uses, steps_of
 
 __all__ = ["KERNELS", "steps_apart"]
 

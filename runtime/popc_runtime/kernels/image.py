@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.copying import as_contiguous
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.copying import as_contiguous
 
 __all__ = ["KERNELS", "Corner", "Sampling", "as_positions"]
 

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.accumulate import clear
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.copying import as_contiguous
 from popc_runtime.kernels.image import Corner, Sampling, as_positions
+from popc_runtime.kernels.parts.accumulate import clear
+from popc_runtime.kernels.parts.epilogue import in_float32
 
 __all__ = ["KERNELS"]
 

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import as_contiguous, copy_calls
-from popc_runtime.kernels.indices import (
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.copying import as_contiguous, copy_calls
+from popc_runtime.kernels.core.indices import (
     check_bounds,
     element_positions,
     normal_indices,

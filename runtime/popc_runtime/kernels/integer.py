@@ -19,8 +19,8 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels import conv, matmul
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.byte_epilogue import finished
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.parts.byte_epilogue import finished
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.blocking import blocked
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.labels import Labels
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.parts.labels import Labels
 from popc_runtime.kernels.reduce import reduce_into
 from popc_runtime.kernels.softmax import row_blocks
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, pure
-from popc_runtime.kernels.bound import merged_view
-from popc_runtime.kernels.copying import copy_calls
-from popc_runtime.kernels.epilogue import epilogue_calls, has_epilogue, in_float32
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.partials import adds_up_in_half, half_product
-from popc_runtime.kernels.sharing import even_slices, share_count
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, pure
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.copying import copy_calls
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.epilogue import epilogue_calls, has_epilogue, in_float32
+from popc_runtime.kernels.parts.partials import adds_up_in_half, half_product
 
 __all__ = ["KERNELS", "blas_ready"]
 

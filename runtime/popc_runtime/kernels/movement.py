@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.bound import merged_view
-from popc_runtime.kernels.copying import copy_calls, subarray
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.copying import copy_calls, subarray
 
 __all__ = ["KERNELS"]
 

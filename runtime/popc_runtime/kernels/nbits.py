@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.matmul import KERNELS as PRODUCTS
 
 __all__ = ["KERNELS"]

@@ -17,13 +17,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.blocking import blocked
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.derived import derived
-from popc_runtime.kernels.parallel import parallel_calls
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.core.derived import derived
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.reduce import reduce_into
-from popc_runtime.kernels.sharing import even_slices, share_count
 
 __all__ = ["KERNELS", "power", "standardize", "window_sums"]
 

@@ -20,13 +20,13 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.derived import derived
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.core.derived import derived
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.norm import power, standardize, window_sums
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.epilogue import in_float32
 
 __all__ = ["KERNELS"]
 

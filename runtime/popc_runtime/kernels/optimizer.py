@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.blocking import BLOCK_BYTES, conversion, split
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.passes import (
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.blocking import BLOCK_BYTES, conversion, split
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.passes import (
     Derive,
     Factor,
     factors_of,
@@ -25,7 +25,7 @@ from popc_runtime.kernels.passes import (
     sum_steps,
     work_dtype_of,
 )
-from popc_runtime.kernels.sharing import even_slices, share_count
+from popc_runtime.kernels.core.sharing import even_slices, share_count
 
 __all__ = ["KERNELS"]
 

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.passes import Factor, factors_of, passes, sum_of
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.passes import Factor, factors_of, passes, sum_of
 
 __all__ = ["KERNELS"]
 

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls, is_same_memory
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.copying import copy_calls, is_same_memory
+from popc_runtime.kernels.parts.epilogue import in_float32
 
 __all__ = ["KERNELS"]
 

@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.accumulate import clear
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.borders import border_runs
-from popc_runtime.kernels.copying import copy_calls, subarray
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.copying import copy_calls, subarray
+from popc_runtime.kernels.parts.accumulate import clear
+from popc_runtime.kernels.parts.borders import border_runs
+from popc_runtime.kernels.parts.epilogue import in_float32
 
 __all__ = ["KERNELS"]
 

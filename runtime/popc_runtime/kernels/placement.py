@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls, is_same_memory
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.copying import copy_calls, is_same_memory
 
 __all__ = ["KERNELS"]
 

@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.bound import merged_view
-from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.sharing import even_slices, share_count
-from popc_runtime.kernels.windows import Axis, Span, tap_places, window_axes
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.bound import merged_view
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.epilogue import in_float32
+from popc_runtime.kernels.parts.windows import Axis, Span, tap_places, window_axes
 
 __all__ = ["KERNELS", "Block", "along", "block_by_block", "lowest", "one_image", "shares"]
 

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.parts.epilogue import in_float32
+from popc_runtime.kernels.parts.windows import Axis, Span, window_axes
 from popc_runtime.kernels.pool import along, block_by_block, lowest, one_image, shares
-from popc_runtime.kernels.windows import Axis, Span, window_axes
 
 __all__ = ["KERNELS"]
 

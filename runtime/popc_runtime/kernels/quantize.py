@@ -16,8 +16,8 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
-from popc_runtime.kernels.blocking import blocked
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.blocking import blocked
 
 __all__ = ["KERNELS", "fake_quantize_steps"]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.activation import bit_mask, bits_of
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.blocking import blocked, work_dtype
-from popc_runtime.kernels.random_state import RandomState, state_of
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.blocking import blocked, work_dtype
+from popc_runtime.kernels.core.random_state import RandomState, state_of
 
 __all__ = ["KERNELS"]
 

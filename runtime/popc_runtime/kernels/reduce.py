@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel, Scratch
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 
 __all__ = ["KERNELS", "reduce_into"]
 

@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.accumulate import clear
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.copying import copy_calls
-from popc_runtime.kernels.epilogue import in_float32
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.copying import copy_calls
+from popc_runtime.kernels.parts.accumulate import clear
+from popc_runtime.kernels.parts.epilogue import in_float32
 from popc_runtime.kernels.regions import (
     Edges,
     Samples,

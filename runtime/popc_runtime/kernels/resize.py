@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.banded import replaced, resampled
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.copying import as_contiguous
-from popc_runtime.kernels.resample import Axis, nearest_indices, outside
-from popc_runtime.kernels.resize_axes import (
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.parts.banded import replaced, resampled
+from popc_runtime.kernels.parts.resample import Axis, nearest_indices, outside
+from popc_runtime.kernels.parts.resize_axes import (
     axis_taps,
     in_memory_order,
     processing_order,

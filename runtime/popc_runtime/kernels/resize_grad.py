@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc_runtime.kernels.accumulate import clear
-from popc_runtime.kernels.banded import resampled
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.copying import as_contiguous, copy_calls
-from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.resize_axes import gradient_taps
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.copying import as_contiguous, copy_calls
+from popc_runtime.kernels.parts.accumulate import clear
+from popc_runtime.kernels.parts.banded import resampled
+from popc_runtime.kernels.parts.epilogue import in_float32
+from popc_runtime.kernels.parts.resize_axes import gradient_taps
 
 __all__ = ["KERNELS"]
 

@@ -24,11 +24,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.derived import derived
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.rnn_cells import Cell, CellParts, gru, lstm, rnn
-from popc_runtime.kernels.rnn_layers import (
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.derived import derived
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.rnn_cells import Cell, CellParts, gru, lstm, rnn
+from popc_runtime.kernels.parts.rnn_layers import (
     BIAS,
     GRU,
     INITIAL_C,
@@ -48,7 +49,6 @@ from popc_runtime.kernels.rnn_layers import (
     pick,
     wide_contiguous,
 )
-from popc_runtime.kernels.sharing import even_slices, share_count
 
 __all__ = ["KERNELS"]
 

@@ -17,12 +17,13 @@ from typing import Any, Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.blocking import conversion
-from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.kernels.rnn_grad_cells import gru_backward, lstm_backward, rnn_backward
-from popc_runtime.kernels.rnn_grad_layers import Chunk, GradOperands, LayerGrad, StepCalls
-from popc_runtime.kernels.rnn_layers import (
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.blocking import conversion
+from popc_runtime.kernels.core.parallel import parallel_calls
+from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.rnn_grad_cells import gru_backward, lstm_backward, rnn_backward
+from popc_runtime.kernels.parts.rnn_grad_layers import Chunk, GradOperands, LayerGrad, StepCalls
+from popc_runtime.kernels.parts.rnn_layers import (
     ATTENTION,
     GRU,
     LENGTHS,
@@ -37,7 +38,6 @@ from popc_runtime.kernels.rnn_layers import (
     layers_of,
     wide_contiguous,
 )
-from popc_runtime.kernels.sharing import even_slices, share_count
 
 __all__ = ["KERNELS"]
 

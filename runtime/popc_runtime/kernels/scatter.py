@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.accumulate import combine_rows
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.copying import copy_calls, is_same_memory
-from popc_runtime.kernels.indices import element_positions, row_numbers
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.copying import copy_calls, is_same_memory
+from popc_runtime.kernels.core.indices import element_positions, row_numbers
+from popc_runtime.kernels.parts.accumulate import combine_rows
 
 __all__ = ["KERNELS"]
 

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.accumulate import clear, combine_rows
-from popc_runtime.kernels.binding import Binding, Call, Calls, Kernel
-from popc_runtime.kernels.copying import as_contiguous, copy_calls, is_same_memory
-from popc_runtime.kernels.epilogue import in_float32
-from popc_runtime.kernels.indices import element_positions
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.copying import as_contiguous, copy_calls, is_same_memory
+from popc_runtime.kernels.core.indices import element_positions
+from popc_runtime.kernels.parts.accumulate import clear, combine_rows
+from popc_runtime.kernels.parts.epilogue import in_float32
 
 __all__ = ["KERNELS"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, pure
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, pure
 
 __all__ = ["KERNELS"]
 

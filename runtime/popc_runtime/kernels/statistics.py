@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, pure
-from popc_runtime.kernels.blocking import split
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, pure
+from popc_runtime.kernels.core.blocking import split
 
 __all__ = ["KERNELS"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc_runtime.kernels.binding import Binding, Calls, Kernel, MoveKernel
-from popc_runtime.kernels.copying import copy_calls, is_same_memory
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
+from popc_runtime.kernels.core.copying import copy_calls, is_same_memory
 
 __all__ = ["KERNELS"]
 

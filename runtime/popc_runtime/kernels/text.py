@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.binding import Binding, Calls, Kernel
+from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
 
 __all__ = ["KERNELS"]
 

@@ -8,12 +8,12 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING
-from popc_runtime.kernels.operands import Operands
+from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.native.views import PackedView, View, as_view, empty
 
 if TYPE_CHECKING:
-    from popc_runtime.kernels.binding import Binding as ArrayBinding
-    from popc_runtime.kernels.random_state import RandomState
+    from popc_runtime.kernels.core.binding import Binding as ArrayBinding
+    from popc_runtime.kernels.core.random_state import RandomState
 
 __all__ = ["Binding", "Space"]
 
@@ -99,8 +99,8 @@ class Binding(Operands[View]):
         """The same for functions of numpy's kernels; they have scratch memory of their own."""
         import numpy as np
 
-        from popc_runtime.kernels.binding import Binding as ArrayBinding
-        from popc_runtime.kernels.binding import Scratch
+        from popc_runtime.kernels.core.binding import Binding as ArrayBinding
+        from popc_runtime.kernels.core.binding import Scratch
 
         return ArrayBinding(
             tuple(None if one is None else np.asarray(one) for one in self.inputs),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
-from popc_runtime.kernels.byte_operands import BIAS, SCALE, quotient_limits
+from popc_runtime.kernels.parts.byte_operands import BIAS, SCALE, quotient_limits
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.record import float_word, tensor_words

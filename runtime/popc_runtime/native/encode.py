@@ -8,7 +8,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.ground.tables import LazyTable
 from popc_runtime.native.binding import Binding
-from popc_runtime.native.families import FAMILIES
+from popc_runtime.native.encoders.families import FAMILIES
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
 
@@ -17,20 +17,14 @@ __all__ = ["encode", "native_opcodes", "strided_results"]
 # Kernels of these write results of any strides; of the others results have to be contiguous, as the
 # compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
 _STRIDED: Final = (
-    *(
-        "byte_products",
-        "convolutions",
-        "fused",
-        "maps",
-        "moves",
-        "pools",
-        "quantized",
-        "resampling",
-    ),
+    *("conv", "elementwise", "fused", "integer"),
+    *("movement", "pool", "quantize", "resize"),
 )
 _STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
 _HALVES: Final = frozenset({DType.BFLOAT16, DType.FLOAT16})
-_ENCODERS: Final[Mapping[str, Encoder]] = LazyTable("popc_runtime.native", "ENCODERS", FAMILIES)
+_ENCODERS: Final[Mapping[str, Encoder]] = LazyTable(
+    "popc_runtime.native.encoders", "ENCODERS", FAMILIES
+)
 
 
 def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:

@@ -11,11 +11,11 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import replace
-from popc_runtime.kernels.rounding_mode import Rounding
+from popc_runtime.kernels.core.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
+from popc_runtime.native.contiguous import tensors
 from popc_runtime.native.forms import map_record, stays_half
 from popc_runtime.native.now import run_now
-from popc_runtime.native.packing import tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, as_view, empty
 

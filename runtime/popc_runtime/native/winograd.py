@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popc_runtime.kernels.windows import Axis
+from popc_runtime.kernels.parts.windows import Axis
 from popc_runtime.native.algorithms import winograd_wins
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.views import View

@@ -9,12 +9,12 @@ from popc.transforms.batch_serialization.cut import Case, Cut, Rule
 from popc.transforms.batch_serialization.rules import (
     elementwise,
     indexing,
-    losses,
+    loss,
+    matmul,
     movement,
-    norms,
-    products,
-    reductions,
-    sequences,
+    norm,
+    reduce,
+    rnn,
     windows,
 )
 
@@ -23,12 +23,12 @@ __all__ = ["RULES", "cut_op"]
 _FAMILIES: Final = (
     elementwise,
     indexing,
-    losses,
+    loss,
     movement,
-    norms,
-    products,
-    reductions,
-    sequences,
+    norm,
+    matmul,
+    reduce,
+    rnn,
     windows,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, along
-from popc_runtime.kernels.byte_operands import RESIDUAL
+from popc_runtime.kernels.parts.byte_operands import RESIDUAL
 
 __all__ = ["RULES"]
 

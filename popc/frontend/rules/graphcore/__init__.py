@@ -1,0 +1,35 @@
+"""Operators of ai.graphcore, PopART's and TensorFlow's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.frontend.rules.graphcore import (
+    call,
+    collectives,
+    conv,
+    dynamic,
+    effects,
+    loss,
+    norm,
+    operators,
+    rnn,
+    scatter,
+    statistics,
+)
+
+__all__ = ["FAMILIES"]
+
+FAMILIES: Final = (
+    call,
+    collectives,
+    conv,
+    dynamic,
+    effects,
+    loss,
+    norm,
+    operators,
+    rnn,
+    scatter,
+    statistics,
+)

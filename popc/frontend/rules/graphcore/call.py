@@ -1,0 +1,25 @@
+"""ai.graphcore Call: the subgraph ``callee`` is imported in place of the node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.frontend.node import Node, RuleResult
+from popc.frontend.rules.common import graph_attribute
+from popc.frontend.rules.graphcore.operators import graphcore_domain
+from popc_runtime.errors import ModelError
+
+__all__ = ["RULES"]
+
+
+def _call(node: Node) -> RuleResult:
+    callee = graph_attribute(node, "callee")
+    if len(node.inputs) != len(callee.input):
+        raise ModelError(
+            f"{len(node.inputs)} inputs are given, but the callee takes {len(callee.input)}"
+        )
+    values = [node.value(index) for index in range(len(node.inputs))]
+    return node.importer.inline(callee, values)
+
+
+RULES: Final = graphcore_domain({"Call": _call})

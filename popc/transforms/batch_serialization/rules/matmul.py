@@ -1,0 +1,116 @@
+"""Matrix products, which may also sum over the batch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, aligned
+from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE
+
+__all__ = ["RULES"]
+
+_CONTRACTED: Final = -1  # in place of an axis of the result
+_EPILOGUE: Final = (2, 3)  # bias and residual
+_FOLLOWING: Final = ("activation", "quantize_scale", "rounding_scale")
+
+
+def _matmul(case: Case) -> Cut | str:
+    return _product(case, _EPILOGUE)
+
+
+def _matmul_integer(case: Case) -> Cut | str:
+    """Zero points that are no single numbers may lie along the batch."""
+    if any(case.has(index) and case.op.operand(index).type.size != 1 for index in (2, 3)):
+        return "it has a zero point for each row or column"
+    return _product(case, (SCALE, BIAS, RESIDUAL))
+
+
+def _product(case: Case, added: tuple[int, ...]) -> Cut | str:
+    places = [
+        _result_axis(case, index, axis)
+        for index in (0, 1)
+        if (axis := case.axis(index)) is not None
+    ]
+    rank = case.op.output.type.rank
+    places += [
+        axis + rank - len(case.shape(index))
+        for index in added
+        if (axis := case.axis(index)) is not None
+    ]
+    place = next((one for one in places if one != _CONTRACTED), None)
+    if place is not None:
+        operands = {index: _operand_axis(case, index, place) for index in (0, 1)}
+        rest = {
+            index: aligned(case.shape(index), rank, place) for index in added if case.has(index)
+        }
+        return case.cut(operands | rest, (place,))
+    if not places:
+        return "neither factor is cut"
+    return _sum(case, added, {0: _contracted(case, 0), 1: _contracted(case, 1)})
+
+
+def _sum(case: Case, added: tuple[int, ...], operands: dict[int, int]) -> Cut | str:
+    if any(map(case.has, added)) or any(map(case.op.attributes.get, _FOLLOWING)):
+        return "it sums over the batch, and goes on with the sum"
+    return case.cut(operands, (Combination.SUM,))
+
+
+def _contracted(case: Case, index: int) -> int:
+    """Which axis of a factor is summed over."""
+    rank = len(case.shape(index))
+    return rank - 1 if index == 0 or rank == 1 else rank - 2
+
+
+def _result_axis(case: Case, index: int, axis: int) -> int:
+    """Which axis of the product an axis of a factor becomes."""
+    rank, result = len(case.shape(index)), case.op.output.type.rank
+    if axis == _contracted(case, index):
+        return _CONTRACTED
+    if axis < rank - 2:
+        return axis + _stack_rank(case) - (rank - 2)
+    if index == 1:
+        return result - 1  # a column
+    return result - (2 if len(case.shape(1)) > 1 else 1)  # a row
+
+
+def _operand_axis(case: Case, index: int, place: int) -> int | None:
+    """Which axis of a factor an axis of the product comes from."""
+    shape, stack = case.shape(index), _stack_rank(case)
+    if place < stack:
+        own = place - (stack - (len(shape) - 2))
+        return own if own >= 0 and shape[own] != 1 else None
+    is_row = place == stack and len(case.shape(0)) > 1
+    if index == 0:
+        return len(shape) - 2 if is_row else None
+    return None if is_row else len(shape) - 1
+
+
+def _stack_rank(case: Case) -> int:
+    """How many axes of the product count matrices."""
+    return max(len(case.shape(0)), len(case.shape(1)), 2) - 2
+
+
+def _gemm(case: Case) -> Cut | str:
+    inner = (1 - case.integer("transA"), case.integer("transB"))  # summed over
+    left, right = case.axis(0), case.axis(1)
+    added = {index: case.axis(index) for index in _EPILOGUE}
+    place = next(
+        (axis + 2 - len(case.shape(index)) for index, axis in added.items() if axis is not None),
+        None,
+    )
+    if left is not None and left != inner[0]:
+        place = 0
+    elif right is not None and right != inner[1]:
+        place = 1
+    if place is None:
+        return _sum(case, _EPILOGUE, dict(enumerate(inner)))
+    factors = {0: 1 - inner[0] if place == 0 else None, 1: 1 - inner[1] if place == 1 else None}
+    rest = {index: aligned(case.shape(index), 2, place) for index in added if case.has(index)}
+    return case.cut(factors | rest, (place,))
+
+
+RULES: Final[dict[str, Rule]] = {
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "MatMulInteger": _matmul_integer,
+}

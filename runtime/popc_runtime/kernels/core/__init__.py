@@ -1,0 +1,3 @@
+"""The common ground of kernels: operands, blocks, threads, rounding, random numbers."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Algorithms that kernels of a family are made of."""
+
+__all__: list[str] = []

@@ -1,0 +1,118 @@
+"""Windows that slide over the spatial axes of a tensor: the geometry of convolution and pooling.
+
+Padding is never copied.  Kernels visit windows tap by tap: for each tap, `Axis.span` tells which
+windows read an element of the input rather than padding, and `tap_places` gives the slices for all
+axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any, TypeAlias
+from popc_runtime.kernels.core.operands import Operands
+
+__all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]
+
+
+@frozen
+class Span:
+    """The outputs whose tap lies inside the input, and where those taps lie."""
+
+    first: int
+    stop: int
+    source: int
+    stride: int
+
+    @property
+    def outputs(self) -> slice:
+        """Output positions."""
+        return slice(self.first, self.stop)
+
+    @property
+    def inputs(self) -> slice:
+        """Input positions, one for each output position."""
+        last = self.source + (self.stop - self.first - 1) * self.stride
+        return slice(self.source, max(last, self.source - 1) + 1, self.stride)
+
+    @property
+    def size(self) -> int:
+        """Number of positions."""
+        return self.stop - self.first
+
+
+@frozen
+class Axis:
+    """One spatial axis.
+
+    Attributes:
+        size: Input elements.
+        kernel, stride, dilation: Of the window.
+        begin, end: Padding; ``begin`` may be negative (the input is cropped).
+        out: Windows.  The last ones may reach beyond the end padding (``ceil_mode``).
+    """
+
+    size: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    begin: int = 0
+    end: int = 0
+    out: int = 0
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last tap of a window."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether output i reads input i, and nothing else."""
+        return self.kernel == 1 and self.stride == 1 and self.begin == 0 and self.out == self.size
+
+    def span(self, tap: int) -> Span:
+        """Where window element ``tap`` lies inside the input."""
+        offset = tap * self.dilation - self.begin
+        first = max(0, -(offset // self.stride))
+        stop = min(self.out, (self.size - 1 - offset) // self.stride + 1)
+        stop = max(stop, first)
+        return Span(first, stop, first * self.stride + offset, self.stride)
+
+    def counts(self, *, include_padding: bool) -> list[int]:
+        """How many elements each window averages over: inside the input, or inside the padding."""
+        low, high = (-self.begin, self.size + self.end) if include_padding else (0, self.size)
+        counts: list[int] = []
+        for window in range(self.out):
+            start = window * self.stride - self.begin
+            first, stop = (-((start - end) // self.dilation) for end in (low, high))
+            counts.append(max(0, min(self.kernel, stop) - max(0, first)))
+        return counts
+
+
+def window_axes(
+    binding: Operands[Any], sizes: Sequence[int], kernel: Sequence[int], outs: Sequence[int]
+) -> tuple[Axis, ...]:
+    """The axes of a window op with attributes ``strides``, ``dilations`` and ``pads``."""
+    rank = len(sizes)
+    strides = binding.integers("strides", (1,) * rank)
+    dilations = binding.integers("dilations", (1,) * rank)
+    pads = binding.integers("pads", (0,) * (2 * rank))
+    fields = zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], outs, strict=True)
+    return tuple(Axis(*field) for field in fields)
+
+
+Index: TypeAlias = tuple[Any, ...]
+
+# A tap, the windows for which it lies inside the input, and the elements that it then reads: each
+# an index into an array whose last dimensions are the axes.
+Place: TypeAlias = "tuple[Index, Index, Index]"
+
+
+def tap_places(axes: Sequence[Axis]) -> Iterator[Place]:
+    """Each tap in row-major order, the windows whose tap is inside the input, and where it is."""
+    for tap in product(*(range(axis.kernel) for axis in axes)):
+        spans = [axis.span(k) for axis, k in zip(axes, tap, strict=True)]
+        windows, elements = [span.outputs for span in spans], [span.inputs for span in spans]
+        yield (..., *tap), (..., *windows), (..., *elements)

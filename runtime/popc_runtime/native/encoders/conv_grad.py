@@ -1,0 +1,194 @@
+"""Transposed convolutions, which are the gradients of data, and the gradients of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any, Final
+from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.native.algorithms import lines_win
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.contiguous import move_record
+from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.forms import NO_ACTIVATION
+from popc_runtime.native.record import (
+    MAX_RANK,
+    MOST_AXES,
+    Encoder,
+    Record,
+    activation_words,
+    is_float32,
+    tensor_words,
+)
+from popc_runtime.native.views import View, filled
+
+__all__ = ["ENCODERS"]
+
+_MOST_PHASES: Final = 16
+
+
+def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """dY [N, M, *windows], X [N, C, *sizes]: the gradient of W [M, C / group, *kernel]."""
+    del numbers
+    dy, x, out = binding.input(0), binding.input(1), binding.output()
+    if not _is_plain(binding, x) or 0 in (dy.size, x.size, out.size):
+        return None
+    if not dy.is_contiguous:
+        return None
+    axes = window_axes(binding, x.shape[2:], out.shape[2:], dy.shape[2:])
+    group = binding.integer("group", 1)
+    words = [*tensor_words(x), *tensor_words(out), *tensor_words(dy)]
+    words += [*tensor_words(None), *tensor_words(None), group]
+    for axis in axes:
+        words += (axis.stride, axis.dilation, axis.begin)
+    depthwise = x.shape[1] == group > 1 and len(axes) <= 2
+    kernel = "DepthwiseConvWeights_f32" if depthwise else "ConvWeights_f32"
+    return Record(kernel, (*words, *activation_words(0, ())))
+
+
+def _is_plain(binding: Binding, x: View) -> bool:
+    floats = is_float32(binding) and binding.text("partials", "float") == "float"
+    return floats and 1 <= x.ndim - 2 <= MOST_AXES
+
+
+@frozen
+class _Phase:
+    """Every ``stride``-th element of an axis of the result, which has taps of its own.
+
+    Attributes:
+        first: Of its elements; there are ``count``.
+        taps: Which it has, mirrored.
+        begin: The padding of the convolution that gives it.
+    """
+
+    first: int
+    count: int
+    taps: slice
+    begin: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> Iterator[_Phase]:
+        """All phases of an axis, whose ``size`` is that of the result.
+
+        Element i gets tap t of window o where o * stride + t * dilation = i + begin.
+        """
+        for first in range(min(axis.stride, axis.size)):
+            place = (first + axis.begin) % axis.stride
+            taps = [t for t in range(axis.kernel) if t * axis.dilation % axis.stride == place]
+            count = len(range(first, axis.size, axis.stride))
+            step = taps[1] - taps[0] if len(taps) > 1 else 1
+            last = taps[-1] if taps else 0
+            mirrored = slice(last, taps[0] - 1 if taps and taps[0] else None, -step)
+            # Mirrored tap 0 reads window (first + begin - last * dilation) / stride.
+            begin = -((first + axis.begin - last * axis.dilation) // axis.stride)
+            yield cls(first, count, mirrored if taps else slice(0, 0), begin)
+
+    def dilation(self, axis: Axis) -> int:
+        """The distance of windows that neighbouring taps read."""
+        step = -self.taps.step if self.taps.step else 1
+        return max(1, int(step) * axis.dilation // axis.stride)
+
+
+def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X [N, C, *sizes], W [C, M / group, *kernel], [B [M]]: convolutions with mirrored weights."""
+    x, w, out, bias = binding.input(0), binding.input(1), binding.output(), binding.optional(2)
+    activation = epilogue_activation(binding, numbers)
+    group = binding.integer("group", 1)
+    if not _is_plain(binding, x) or activation is None or 0 in (x.size, w.size, out.size):
+        return None
+    if binding.optional(3) is not None or w.ndim + 1 > MAX_RANK:
+        return None
+    if bias is not None and not bias.is_contiguous:
+        return None
+    axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
+    grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
+    problem = _Transposed(binding, grouped, axes, (bias, group, activation))
+    phases = [tuple(_Phase.of(axis)) for axis in axes]
+    *before, last = problem.woven(phases) if problem.weaves(phases) else problem.moved(phases)
+    return Record(last.kernel, last.words, last.kept, None, tuple(before))
+
+
+@frozen
+class _Transposed:
+    """A transposed convolution: one convolution for each phase of each axis of its result.
+
+    Attributes:
+        binding: Its operands.
+        w: [groups, outputs, channels, *kernel].
+        axes: Of the result.
+        rest: Its bias, groups and activation.
+    """
+
+    binding: Binding
+    w: View
+    axes: Sequence[Axis]
+    rest: tuple[View | None, int, tuple[int, ...]]
+
+    def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
+        """Whether phases are computed one by one, and then woven to the result."""
+        counts = [len(one) for one in phases]
+        flat = all(count == 1 for count in counts[:-2])
+        return self.binding.output().is_contiguous and flat and 1 < prod(counts) <= _MOST_PHASES
+
+    def woven(self, phases: Sequence[tuple[_Phase, ...]]) -> Iterator[Record]:
+        """Records of the phases, each to memory of its own, and of what weaves them."""
+        out, scratch = self.binding.output(), self.binding.scratch
+        results: list[View | None] = []
+        for some in product(*phases):
+            empty = any(phase.taps.step is None for phase in some)  # no window reaches it
+            if empty and self.rest[0] is None and self.rest[2] == NO_ACTIVATION:
+                results.append(None)
+                continue
+            result = scratch.take((*out.shape[:2], *(one.count for one in some)), DType.FLOAT32)
+            results.append(result)
+            mark = scratch.mark()
+            yield from self._phase(some, result)
+            scratch.rewind(mark)
+        counts = [1, *(len(one) for one in phases)][-2:]
+        words = (*tensor_words(out), *counts, *(n for one in results for n in tensor_words(one)))
+        yield Record("Weave_f32", words, tuple(one for one in results if one is not None))
+
+    def moved(self, phases: Sequence[tuple[_Phase, ...]]) -> Iterator[Record]:
+        """Records of the phases, each moved to its places in the result."""
+        out, scratch = self.binding.output(), self.binding.scratch
+        mark = scratch.mark()
+        for some in product(*phases):
+            scratch.rewind(mark)
+            pairs = zip(some, self.axes, strict=True)
+            steps = (slice(phase.first, None, axis.stride) for phase, axis in pairs)
+            target = out[(..., *steps)]
+            contiguous = target.is_contiguous
+            result = target if contiguous else scratch.take(target.shape, DType.FLOAT32)
+            yield from self._phase(some, result)
+            if not contiguous:
+                yield move_record(target, result)
+
+    def _phase(self, phases: Sequence[_Phase], result: View) -> Iterator[Record]:
+        """The records of one phase of each axis."""
+        x, (bias, group, activation) = self.binding.input(0), self.rest
+        taps: tuple[Any, ...] = (..., *(phase.taps for phase in phases))
+        chosen = self.w[taps]
+        if chosen.size == 0:
+            chosen = filled((*self.w.shape[:3], *(1 for _ in self.axes)), DType.FLOAT32, 0.0)
+            phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
+        turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
+        yield move_record(turned, chosen)
+        weights = turned.reshape(-1, *turned.shape[2:])
+        words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
+        words += [*tensor_words(bias), *tensor_words(None), group]
+        for phase, axis in zip(phases, self.axes, strict=True):
+            words += (1, phase.dilation(axis), phase.begin)
+        kernel = "ConvLines_f32" if lines_win(x.shape, weights.shape, result.shape) else "Conv_f32"
+        if x.shape[1] == group and prod(weights.shape[:1]) // group <= 2:
+            kernel = "DepthwiseConv_f32"
+        yield Record(kernel, (*words, *activation), (turned, result))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "ConvTranspose": _conv_transpose,
+    "ConvWeightsGrad": _weights_grad,
+}

@@ -1,0 +1,54 @@
+"""Connectionist temporal classification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.hints import Final
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.contiguous import packed, tensors
+from popc_runtime.native.record import Encoder, Record
+
+__all__ = ["ENCODERS"]
+
+_REDUCTIONS: Final = ("none", "sum", "mean")
+_INDICES: Final = (DType.INT32, DType.INT64)
+
+
+def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """Logarithms [T, N, C], labels [N, S], lengths [N], lengths of labels [N]; the gradient."""
+    del numbers
+    types = (binding.input_dtypes[0], *binding.output_dtypes)
+    known = all(one in (None, DType.FLOAT32) for one in types)
+    indices = [binding.input(index) for index in (1, 2, 3)]
+    plain = all(one.size and one.is_contiguous and one.dtype in _INDICES for one in indices)
+    if not known or not plain or binding.input(0).size == 0:
+        return None
+    logs, before = packed(binding, 0)
+    grads = binding.optional_output(1) if binding.integer("gradient", 0) else None
+    words = (
+        *tensors(logs, *indices, binding.output(), grads),
+        binding.integer("blank"),
+        _REDUCTIONS.index(binding.text("reduction")),
+        binding.integer("zero_infinity", 0),
+    )
+    explain = partial(_what_is_wrong, binding)
+    return Record("Ctc_f32", words, (logs, *indices), before=before, explain=explain)
+
+
+def _what_is_wrong(binding: Binding) -> str:
+    """Which length or label is out of range."""
+    from popc_runtime.kernels.ctc import KERNELS
+
+    calls = KERNELS["Ctc"](binding.for_numpy())
+    try:
+        for call in calls if isinstance(calls, tuple) else (calls,):
+            call()
+    except IndexError as error:
+        return str(error)
+    return ""
+
+
+ENCODERS: Final[dict[str, Encoder]] = {"Ctc": _ctc}

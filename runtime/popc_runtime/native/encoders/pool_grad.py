@@ -1,0 +1,97 @@
+"""Gradients of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.hints import Final
+from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.record import Encoder, Record, is_float32, tensor_words
+from popc_runtime.native.views import View, view_of_numbers
+
+__all__ = ["ENCODERS", "of_squares", "pooling_words", "window_factors"]
+
+_AXES: Final = 3
+
+
+def pooling_words(
+    axes: Sequence[Axis],
+    dy: View | None,
+    x: View | None,
+    y: View | None,
+    dx: View | None,
+    factors: View | None = None,
+) -> tuple[int, ...]:
+    """The words of the kernels of ``pool_grad.c``; all operands are contiguous."""
+    words: list[int] = []
+    for array in (dy, x, y, dx, factors):
+        words += tensor_words(array)
+    whole = next(array for array in (x, dx) if array is not None)
+    words.append(prod(whole.shape[:2]))
+    for axis in (*(Axis(1, 1, out=1) for _ in range(_AXES - len(axes))), *axes):
+        words += (axis.size, axis.kernel, axis.out, axis.stride, axis.dilation, axis.begin)
+    return tuple(words)
+
+
+def of_squares(axes: Sequence[Axis]) -> bool:
+    """Whether windows are squares of 2 x 2 side by side."""
+    return len(axes) == 2 and all(
+        (axis.kernel, axis.stride, axis.dilation, axis.begin) == (2, 2, 1, 0)
+        and axis.out == axis.size // 2
+        for axis in axes
+    )
+
+
+def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
+    """What each element of a window counts in an average, [*windows] float32.
+
+    Attribute ``count_include_pad`` says whether padding is counted.
+    """
+    include = bool(binding.integer("count_include_pad", 0))
+    counts = [[max(one, 1) for one in axis.counts(include_padding=include)] for axis in axes]
+    shares = [1 / prod(window) for window in product(*counts)]
+    return view_of_numbers(shares, DType.FLOAT32, tuple(map(len, counts)))
+
+
+def _axes(binding: Binding) -> tuple[Axis, ...] | None:
+    """The axes; ``None`` if there are too many, or memory is not plain."""
+    arrays = [*binding.inputs, *binding.outputs]
+    kernel = binding.integers("kernel_shape")
+    plain = all(one is None or (one.is_contiguous and one.size) for one in arrays)
+    if not plain or not is_float32(binding) or not 1 <= len(kernel) <= _AXES:
+        return None
+    return window_axes(binding, binding.output().shape[2:], kernel, binding.input(0).shape[2:])
+
+
+def _max_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """The gradient of the maxima, X and the maxima, to dX."""
+    del numbers
+    axes = _axes(binding)
+    if axes is None:
+        return None
+    dy, x, y = (binding.input(index) for index in range(3))
+    words = pooling_words(axes, dy, x, y, binding.output())
+    return Record("MaxOfSquaresGrad_f32" if of_squares(axes) else "MaxPoolGrad_f32", words)
+
+
+def _average_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """dY to dX; attribute ``sum`` leaves out the division."""
+    del numbers
+    axes = _axes(binding)
+    if axes is None:
+        return None
+    dy, dx, factors = binding.input(0), binding.output(), None
+    if not binding.integer("sum", 0):
+        factors = window_factors(binding, axes)
+    words = pooling_words(axes, dy, None, None, dx, factors)
+    return Record("AveragePoolGrad_f32", words, () if factors is None else (factors,))
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "AveragePoolGrad": _average_pool_grad,
+    "MaxPoolGrad": _max_pool_grad,
+}

@@ -1,0 +1,132 @@
+"""Recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.hints import Final
+from popc_runtime.kernels.parts.rnn_operands import (
+    ATTENTION,
+    BIAS,
+    INITIAL_C,
+    INITIAL_H,
+    LENGTHS,
+    PEEPHOLES,
+    R,
+    W,
+    X,
+)
+from popc_runtime.native.binding import Binding
+from popc_runtime.native.record import (
+    Encoder,
+    Record,
+    activation_words,
+    float_word,
+    tensor_words,
+)
+from popc_runtime.native.views import View
+
+__all__ = ["ENCODERS"]
+
+_GATES: Final = {"GRU": 3, "LSTM": 4, "RNN": 1}
+_USUAL: Final = {"GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
+_FUNCTIONS: Final = {"GRU": 2, "LSTM": 3, "RNN": 1}
+_MOST: Final = 3  # functions of a kernel's direction
+_STATES: Final = {"GRU": 1, "LSTM": 2, "RNN": 1}
+# The maps that are the functions, and which of alpha and beta they take.
+_MAPS: Final = {
+    "elu": ("Elu_f32", 1),
+    "hardsigmoid": ("HardSigmoid_f32", 2),
+    "leakyrelu": ("LeakyRelu_f32", 1),
+    "relu": ("Relu_f32", 0),
+    "sigmoid": ("Sigmoid_f32", 0),
+    "softplus": ("Softplus_f32", 0),
+    "tanh": ("Tanh_f32", 0),
+    "thresholdedrelu": ("ThresholdedRelu_f32", 1),
+}
+
+
+def _layer(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+    """X, W, R, bias?, lengths?, states?, more?: all states, the last, and what a gradient needs."""
+    operands, results = _operands(opcode, binding), _results(opcode, binding)
+    functions = _functions(opcode, binding, numbers)
+    if functions is None or not _is_plain(binding, [*operands, *results]):
+        return None
+    constant = tuple(binding.is_constant(index) for index in (X, W, R, BIAS))
+    finals = (*constant, *(False for _ in operands[len(constant) :]))
+    words: list[int] = []
+    for one, final in zip(operands, finals, strict=True):
+        words += tensor_words(one, constant=final)
+    for one in results:
+        words += tensor_words(one)
+    late = opcode == "GRU" and bool(binding.integer("linear_before_reset", 0))
+    words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
+    words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
+    words += (float_word(binding.number("clip", 0.0)), *functions)
+    return Record("Recurrent_f32", tuple(words), tuple(one for one in operands if one is not None))
+
+
+def _operands(opcode: str, binding: Binding) -> list[View | None]:
+    """X, W, R, bias, h, c, peepholes, attention, lengths."""
+    of_lstm = (INITIAL_C, PEEPHOLES) if opcode == "LSTM" else (len(binding.inputs),) * 2
+    attention = ATTENTION if opcode == "GRU" else len(binding.inputs)
+    places = (X, W, R, BIAS, INITIAL_H, *of_lstm, attention, LENGTHS)
+    return [binding.optional(place) for place in places]
+
+
+def _results(opcode: str, binding: Binding) -> list[View | None]:
+    """All states, the last h and c, and the states and gates that are kept."""
+    states = _STATES[opcode]
+    last_c = binding.optional_output(2) if states == 2 else None
+    kept = [binding.optional_output(1 + states + index) for index in range(2)]
+    return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
+
+
+def _is_plain(binding: Binding, arrays: list[View | None]) -> bool:
+    types = [one for one in (*binding.input_dtypes, *binding.output_dtypes) if one is not None]
+    lengths = binding.optional(LENGTHS)
+    others = types.copy()
+    if lengths is not None:
+        others.remove(lengths.dtype)
+    return (
+        all(one is DType.FLOAT32 for one in others)
+        and (lengths is None or lengths.dtype is DType.INT32)
+        and all(one is None or one.is_contiguous for one in arrays)
+        and binding.input(X).size > 0
+        and binding.input(R).size > 0
+    )
+
+
+def _functions(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> tuple[int, ...] | None:
+    """The words of each direction's functions; ``None`` if one of them is no map."""
+    names = binding.attributes["activations"]
+    assert isinstance(names, tuple)
+    parameters = zip(binding.numbers("alphas"), binding.numbers("betas"), strict=True)
+    words: list[int] = []
+    for place, (name, values) in enumerate(zip(names, parameters, strict=True), start=1):
+        if name not in _MAPS:
+            return None
+        kernel, count = _MAPS[str(name)]
+        words += activation_words(numbers[kernel] + 1, values[:count])
+        if place % _FUNCTIONS[opcode] == 0:
+            words += activation_words(0, ()) * (_MOST - _FUNCTIONS[opcode])
+    return tuple(words)
+
+
+def _is_usual(opcode: str, binding: Binding) -> bool:
+    """Whether the layer has the standard's functions, and nothing beyond states and bias."""
+    directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
+    beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]
+    kept = binding.outputs[1 + _STATES[opcode] :]
+    return (
+        opcode in _USUAL
+        and all(one is None for one in (*beyond, *kept))
+        and binding.attributes["activations"] == _USUAL[opcode] * directions
+        and binding.number("clip", 0.0) == 0
+        and not binding.integer("input_forget", 0)
+    )
+
+
+ENCODERS: Final[dict[str, Encoder]] = {name: partial(_layer, name) for name in _GATES}
