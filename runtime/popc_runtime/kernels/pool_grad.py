@@ -171,7 +171,7 @@ def _selected_along(
     if spans[0].size < axis.out:
         yield partial(np.copyto, memory[0], dy)
         dy = memory[0]
-    contiguous = all(array.flags.c_contiguous for array in (dy, x, y))
+    contiguous = all(array.flags.c_contiguous for array in (dy, x, y, dx))
     in_line = contiguous and axis.size == axis.stride * axis.out
     views = _views_in_line if in_line else _views
     for span in firsts if last.size == axis.out else (*firsts, last):
