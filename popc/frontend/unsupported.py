@@ -20,7 +20,7 @@ from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 
-__all__ = ["UnsupportedOp", "find_unsupported"]
+__all__ = ["UnsupportedOp", "find_unsupported", "is_importable"]
 
 _A = onnx.AttributeProto
 _ELEMENT_TYPE = "element type"
@@ -45,6 +45,11 @@ class UnsupportedOp:
     def concerns_type(self) -> bool:
         """Whether popc knows the operator, but not the type of its elements."""
         return self.reason.startswith(_ELEMENT_TYPE)
+
+
+def is_importable(domain: str, op_type: str, version: int) -> bool:
+    """Whether nodes of an operator, at an opset of its domain, can be imported."""
+    return not _why_unknown(domain, op_type, version)
 
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
