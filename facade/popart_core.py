@@ -1,6 +1,6 @@
 """PopART's native module: the public names, and those that begin with an underscore."""
 
-from popc.popart import *  # noqa: F403 - all of it, under this name
+from popc.popart import *
 from popc.popart.builder_core import _BuilderCore
 from popc.popart.errors import HOOKS
 from popc.popart.tensorinfo import _TensorInfoCore

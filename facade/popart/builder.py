@@ -1,6 +1,6 @@
 """The builder and its opsets."""
 
 from popc.popart import builder as _builder
-from popc.popart.builder import *  # noqa: F403 - all of it, under this name
+from popc.popart.builder import *
 
-__all__ = _builder.__all__  # noqa: PLE0605 - the same names
+__all__ = _builder.__all__

@@ -56,17 +56,17 @@ class GrowingModel:
         self._opsets = opsets
         if parent is None:
             context = ImportContext(RULES, FunctionTable(()))
-            self._importer = GraphImporter(context, Graph("main"), opsets)
+            self.importer = GraphImporter(context, Graph("main"), opsets)
         else:
-            context = replace(parent._importer.context, problems=Problems())
-            self._importer = GraphImporter(context, Graph("body"), opsets, parent._importer)
+            context = replace(parent.importer.context, problems=Problems())
+            self.importer = GraphImporter(context, Graph("body"), opsets, parent.importer)
         self._parent = parent
         # Of tensors that only ONNX's inference knows: their element types are none of popc's.
         self._foreign: dict[str, InferredType] = {}
 
     def type_of(self, name: str) -> InferredType | None:
         """The type of a tensor of this graph or one around it; ``None`` if it is not known."""
-        value = self._importer.scope.find(name)
+        value = self.importer.scope.find(name)
         if isinstance(value, Tensor):
             return InferredType(onnx_type_of(value.type.dtype), tuple(value.type.shape))
         if name in self._foreign:
@@ -77,27 +77,27 @@ class GrowingModel:
     def add_input(self, name: str, type_: InferredType | None = None) -> None:
         """An input, or any tensor whose value is not known; it may have no type."""
         if type_ is None or any(dim < 0 for dim in type_.shape):
-            self._importer.define(name, Unknown())
+            self.importer.define(name, Unknown())
         elif not is_supported(type_.element):
-            self._importer.define(name, Unknown())
+            self.importer.define(name, Unknown())
             self._foreign[name] = type_
         else:
-            graph = self._importer.graph
+            graph = self.importer.graph
             known = TensorType(dtype_from_onnx(type_.element), type_.shape)
-            self._importer.define(name, graph.add_input(graph.fresh_name(name), known))
+            self.importer.define(name, graph.add_input(graph.fresh_name(name), known))
 
     def add_weight(self, name: str, element: int, data: Array) -> None:
         """A weight; its value is copied, if it can decide a shape."""
         if data.nbytes > _MOST_VALUES or not is_supported(element):
             self.add_input(name, InferredType(element, data.shape))
             return
-        value = self._importer.constant(np.array(data), dtype_from_onnx(element), name)
-        self._importer.define(name, value)
+        value = self.importer.constant(np.array(data), dtype_from_onnx(element), name)
+        self.importer.define(name, value)
 
     def add_node(self, node: onnx.NodeProto) -> list[InferredType | None]:
         """The types of a node's results; ``None`` where one is not known."""
-        context = self._importer.context
-        self._importer.import_nodes([node])
+        context = self.importer.context
+        self.importer.import_nodes([node])
         context.problems = Problems()
         untyped = [name for name in node.output if name and self.type_of(name) is None]
         if untyped:
@@ -113,7 +113,7 @@ class GrowingModel:
         for info in graph.input:
             if info.name not in weights:
                 self.add_input(info.name, type_of_message(info.type))
-        self._importer.context.base_dir = base_dir
+        self.importer.context.base_dir = base_dir
         for tensor in graph.initializer:
             try:
                 array = numpy_helper.to_array(tensor, base_dir)
@@ -152,11 +152,11 @@ class GrowingModel:
         found: list[onnx.TensorProto] = []
         for name in names:
             try:
-                tensor = self._importer.lookup(name)
+                tensor = self.importer.lookup(name)
             except ModelError:
                 continue
             small = isinstance(tensor, Tensor) and tensor.type.nbytes <= _MOST_VALUES
-            value = self._importer.known_value(tensor) if isinstance(tensor, Tensor) else None
+            value = self.importer.known_value(tensor) if isinstance(tensor, Tensor) else None
             if small and value is not None:
                 found.append(numpy_helper.from_array(np.asarray(value), name))
         return found

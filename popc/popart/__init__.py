@@ -1,7 +1,7 @@
 """PopART's Python interface on top of popc: `import popart`, if popc-popart is installed, is this.
 
-It is the top layer, beside the command line: it says in popc's terms what a program says in PopART's,
-and gives back PopART's objects, names and errors.  It never edits a graph.
+It is the top layer, beside the command line: it says in popc's terms what a program says in
+PopART's, and gives back PopART's objects, names and errors.  It never edits a graph.
 """
 
 from typing import Final
@@ -64,6 +64,7 @@ from popc.popart.groups import CommGroup, VariableSettings
 from popc.popart.inputs import InputSettings, InputShapeInfo
 from popc.popart.locations import TensorLocation, TensorLocationSettings
 from popc.popart.logger import Logger, getLogger
+from popc.popart.numerics import NumericsReport
 from popc.popart.operators import (
     OpDefinition,
     OperatorIdentifier,
@@ -73,12 +74,12 @@ from popc.popart.operators import (
 )
 from popc.popart.opsets import (
     AiGraphcoreOpset1,
-    AiOnnxOpset10,
-    AiOnnxOpset11,
     AiOnnxOpset6,
     AiOnnxOpset7,
     AiOnnxOpset8,
     AiOnnxOpset9,
+    AiOnnxOpset10,
+    AiOnnxOpset11,
 )
 from popc.popart.option_enums import (
     AccumulateOuterFragmentSchedule,
@@ -155,18 +156,19 @@ from popc.popart.prefixes import (
     reservedUpdatedVarPrefix,
 )
 from popc.popart.tensorinfo import TensorInfo, getTensorInfo
+from popc.popart.transformer import GraphTransformer
 
 __all__ = [
     "AccumulateOuterFragmentSchedule",
     "AdamMode",
     "AdaptiveMode",
     "AiGraphcoreOpset1",
-    "AiOnnxOpset10",
-    "AiOnnxOpset11",
     "AiOnnxOpset6",
     "AiOnnxOpset7",
     "AiOnnxOpset8",
     "AiOnnxOpset9",
+    "AiOnnxOpset10",
+    "AiOnnxOpset11",
     "AnchorReturnType",
     "AnchorReturnTypeId",
     "AutodiffStitchStrategy",
@@ -187,6 +189,7 @@ __all__ = [
     "ExecutionPhaseIOSchedule",
     "ExecutionPhaseSchedule",
     "GradientTensorTrackingMethod",
+    "GraphTransformer",
     "InitType",
     "InputSettings",
     "InputShapeInfo",
@@ -195,6 +198,7 @@ __all__ = [
     "Logger",
     "MeanReductionStrategy",
     "MergeVarUpdateType",
+    "NumericsReport",
     "OpDefinition",
     "OperatorIdentifier",
     "OutOfMemoryError",
@@ -301,7 +305,7 @@ __all__ = [
     "versionString",
 ]
 
-__version__: Final = VERSION
+__version__ = VERSION
 defaultAiOnnxOpset: Final = 10
 defaultAiOnnxMlOpset: Final = 1
 defaultAiGraphcoreOpset: Final = 1

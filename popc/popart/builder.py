@@ -54,7 +54,7 @@ class Opset:
 class AiOnnx(Opset):
     """ai.onnx; methods are those of the native class of its version, which is a text here."""
 
-    def __init__(self, builder: _BuilderCore, version: str) -> None:
+    def __init__(self, builder: _BuilderCore, version: str = str(DEFAULT_ONNX_OPSET)) -> None:
         super().__init__(builder, version)
         self._impl = OPSETS[int(version)](builder)
 

@@ -137,8 +137,8 @@ class NodeMethods(NodeBase):
         node = self._node(nodeOutputName)
         if node.op_type not in ("Conv", "MatMul"):
             raise popart_exception(
-                "Builder::setPartialsType should only be called on operators: Conv, MatMul; but was "
-                f"given: {node.op_type}"
+                "Builder::setPartialsType should only be called on operators: Conv, MatMul; but "
+                f"was given: {node.op_type}"
             )
         attributes.write(node, _PARTIALS, partialsType)
 

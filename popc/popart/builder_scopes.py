@@ -213,12 +213,12 @@ class ScopeMethods(NodeBase):
         """A scope in which collective operators work in groups."""
         return self._scopes.annotated("comm_group", [type, groupSize])
 
-    def outlineAttributes(self, attributes: Mapping[object, object], /) -> Scope:  # noqa: A002
+    def outlineAttributes(self, attributes: Mapping[object, object], /) -> Scope:
         """A scope in which only ops with the same attributes are outlined together."""
         if not isinstance(attributes, dict):
             raise TypeError(
-                "outlineAttributes(): incompatible function arguments. The following argument types "
-                "are supported:\n    1. (arg0: dict)"
+                "outlineAttributes(): incompatible function arguments. The following argument "
+                "types are supported:\n    1. (arg0: dict)"
             )
         return self._scopes.outlined({str(key): str(value) for key, value in attributes.items()})
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, SupportsFloat, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Parameter:
 
 def _int(value: object) -> int:
     try:
-        return operator.index(value)  # type: ignore[arg-type] - whatever has __index__
+        return operator.index(cast("SupportsIndex", value))
     except TypeError as error:
         raise Mismatch from error
 
@@ -92,7 +92,7 @@ def _float(value: object) -> float:
     if isinstance(value, str | bytes | Enum) or value is None:
         raise Mismatch
     try:
-        return float(value)  # type: ignore[arg-type] - whatever has __float__
+        return float(cast("SupportsFloat", value))
     except (TypeError, ValueError) as error:
         raise Mismatch from error
 
@@ -201,12 +201,7 @@ _SIMPLE: Final[dict[object, Kind]] = {
     object: _ANY,
     Any: _ANY,
     DebugContext | str: DEBUG,
-    type(None): Kind("None", lambda value: value if value is None else _fail()),
 }
-
-
-def _fail() -> None:
-    raise Mismatch
 
 
 @functools.cache
@@ -215,20 +210,30 @@ def kind_of(hint: Any) -> Kind:
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is np.ndarray or hint is np.ndarray:
+    if origin is np.ndarray:
         return ARRAY
-    if origin in (Sequence, list):
-        return list_of(kind_of(arguments[0]))
-    if origin is set:
-        return _set_of(kind_of(arguments[0]))
-    if origin in (dict, Mapping):
-        return _dict_of(kind_of(arguments[0]), kind_of(arguments[1]))
     if origin in (types.UnionType, typing.Union):
-        rest = [kind_of(one) for one in arguments if one is not type(None)]
-        kind = rest[0] if len(rest) == 1 else _either(rest)
-        return optional(kind) if len(rest) < len(arguments) else kind
+        return _union([one for one in arguments if one is not type(None)], len(arguments))
+    if origin in _CONTAINERS:
+        return _CONTAINERS[origin](*map(kind_of, arguments))
     assert isinstance(hint, type), hint
     return instance_of(hint)
+
+
+def _union(members: Sequence[Any], count: int) -> Kind:
+    """Of several members; with None, if there are fewer than ``count``."""
+    kinds = [kind_of(one) for one in members]
+    kind = kinds[0] if len(kinds) == 1 else _either(kinds)
+    return optional(kind) if len(members) < count else kind
+
+
+_CONTAINERS: Final[dict[Any, Callable[..., Kind]]] = {
+    Sequence: list_of,
+    list: list_of,
+    set: _set_of,
+    dict: _dict_of,
+    Mapping: _dict_of,
+}
 
 
 # -- binding ---------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Where things come from: contexts that name an operation, and a record of them for tools.
 
 A `DebugContext` names what a call makes; text stands for one everywhere.  While
-`initializePoplarDebugInfo` is in force, every `DebugInfo` is recorded; `closePoplarDebugInfo` writes
-them to the file.
+`initializePoplarDebugInfo` is in force, every `DebugInfo` is recorded; `closePoplarDebugInfo`
+writes them to the file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 __all__ = [
+    "LAYER",
     "DebugContext",
     "DebugInfo",
     "SourceLocation",
@@ -21,6 +22,7 @@ __all__ = [
     "initializePoplarDebugInfo",
 ]
 
+LAYER: Final = "popartbuilder"  # of what a builder makes
 _PACKAGE: Final = "popc.popart"
 
 
@@ -37,7 +39,7 @@ class SourceLocation:
 
 def _caller() -> SourceLocation:
     """Where the interface was called from."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
     return SourceLocation(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)

@@ -14,8 +14,8 @@
                 ├── poplar_unrecoverable_runtime_error
                 └── poplar_unknown_runtime_error
 
-Each has one argument, its message: ``error.args[0] == str(error)``.  None is a `RuntimeError`, which
-is what ONNX's checker raises.  A message is logged at level ERR when its error is made.
+Each has one argument, its message: ``error.args[0] == str(error)``.  None is a `RuntimeError`,
+which is what ONNX's checker raises.  A message is logged at level ERR when its error is made.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ __all__ = [
     "HOOKS",
     "OutOfMemoryError",
     "OutOfMemoryException",
+    "popart_exception",
+    "popart_internal_exception",
+    "popart_runtime_error",
     "poplar_application_runtime_error",
     "poplar_exception",
     "poplar_recoverable_runtime_error",
@@ -37,9 +40,6 @@ __all__ = [
     "poplar_unknown_runtime_error",
     "poplar_unrecoverable_runtime_error",
     "poplibs_exception",
-    "popart_exception",
-    "popart_internal_exception",
-    "popart_runtime_error",
 ]
 
 

@@ -11,6 +11,7 @@ import onnx
 
 from popc.frontend import GrowingModel, InferredType
 from popc.popart.arrays import fill_tensor, onnx_number_of
+from popc.popart.build_types import reported_type, supposed_types
 from popc.popart.errors import popart_exception
 from popc.popart.node_attributes import write_attribute
 
@@ -37,6 +38,8 @@ class GraphModel:
         opsets: Opset versions by domain ("" for ai.onnx), shared by all graphs of a model.
     """
 
+    types: GrowingModel
+
     def __init__(
         self,
         parent: GraphModel | None = None,
@@ -53,6 +56,7 @@ class GraphModel:
         self._nodes: dict[str, onnx.NodeProto] = {}
         self._tensors: dict[str, None] = {}
         self._weights: dict[str, onnx.TensorProto] = {}
+        self._reported: dict[str, InferredType] = {}
         self._unread = proto is not None
         self._base_dir = base_dir
         self._index()
@@ -200,10 +204,10 @@ class GraphModel:
         node.output.extend(outputs)
         for key, value in attributes.items():
             write_attribute(node, key, value)
-        types = self.types.add_node(node)
+        types = self._result_types(node)
         self._require_sizes(node, types)
         graph = self.proto.graph
-        stored = graph.node.add()
+        stored: onnx.NodeProto = graph.node.add()
         stored.CopyFrom(node)
         for output, type_ in zip(outputs, types, strict=True):
             info = graph.value_info.add(name=output)
@@ -212,6 +216,23 @@ class GraphModel:
             self._tensors[output] = None
             self._nodes[output] = stored
         return stored
+
+    def _result_types(self, node: onnx.NodeProto) -> list[InferredType | None]:
+        """The types of a node's results, as they are reported."""
+        types = self.types.add_node(node)
+        inputs = [self.types.type_of(name) for name in node.input if name]
+        if None in types:
+            supposed = supposed_types(node, inputs)
+            for index, name in enumerate(node.output):
+                if types[index] is None and supposed[index] is not None:
+                    types[index] = supposed[index]
+                    self.types.add_input(name, supposed[index])
+        first = inputs[0] if inputs else None
+        reported = [reported_type(node, first, type_) for type_ in types]
+        for name, type_, said in zip(node.output, types, reported, strict=True):
+            if type_ != said and said is not None:
+                self._reported[name] = said
+        return reported
 
     @staticmethod
     def _require_sizes(node: onnx.NodeProto, types: Iterable[InferredType | None]) -> None:
@@ -232,15 +253,15 @@ class GraphModel:
         node = self._nodes.get(names[0]) if names else None
         if node is None or set(node.output) != set(names):
             raise popart_exception(
-                f"Could not find a node with outputs {', '.join(names)}. Must specify all outputs "
-                f"of a node"
+                f"Could not find a node with outputs {', '.join(map(repr, sorted(names)))}. Must "
+                f"specify all outputs of a node"
             )
         return node
 
     def type_of(self, name: str) -> InferredType | None:
         """The type of a tensor of this graph or one around it; ``None`` if it is not known."""
         self._read()
-        return self.types.type_of(name)
+        return self._reported.get(name) or self.types.type_of(name)
 
     # -- the whole ---------------------------------------------------------------------------------
 

@@ -120,8 +120,9 @@ class ReplicaGrouping:
 
 
 class CommGroup:
-    """A kind of groups of replicas and their size: ``()``, ``(type, replicaGroupSize)``, or that of
-    a `ReplicaGrouping`.
+    """A kind of groups of replicas and their size.
+
+    Forms: ``()``, which is all replicas, ``(type, replicaGroupSize)``, ``(grouping)``.
     """
 
     __slots__ = ("replicaGroupSize", "type")
@@ -210,7 +211,7 @@ class VariableSettings:
     def _of_stride(self, stride: int, groupSize: int, mode: VariableRetrievalMode) -> None:
         if stride <= 0 or groupSize <= 0:
             raise popart_exception(
-                f"[VariableSettings] stride ({stride}) and groupSize ({groupSize}) must be positive."
+                f"[VariableSettings] stride {stride} and groupSize {groupSize} must be positive."
             )
         self._domain, self._stride, self._size, self._mode = None, stride, groupSize, mode
 
@@ -311,8 +312,8 @@ class VariableSettings:
             return list(full_shape)
         if not full_shape or full_shape[0] != count:
             raise popart_internal_exception(
-                f"Incorrect size of tensor {name}: its shape {list(full_shape)} must begin with the "
-                f"number of groups, {count}."
+                f"Incorrect size of tensor {name}: its shape {list(full_shape)} must begin with "
+                f"the number of groups, {count}."
             )
         return list(full_shape[1:])
 

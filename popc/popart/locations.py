@@ -47,7 +47,7 @@ class TensorLocation:
             return NotImplemented
         return self.numbers() == other.numbers()
 
-    __hash__ = None  # type: ignore[assignment] - it can be changed
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
 
 
 def _on_chip(self: TensorLocation) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 __all__ = [
     "RESERVED",
-    "reserved_prefix_of",
     "reservedAccl1Prefix",
     "reservedAccl2Prefix",
     "reservedAccl3Prefix",
@@ -58,6 +57,7 @@ __all__ = [
     "reservedStashedPrefix",
     "reservedStepPrefix",
     "reservedUpdatedVarPrefix",
+    "reserved_prefix_of",
 ]
 
 # Reserved...Prefix functions: what stands for the dots, and the prefix.

@@ -139,7 +139,7 @@ class _TensorInfoCore:
         mine = (self._type, self._shape, self._meta_shape)
         return mine == (other._type, other._shape, other._meta_shape)
 
-    __hash__ = None  # type: ignore[assignment] - it can be changed
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
 
 
 class TensorInfo(_TensorInfoCore):
@@ -170,7 +170,7 @@ def _get_popart_type(dtype: object) -> object:
     if isinstance(dtype, np.dtype):
         return _NUMPY[dtype.type] if dtype.names is None else data_type_of_array(dtype)
     if isinstance(dtype, type):
-        return _NUMPY[dtype]  # type: ignore[index] - any class may be asked for
+        return _NUMPY[dtype]
     return dtype
 
 

@@ -18,7 +18,8 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 _DOMAIN: Final = "ai.graphcore"
-_REDUCTIONS: Final = {"Mean": "mean", "NoReduction": "none", "Sum": "sum"}
+# PopART's builder writes "None", and its documentation says "NoReduction".
+_REDUCTIONS: Final = {"Mean": "mean", "None": "none", "NoReduction": "none", "Sum": "sum"}
 
 
 def _reduction(node: Node) -> str:

@@ -34,8 +34,8 @@ def check_window(
     spatial = list(data[2:])
     if not spatial:
         raise popart_exception(
-            f"The input has no spatial dimensions: its shape is {_spaced(data)}, but must be batch, "
-            f"channels and at least 1 more"
+            f"The input has no spatial dimensions: its shape is {_spaced(data)}, but must be "
+            f"batch, channels and at least 1 more"
         )
     _check_lengths(values, len(spatial))
     if kernel is not None and len(kernel) == len(spatial):

@@ -97,7 +97,7 @@ def _group(value: object) -> list[int]:
     if isinstance(value, CommGroup):
         return [int(value.type), value.replicaGroupSize]
     numbers: list[int] = INTS.convert(value)
-    return (numbers + [0, 0])[:2]
+    return [*numbers, 0, 0][:2]
 
 
 def _graph(value: object) -> GraphModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,27 +53,23 @@ def _method(rows: Sequence[Row], domain: str, opset: int) -> Callable[..., Any]:
 def _description(row: Row, domain: str) -> str:
     outputs = "any number of" if row.outputs is None else str(row.outputs)
     return (
-        f"Add {domain or 'ai.onnx'}.{row.op_type}, version {row.version}: {row.inputs_range} inputs, "
-        f"{outputs} outputs.\n\nReturns the {'name' if row.is_single else 'names'} of what it "
-        f"computes.\n\nRaises:\n    popart_exception: inputs or parameters do not fit."
+        f"Add {domain or 'ai.onnx'}.{row.op_type}, version {row.version}: {row.inputs_range} "
+        f"inputs, {outputs} outputs.\n\nReturns the {'name' if row.is_single else 'names'} of what "
+        f"it computes.\n\nRaises:\n    popart_exception: inputs or parameters do not fit."
     )
 
 
 def _signature(row: Row) -> inspect.Signature:
+    """For tools; what is required behind something optional, must be given all the same."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("self", kind)]
     optional = False
     for one in row.form:
         optional = optional or one.default is not REQUIRED
-        required = one.default is REQUIRED
+        default = inspect.Parameter.empty if not optional else one.default
+        name = f"{one.name}_" if keyword.iskeyword(one.name) else one.name
         parameters.append(
-            inspect.Parameter(
-                f"{one.name}_" if one.name == "lambda" else one.name,
-                inspect.Parameter.KEYWORD_ONLY if optional and required else kind,
-                default=inspect.Parameter.empty if required else one.default,
-            )
-            if not (optional and required)
-            else inspect.Parameter(one.name, kind, default=None)
+            inspect.Parameter(name, kind, default=... if default is REQUIRED else default)
         )
     return inspect.Signature(parameters)
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from popc.popart.calls import FLOAT, INT, INTS, STRS, Kind, Parameter, bind, list_of, optional
-from popc.popart.calls import DEBUG, STR
+from popc.popart.calls import (
+    DEBUG,
+    FLOAT,
+    INT,
+    INTS,
+    STR,
+    STRS,
+    Parameter,
+    bind,
+    list_of,
+    optional,
+)
 from popc.popart.errors import popart_exception
 from popc.popart.opsets import ai_graphcore, ai_onnx
 from popc.popart.opsets.checks import check_window

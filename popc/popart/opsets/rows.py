@@ -2,8 +2,8 @@
 
 A line reads ``method@opset OpType-version inputs>outputs parameter...``.
 
-* ``inputs`` is a count, ``least..most`` or ``least..``; with ``~`` in front, ``args`` may be left out;
-  with ``=``, it is a single name and not a list; with 0 there is no ``args``.
+* ``inputs`` is a count, ``least..most`` or ``least..``; with ``~`` in front, ``args`` may be left
+  out; with ``=``, it is a single name and not a list; with 0 there is no ``args``.
 * ``outputs`` is a count; ``..most`` or ``..`` if the caller says how many (``num_outputs``); of
   ``1+1`` the first is returned.  A single output is returned by itself, several as a list.
 * A parameter is ``name:kind`` if it is required, ``name:kind=default``, or ``name:kind?`` if it may
@@ -19,13 +19,12 @@ Several lines of one method and opset are forms of it, tried in order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final
 
-from popc.popart.calls import DEBUG, INT, REQUIRED, STR, STRS, Kind, Parameter
+from popc.popart.calls import DEBUG, INT, REQUIRED, STR, STRS, Kind, Parameter, optional
 from popc.popart.opsets.kinds import KINDS, AttributeKind
 
 __all__ = ["Attribute", "Row", "read_rows"]
@@ -33,9 +32,11 @@ __all__ = ["Attribute", "Row", "read_rows"]
 _LINE: Final = re.compile(r"(\w+)@(\d+) (\w+)-(\d+) (\S+)>(\S+)((?: \S+)*)")
 _TOKEN: Final = re.compile(r"(\w+)(?:>(\w+))?:(\w+)(\?|/=|/|=)?(.*)")
 _STORED: Final = object()  # no value is left out
-_NUMBERS: Final = MappingProxyType(
-    {"int": int, "float": float, "bool": lambda text: text == "True"}
-)
+_NUMBERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "bool": lambda text: text == "True",
+    "float": float,
+    "int": int,
+}
 _LEFT_OUT_BY_ONNX: Final = ("float", "str", "ints", "floats", "strs")
 _DEBUG_NAMES: Final = ("debugContext", "debugPrefix")
 
@@ -183,8 +184,7 @@ def _fields(token: str) -> tuple[str, str, str, str, str]:
 
 def _kind(kind: str, mark: str) -> Kind:
     own = KINDS[kind].kind
-    return Kind(f"Optional[{own.name}]", lambda value: value if value is None else own.convert(value)) \
-        if mark == "?" else own  # fmt: skip
+    return optional(own) if mark == "?" else own
 
 
 def _default(kind: str, mark: str, value: str) -> object:
