@@ -191,6 +191,7 @@ class Builder:
     ) -> None:
         self._impl = _BuilderCore(modelProtoOrFilename) if builderCore is None else builderCore
         self._version: int | None = None
+        self._above: Builder | None = None
         graphcore = 1
         if opsets is not None:
             version, graphcore = opsets["ai.onnx"], opsets["ai.graphcore"]
@@ -230,7 +231,7 @@ class Builder:
             RuntimeError: another one has been chosen.
         """
         if name == _ONNX:
-            version = self._version or DEFAULT_ONNX_OPSET
+            version = self._version or self._default_version()
         else:
             number = name.removeprefix(_BY_OPSET)
             if not number.isdecimal() or int(number) not in _WRAPPERS:
@@ -244,6 +245,12 @@ class Builder:
         self._version = version
         return self._wrappers[version]
 
+    def _default_version(self) -> int:
+        """Of a subgraph, the version of the builder around it."""
+        if self._above is None:
+            return DEFAULT_ONNX_OPSET
+        return self._above._version or self._above._default_version()
+
     def aiOnnxOpsetVersion(self, version: int) -> None:
         """Check that a version of ai.onnx can be used.
 
@@ -255,7 +262,9 @@ class Builder:
 
     def createSubgraphBuilder(self) -> "Builder":
         """A builder of a subgraph, which may read the tensors of this one."""
-        return Builder(builderCore=self._impl._createSubgraphBuilder())
+        child = Builder(builderCore=self._impl._createSubgraphBuilder())
+        child._above = self
+        return child
 
     def reshape_const(
         self, aiOnnx: AiOnnx, args: Sequence[str], shape: Sequence[int], debugContext: str = ""

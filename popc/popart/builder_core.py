@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +71,11 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
             what = f"valid tensors are {valid}" if valid else "there are no valid tensors yet"
             raise popart_exception(f"Unknown tensor '{name}' ({what}).")
 
+    def adopt(self, subgraphs: Iterable[GraphModel]) -> None:
+        """Take over the opsets of subgraphs that a node is going to hold."""
+        for subgraph in subgraphs:
+            self._graph.adopt(subgraph)
+
     def shape_of(self, name: str) -> tuple[int, ...] | None:
         """The shape of a tensor; ``None`` if it is not known."""
         type_ = self._graph.type_of(name)
@@ -106,14 +111,12 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
         named = bool(title) or self._scopes.has_name
         node_name = self._scopes.full_name(title or op_type) if named else ""
         self._graph.add_node((domain, op_type), inputs, outputs, written, node_name)
-        for key, note in (
-            ("category", "api"),
-            ("api", method),
-            ("inputs", list(inputs)),
-            ("outputs", list(outputs)),
-            ("attributes", {key: str(value) for key, value in attributes.items()}),
-        ):
-            info.setValue(key, note)
+        if info.is_recorded:
+            info.setValue("category", "api")
+            info.setValue("api", method)
+            info.setValue("inputs", list(inputs))
+            info.setValue("outputs", list(outputs))
+            info.setValue("attributes", {key: str(value) for key, value in attributes.items()})
 
     def customOp(self, *args: Any, **kwargs: Any) -> list[str]:
         """Add an operator of any domain; the names of its results.

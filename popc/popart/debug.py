@@ -111,6 +111,11 @@ class DebugInfo:
         self._values[name] = value
         return bool(_RECORDS)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether anybody is going to see the values."""
+        return bool(_RECORDS)
+
     def getId(self) -> int:
         """The id, unique in this process."""
         return self._id

@@ -35,7 +35,7 @@ class GraphModel:
 
     Attributes:
         proto: The model; of a subgraph, a model that holds it alone.
-        opsets: Opset versions by domain ("" for ai.onnx), shared by all graphs of a model.
+        opsets: Opset versions by domain ("" for ai.onnx) of the nodes of this graph.
     """
 
     types: GrowingModel
@@ -47,7 +47,7 @@ class GraphModel:
         base_dir: str = "",
     ) -> None:
         self.parent = parent
-        self.opsets: dict[str, int] = {} if parent is None else parent.opsets
+        self.opsets: dict[str, int] = {}
         self.types = GrowingModel(self.opsets, None if parent is None else parent.types)
         self.proto = _empty_model() if proto is None else proto
         self._issued: set[str] = set()
@@ -183,6 +183,11 @@ class GraphModel:
                 f"Invalid opset {version} used to add an operation. Opset for domain "
                 f"{_SHOWN_PREFIX.get(domain, domain)} already defined as {known}"
             )
+
+    def adopt(self, subgraph: GraphModel) -> None:
+        """Take over the opsets of a subgraph of a node, for domains that have none here."""
+        for domain, version in subgraph.opsets.items():
+            self.opsets.setdefault(domain, version)
 
     def add_node(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from popc.popart.calls import REQUIRED, bind
 from popc.popart.errors import popart_exception
+from popc.popart.graph_model import GraphModel
 from popc.popart.opsets.checks import CHECKS
 from popc.popart.opsets.rows import Row
 
@@ -87,10 +88,13 @@ def _add(core: _BuilderCore, row: Row, values: dict[str, Any], operator: tuple[s
     inputs = [given] if isinstance(given, str) else given
     outputs = core.new_results(row.op_type, _output_count(row, values.get("num_outputs")))
     require_inputs(core, row, inputs)
+    if row.op_type == "CopyVarUpdate":
+        _require_variable(core, inputs)
     check = CHECKS.get(row.op_type)
     if check is not None:
         check(inputs, [core.shape_of(name) for name in inputs], values)
     attributes = _attributes(row, values)
+    core.adopt(value for value in values.values() if isinstance(value, GraphModel))
     domain, opset = operator
     core.add_op(
         (domain, row.op_type, opset), inputs, outputs, attributes, values["debug"], row.method
@@ -131,6 +135,18 @@ def require_inputs(core: _BuilderCore, row: Row, inputs: Sequence[str]) -> None:
         is_left_out = not name and (index >= row.fewest or _may_be_empty(row, index))
         if not is_left_out:
             core.require_tensor(name)
+
+
+def _require_variable(core: _BuilderCore, inputs: Sequence[str]) -> None:
+    """Check that a weight is to be written.
+
+    Raises:
+        popart_exception: there are not two inputs, or the first is no weight.
+    """
+    if len(inputs) != 2:
+        raise popart_exception("copyvarupdate should have two args.")
+    if not core.isInitializer(inputs[0]):
+        raise popart_exception("The first arg of copyvarupdate should be an initalised tensor.")
 
 
 def _may_be_empty(row: Row, index: int) -> bool:
