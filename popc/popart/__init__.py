@@ -15,6 +15,7 @@ from popc.popart.debug import (
     closePoplarDebugInfo,
     initializePoplarDebugInfo,
 )
+from popc.popart.devices import DeviceInfo, DeviceManager
 from popc.popart.enums import (
     AnchorReturnTypeId,
     CommGroupType,
@@ -81,6 +82,8 @@ from popc.popart.opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
 )
+from popc.popart.optimizer_values import OptimizerValue, OptimizerValueMap
+from popc.popart.optimizers import SGD, Adam, Adaptive, ClipNormSettings, ConstSGD, Optimizer
 from popc.popart.option_enums import (
     AccumulateOuterFragmentSchedule,
     AdamMode,
@@ -103,6 +106,18 @@ from popc.popart.option_enums import (
     VirtualGraphMode,
     WeightDecayMode,
 )
+from popc.popart.option_records import (
+    AccumulateOuterFragmentSettings,
+    AutodiffSettings,
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+    ExperimentalSettings,
+    NumIOTiles,
+    ReplicatedCollectivesSettings,
+)
+from popc.popart.options import SessionOptions
+from popc.popart.patterns import Patterns
 from popc.popart.prefixes import (
     reservedAccl1Prefix,
     reservedAccl2Prefix,
@@ -159,8 +174,12 @@ from popc.popart.tensorinfo import TensorInfo, getTensorInfo
 from popc.popart.transformer import GraphTransformer
 
 __all__ = [
+    "SGD",
     "AccumulateOuterFragmentSchedule",
+    "AccumulateOuterFragmentSettings",
+    "Adam",
     "AdamMode",
+    "Adaptive",
     "AdaptiveMode",
     "AiGraphcoreOpset1",
     "AiOnnxOpset6",
@@ -171,23 +190,32 @@ __all__ = [
     "AiOnnxOpset11",
     "AnchorReturnType",
     "AnchorReturnTypeId",
+    "AutodiffSettings",
     "AutodiffStitchStrategy",
+    "AutomaticLossScalingSettings",
     "BatchSerializationBatchSchedule",
     "BatchSerializationMethod",
+    "BatchSerializationSettings",
     "BatchSerializationTransformContext",
     "Builder",
+    "ClipNormSettings",
     "CommGroup",
     "CommGroupType",
+    "ConstSGD",
     "DataFlow",
     "DataType",
     "DebugContext",
     "DebugInfo",
     "DeviceConnectionType",
+    "DeviceInfo",
+    "DeviceManager",
     "DeviceSelectionCriterion",
     "DeviceType",
     "ExchangeStrategy",
     "ExecutionPhaseIOSchedule",
     "ExecutionPhaseSchedule",
+    "ExecutionPhaseSettings",
+    "ExperimentalSettings",
     "GradientTensorTrackingMethod",
     "GraphTransformer",
     "InitType",
@@ -198,20 +226,27 @@ __all__ = [
     "Logger",
     "MeanReductionStrategy",
     "MergeVarUpdateType",
+    "NumIOTiles",
     "NumericsReport",
     "OpDefinition",
     "OperatorIdentifier",
+    "Optimizer",
+    "OptimizerValue",
+    "OptimizerValueMap",
     "OutOfMemoryError",
     "OutOfMemoryException",
+    "Patterns",
     "PatternsLevel",
     "RecomputationType",
     "RecomputeType",
     "RecoveryAction",
     "ReductionType",
+    "ReplicatedCollectivesSettings",
     "ReplicatedStreamMode",
     "ReplicatedTensorSharding",
     "SGDAccumulatorAndMomentum",
     "ScatterReduction",
+    "SessionOptions",
     "SourceLocation",
     "SubgraphCopyingStrategy",
     "SyncPattern",

@@ -98,6 +98,17 @@ class TensorLocationSettings:
         self.minElementsForReplicatedTensorSharding = 8192
         constructed(self, (_default, _of_location, _of_storage), args, kwargs)
 
+    def _key(self) -> tuple[list[int], int, int]:
+        least = self.minElementsForReplicatedTensorSharding
+        return (self.location.numbers(), self.minElementsForOffChip, least)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorLocationSettings):
+            return NotImplemented
+        return self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
 
 def _default(self: TensorLocationSettings) -> None:
     """On the chip."""
