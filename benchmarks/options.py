@@ -21,12 +21,11 @@ import onnx
 
 import popc_runtime
 from benchmarks.option_rows import ROWS, Row
-from popc.api import bind_training, make_bindings, make_options, make_training
 from popc.archive import build_archive
 from popc.cli.report import format_table
-from popc.compiler import run_stages
-from popc.frontend import load_model
+from popc.compiler import compile_program
 from popc.measures import Measures, measure
+from popc.request import CompileRequest
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
@@ -121,17 +120,12 @@ def _cells(figures: Mapping[str, Any]) -> list[str]:
 def _compiled(
     network: str, settings: Mapping[str, Any], train: Mapping[str, Any] | None
 ) -> _Program:
-    options = make_options({"cost_report": False, **settings})
-    loaded = load_model(_NETWORKS[network]())
-    training = make_training(train)
-    bindings = make_bindings(options, dims={"batch": _BATCH})
-    bindings = bind_training(bindings, loaded, training, options)
-    done = run_stages(loaded, bindings, options, training=training)
-    assert done.model is not None, "all stages have run"
-    assert done.plan is not None, "all stages have run"
-    assert done.image is not None, "all stages have run"
-    archive = build_archive(loaded, done.model, done.plan, done.image, options, done.training)
-    measures = measure(loaded, done, options)
+    options = {"cost_report": False, **settings}
+    request = CompileRequest.of(
+        _NETWORKS[network](), options=options, dims={"batch": _BATCH}, train=train
+    )
+    compiled = compile_program(request, request.load())
+    archive, measures = build_archive(compiled), measure(compiled)
     with tempfile.TemporaryDirectory() as folder:
         executable = popc_runtime.load(archive.save(Path(folder) / "program.popx"))
     return _Program(measures, _results(executable))

@@ -25,12 +25,10 @@ from typing import Any, Final
 
 import onnx
 
-from popc.api import make_bindings, make_options
-from popc.compiler import Compilation, run_stages
+from popc.compiler import plan_program
 from popc.cost import CostReport, codesize
 from popc.estimation import costs_of
-from popc.frontend import load_model
-from popc.progress import Stage
+from popc.request import CompileRequest
 from popc.target import find_target
 from samples.published import NETWORKS
 
@@ -97,12 +95,12 @@ def predict(
 ) -> Prediction:
     """The costs of one of `samples.published.NETWORKS`."""
     chosen = {"target": target, "partials_type": partials, "partials_type_matmuls": partials}
-    options = make_options({**chosen, **(others or {})})
-    loaded = load_model(_model(network, type_))
-    bindings = make_bindings(options, dims={"batch": batch})
-    done: Compilation = run_stages(loaded, bindings, options, stop_after=Stage.PLAN)
+    request = CompileRequest.of(
+        _model(network, type_), options={**chosen, **(others or {})}, dims={"batch": batch}
+    )
+    planned = plan_program(request, request.load())
     start = process_time()
-    report = costs_of(done, options)
+    report = costs_of(planned)
     return Prediction(report, process_time() - start)
 
 

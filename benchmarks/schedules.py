@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.subjects import branching, tiny_additions, trained
-from popc.api import bind_training, make_bindings, make_options, make_training
 from popc.cli.report import format_table
-from popc.compiler import run_stages
-from popc.frontend import ModelSource, load_model
+from popc.compiler import transform_program
+from popc.frontend import ModelSource
 from popc.ir import Graph
 from popc.memory import plan_memory
-from popc.progress import Stage
+from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, compare_algorithms, measure_liveness
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
 from tests.zoo.light import NAMES, light_model
@@ -49,15 +48,16 @@ class Subject:
 
     def graph(self) -> Graph:
         """The graph as the scheduler sees it."""
-        options = make_options(self.options)
-        training = (
-            make_training(None, _LOSS, _OPTIMIZERS[self.optimizer]) if self.optimizer else None
+        request = CompileRequest.of(
+            self.model,
+            options=self.options,
+            shapes=self.shapes,
+            dims=self.dims,
+            bind=self.bind,
+            loss=_LOSS if self.optimizer else None,
+            optimizer=_OPTIMIZERS[self.optimizer] if self.optimizer else None,
         )
-        loaded = load_model(self.model)
-        bindings = make_bindings(options, self.shapes, self.dims, self.bind)
-        bindings = bind_training(bindings, loaded, training, options)
-        done = run_stages(loaded, bindings, options, training=training, stop_after=Stage.TRANSFORM)
-        return done.graph
+        return transform_program(request, request.load()).graph
 
 
 def sample_networks() -> Iterator[Subject]:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from popc.advice import explain_model as explain
     from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
     from popc.api import estimate_model as estimate
-    from popc.api import make_options
     from popc.archive import Archive
     from popc.cost import CostReport
     from popc.export import export_onnx, load_weights
     from popc.options import Options
     from popc.progress import ProgressEvent, Stage
     from popc.replacement import update_optimizer
+    from popc.request import make_options
 
 __all__ = [
     "Archive",
@@ -58,7 +58,7 @@ __getattr__ = lazy_names(
         "explain": "popc.advice:explain_model",
         "export_onnx": "popc.export",
         "load_weights": "popc.export",
-        "make_options": "popc.api",
+        "make_options": "popc.request",
         "update_optimizer": "popc.replacement",
     },
 )

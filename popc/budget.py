@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from popc.archive import Archive
-from popc.compiler import Compilation
+from popc.compiler import Compiled
 from popc.estimation import costs_of
-from popc.options import Options
 from popc_runtime.errors import BudgetError, UsageError
 from popc_runtime.format import Region, instructions_of
 
@@ -27,12 +26,11 @@ _SHOWN: Final = 5
 
 
 def check_budget(
-    done: Compilation,
+    compiled: Compiled,
     archive: Archive,
-    options: Options,
     against: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Refuse a program that costs more than ``options.budget`` allows.
+    """Refuse a program that costs more than the option ``budget`` allows.
 
     ``against`` is an archive of which the error says what has grown since.
 
@@ -41,18 +39,18 @@ def check_budget(
         UsageError: there is something to compare with, but no budget.
         ArchiveError: what to compare with is no archive.
     """
-    if against is not None and not options.budget:
+    budget = compiled.planned.options.budget
+    if against is not None and not budget:
         raise UsageError(
             "an archive to compare with is given, but no budget",
             hint="--set budget.max_cycles=..., or [budget] in the options file; `popc diff` "
             "compares two programs",
         )
-    if not options.budget:
+    if not budget:
         return
-    program = _Program(done, archive, options, against)
+    program = _Program(compiled, archive, against)
     exceeded = [
-        _Excess(name, _MEASURES[name].value(program), limit)
-        for name, limit in options.budget.items()
+        _Excess(name, _MEASURES[name].value(program), limit) for name, limit in budget.items()
     ]
     exceeded = [one for one in exceeded if one.value > one.limit]
     if exceeded:
@@ -77,15 +75,14 @@ class _Excess:
 class _Program:
     """What is measured; what takes time is computed when it is asked for."""
 
-    done: Compilation
+    compiled: Compiled
     archive: Archive
-    options: Options
     against: str | os.PathLike[str] | None
 
     @cached_property
     def costs(self) -> CostReport:
         """On the target."""
-        return costs_of(self.done, self.options)
+        return costs_of(self.compiled.planned)
 
     @cached_property
     def before(self) -> Profile | None:
@@ -238,21 +235,20 @@ def _arena(program: _Program) -> int:
 
 def _biggest_weights(program: _Program) -> dict[str, dict[str, int]]:
     sizes: dict[str, int] = {}
-    for graph in program.done.graph.walk():
+    for graph in program.compiled.planned.graph.walk():
         for op in graph.ops:
             for tensor in op.present_inputs:
                 if tensor.is_constant:
                     sizes[f"{tensor.name}: {tensor.type}"] = tensor.type.nbytes
-    for variable in program.done.graph.variables:
+    for variable in program.compiled.planned.graph.variables:
         sizes[f"{variable.name}: {variable.type}"] = variable.type.nbytes
     return {"biggest weights, before compression": _largest(sizes)}
 
 
 def _biggest_in_arena(program: _Program) -> dict[str, dict[str, int]]:
-    assert program.done.plan is not None, "memory has been planned"
     sizes = {
         f"{tensor.name}: {tensor.type}": tensor.type.nbytes
-        for tensor, placement in program.done.plan.placements.items()
+        for tensor, placement in program.compiled.planned.plan.placements.items()
         if placement.region is Region.ARENA
     }
     return {"biggest tensors of a run": _largest(sizes)}
@@ -263,8 +259,7 @@ def _instructions(program: _Program) -> int:
 
 
 def _opcodes(program: _Program) -> Counter[str]:
-    assert program.done.image is not None, "the last stage has run"
-    blocks = program.done.image.programs.values()
+    blocks = program.compiled.image.programs.values()
     return Counter(one.opcode for block in blocks for one in instructions_of(block))
 
 

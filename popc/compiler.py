@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from time import perf_counter
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from popc.frontend import Bindings, ImportedModel, LoadedModel, import_model
+from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
 from popc.placement import start_placement
-from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
+from popc.progress import Checkpoint, Stage
+from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
 from popc.transforms import (
-    Outlining,
     PassReport,
     check_replicas,
     cut_before_gradients,
@@ -26,6 +23,7 @@ from popc.transforms import (
     set_variable_groups,
     transform,
 )
+from popc.watch import UNWATCHED, Made, Watch
 from popc_runtime.errors import DoesNotFitError
 from popc_runtime.format import (
     DEFAULT_LIMITS,
@@ -35,198 +33,206 @@ from popc_runtime.format import (
     instructions_of,
 )
 
-__all__ = ["Compilation", "OnArtefact", "OnGraph", "run_stages"]
+__all__ = [
+    "Compiled",
+    "Planned",
+    "Transformed",
+    "compile_program",
+    "plan_program",
+    "transform_program",
+]
 
-# Receives the text form of what a stage made: (stage, text).
-OnArtefact: TypeAlias = Callable[[Stage, str], None]
 
-# Receives the graph at a checkpoint: (checkpoint, graph, order of its ops if that is known).  The
-# graph is edited later on.
-OnGraph: TypeAlias = Callable[[Checkpoint, Graph, Sequence[Op] | None], None]
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """A program whose graph is not edited any more.
 
+    Attributes:
+        request: The order that it was made for.
+        loaded: The model as it was read.
+        model: The model as a graph, with notes for the user.
+        training: The part of the manifest about training; ``None`` if the model is not trained.
+        passes: Reports of all runs of all passes.
+        settled: The order of the ops, if the last pass that asked for it has left it alone.
+    """
 
-@dataclass(slots=True)
-class Compilation:
-    """What the stages have made so far; later fields stay ``None`` with ``stop_after``."""
+    request: CompileRequest
+    loaded: LoadedModel
+    model: ImportedModel
+    training: TrainingSpec | None
+    passes: tuple[PassReport, ...]
+    settled: Schedule | None
 
-    model: ImportedModel | None = None
-    training: TrainingSpec | None = None
-    passes: list[PassReport] = field(default_factory=list[PassReport])
-    schedule: Schedule | None = None
-    plan: MemoryPlan | None = None
-    image: ProgramImage | None = None
-    seconds: dict[Stage, float] = field(default_factory=dict[Stage, float])
+    @property
+    def options(self) -> Options:
+        """The effective options."""
+        return self.request.options
 
     @property
     def graph(self) -> Graph:
-        """The graph in its current state."""
-        assert self.model is not None, "nothing has been imported"
+        """The graph of the model."""
         return self.model.graph
 
 
-def run_stages(
-    loaded: LoadedModel,
-    bindings: Bindings,
-    options: Options,
-    *,
-    training: TrainingSettings | None = None,
-    stop_after: Stage = Stage.LOWER,
-    on_progress: OnProgress | None = None,
-    on_artefact: OnArtefact | None = None,
-    on_graph: OnGraph | None = None,
-) -> Compilation:
-    """Take a model through the stages, up to and including ``stop_after``.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A program whose ops have an order, and whose tensors have places: it can be costed."""
+
+    program: Transformed
+    schedule: Schedule
+    plan: MemoryPlan
+
+    @property
+    def options(self) -> Options:
+        """The effective options."""
+        return self.program.options
+
+    @property
+    def model(self) -> ImportedModel:
+        """The model as a graph, with notes for the user."""
+        return self.program.model
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the model."""
+        return self.program.graph
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program as instructions: it can be put into an archive."""
+
+    planned: Planned
+    image: ProgramImage
+
+    def with_options(self, options: Options) -> Compiled:
+        """The same program under other options, of those that compiling does not look at."""
+        program = self.planned.program
+        request = program.request.with_options(options)
+        planned = replace(self.planned, program=replace(program, request=request))
+        return replace(self, planned=planned)
+
+
+def compile_program(
+    request: CompileRequest, loaded: LoadedModel, watch: Watch = UNWATCHED
+) -> Compiled:
+    """Take a model through all stages.
 
     Raises:
-        ModelError, OptionError: see the stages.
+        ModelError, OptionError, UsageError: see the stages.
         DoesNotFitError: the program needs more memory than a runtime can address.
+        Stopped: the watch wants no further stage.
         AssertionError: with ``verify_ir``, a stage made something that its checker refuses.
     """
-    done = Compilation()
-    watch = _Watch(done, on_progress, on_artefact)
-    show = on_graph or _look_away
-    for stage, make in _Stages(loaded, bindings, options, training, done, show).in_order():
-        with watch.stage(stage) as report:
-            report(*make())
-        if stage is stop_after:
-            break
-    return done
+    planned = plan_program(request, loaded, watch)
+    with watch.stage(Stage.LOWER) as made:
+        image = lower(planned.graph, planned.schedule, planned.plan)
+        count = sum(len(instructions_of(block)) for block in image.programs.values())
+        made(f"{count:,} instructions", lambda: format_program(image))
+    return Compiled(planned, image)
 
 
-def _look_away(checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
-    del checkpoint, graph, order
-
-
-# What a stage has made: in a few words, and as text if anyone wants it.
-_Made: TypeAlias = tuple[str, Callable[[], str]]
-
-
-class _Stages:
-    """What each stage does; every method writes to ``done`` and reads what earlier ones wrote."""
-
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        bindings: Bindings,
-        options: Options,
-        training: TrainingSettings | None,
-        done: Compilation,
-        show: OnGraph,
-    ) -> None:
-        self.loaded = loaded
-        self.bindings = bindings
-        self.options = options
-        self.training = training
-        self.done = done
-        self.show = show
-        self.latest: Schedule | None = None
-
-    def in_order(self) -> list[tuple[Stage, Callable[[], _Made]]]:
-        """The stages that there are."""
-        train = [(Stage.TRAIN, self._train)] if self.training is not None else []
-        return [
-            (Stage.IMPORT, self._import),
-            *train,
-            (Stage.TRANSFORM, self._transform),
-            (Stage.SCHEDULE, self._schedule),
-            (Stage.PLAN, self._plan),
-            (Stage.LOWER, self._lower),
-        ]
-
-    def _import(self) -> _Made:
-        self.done.model = import_model(self.loaded, self.bindings)
-        set_variable_groups(self.done.graph, self.options)
-        start_placement(self.done.graph, self.options, trains=self.training is not None)
-        self._show(Checkpoint.FWD0)
-        return self._graph_text()
-
-    def _train(self) -> _Made:
-        assert self.done.model is not None
-        assert self.training is not None
-        model = rewrite_before_training(
-            self.done.model, lambda graph: prepare_for_training(graph, self.options)
-        )
-        self._show(Checkpoint.FWD1)
-        self.done.model, self.done.training = add_training(
-            model, self.training, self.options, self._cut_before_gradients
-        )
-        self._show(Checkpoint.BWD0)
-        return self._graph_text()
-
-    def _cut_before_gradients(self, graph: Graph, barriers: Collection[Tensor]) -> None:
-        self.done.passes += cut_before_gradients(graph, self.options, barriers)
-
-    def _transform(self) -> _Made:
-        assert self.done.model is not None
-        self.done.passes += transform(
-            self.done.graph, self.options, self._orders, self._show_transformed
-        )
-        notes = [note for report in self.done.passes for note in report.notes]
-        self.done.model = replace(self.done.model, notes=(*self.done.model.notes, *notes))
-        check_replicas(self.done.graph, self.options.replicated_graph_count)
-        return self._graph_text()
-
-    def _show_transformed(self, checkpoint: Checkpoint) -> None:
-        if self.training is None or checkpoint is not Checkpoint.FWD1:  # it has been shown
-            self._show(checkpoint)
-
-    def _show(self, checkpoint: Checkpoint, order: Sequence[Op] | None = None) -> None:
-        self.show(checkpoint, self.done.graph, order)
-
-    def _graph_text(self) -> _Made:
-        graph = self.done.graph
-        return f"{_op_count(graph):,} ops", lambda: format_graph(graph)
-
-    def _orders(self, graph: Graph) -> Mapping[Graph, Sequence[Op]]:
-        self.latest = build_schedule(graph, self.options, inplace=self.options.enable_inplace)
-        return self.latest.orders
-
-    def _schedule(self) -> _Made:
-        graph = self.done.graph
-        if not self._is_settled():
-            self._orders(graph)
-        assert self.latest is not None
-        schedule = self.done.schedule = self.latest
-        if self.options.verify_ir:
+def plan_program(request: CompileRequest, loaded: LoadedModel, watch: Watch = UNWATCHED) -> Planned:
+    """Take a model through all stages up to the memory plan; errors are those of all stages."""
+    program = transform_program(request, loaded, watch)
+    graph, options = program.graph, program.options
+    with watch.stage(Stage.SCHEDULE) as made:
+        schedule = program.settled or _ordered(graph, options)
+        if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
-        self._show(Checkpoint.FINAL, schedule.orders[graph])
-        return f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule)
-
-    def _is_settled(self) -> bool:
-        """Whether the last pass has looked at the order of the graph and has changed nothing."""
-        last = self.done.passes[-1] if self.done.passes else None
-        looked = self.options.enable_outlining and self.latest is not None
-        return looked and last is not None and last.name == Outlining.name and not last.changes
-
-    def _plan(self) -> _Made:
-        graph, schedule = self.done.graph, self.done.schedule
-        assert schedule is not None
-        plan = self.done.plan = plan_memory(
+        watch.show(Checkpoint.FINAL, graph, schedule.orders[graph])
+        made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
+    with watch.stage(Stage.PLAN) as made:
+        plan = plan_memory(
             graph,
             schedule,
-            inplace=self.options.enable_inplace,
-            channels_last=self._wants_channels_last(),
+            inplace=options.enable_inplace,
+            channels_last=_wants_channels_last(request),
         )
-        if self.options.verify_ir:
+        if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
-        _require_fit(plan, self.options.replicated_graph_count)
-        return f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan)
-
-    def _wants_channels_last(self) -> bool:
-        chosen = self.options.memory_format
-        return chosen == "channels_last" or (chosen == "auto" and self.training is None)
-
-    def _lower(self) -> _Made:
-        schedule, plan = self.done.schedule, self.done.plan
-        assert schedule is not None
-        assert plan is not None
-        image = self.done.image = lower(self.done.graph, schedule, plan)
-        count = sum(len(instructions_of(block)) for block in image.programs.values())
-        return f"{count:,} instructions", lambda: format_program(image)
+        _require_addressable(plan, options.replicated_graph_count)
+        made(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))
+    return Planned(program, schedule, plan)
 
 
-def _require_fit(plan: MemoryPlan, replicas: int) -> None:
-    """What no runtime would load is refused here, with the numbers."""
+def transform_program(
+    request: CompileRequest, loaded: LoadedModel, watch: Watch = UNWATCHED
+) -> Transformed:
+    """Take a model through all stages that edit the graph; errors are those of these stages."""
+    with watch.stage(Stage.IMPORT) as made:
+        model = import_model(loaded, request.bindings(loaded))
+        set_variable_groups(model.graph, request.options)
+        start_placement(model.graph, request.options, trains=request.trains)
+        watch.show(Checkpoint.FWD0, model.graph)
+        _show_graph(made, model.graph)
+    training: TrainingSpec | None = None
+    passes: list[PassReport] = []
+    if request.training is not None:
+        with watch.stage(Stage.TRAIN) as made:
+            model, training, passes = _trained(model, request.training, request.options, watch)
+            _show_graph(made, model.graph)
+    with watch.stage(Stage.TRANSFORM) as made:
+        reports, settled = _transformed(model.graph, request, watch)
+        passes += reports
+        notes = [note for report in passes for note in report.notes]
+        model = replace(model, notes=(*model.notes, *notes))
+        check_replicas(model.graph, request.options.replicated_graph_count)
+        _show_graph(made, model.graph)
+    return Transformed(request, loaded, model, training, tuple(passes), settled)
+
+
+def _show_graph(made: Made, graph: Graph) -> None:
+    count = sum(len(nested) for nested in graph.walk())
+    made(f"{count:,} ops", lambda: format_graph(graph))
+
+
+def _trained(
+    model: ImportedModel, settings: TrainingSettings, options: Options, watch: Watch
+) -> tuple[ImportedModel, TrainingSpec, list[PassReport]]:
+    """The model as a training step."""
+    reports: list[PassReport] = []
+
+    def cut(graph: Graph, barriers: Collection[Tensor]) -> None:
+        reports.extend(cut_before_gradients(graph, options, barriers))
+
+    model = rewrite_before_training(model, lambda graph: prepare_for_training(graph, options))
+    watch.show(Checkpoint.FWD1, model.graph)
+    model, spec = add_training(model, settings, options, cut)
+    watch.show(Checkpoint.BWD0, model.graph)
+    return model, spec, reports
+
+
+def _transformed(
+    graph: Graph, request: CompileRequest, watch: Watch
+) -> tuple[Sequence[PassReport], Schedule | None]:
+    """Reports of the passes, and the order of the ops if nothing has changed since it was found."""
+    schedules: list[Schedule] = []
+
+    def orders(edited: Graph) -> Mapping[Graph, Sequence[Op]]:
+        schedules.append(_ordered(edited, request.options))
+        return schedules[-1].orders
+
+    def show(checkpoint: Checkpoint) -> None:
+        if not (request.trains and checkpoint is Checkpoint.FWD1):  # it has been shown
+            watch.show(checkpoint, graph)
+
+    done = transform(graph, request.options, orders, show)
+    return done.reports, schedules[-1] if done.orders_hold else None
+
+
+def _ordered(graph: Graph, options: Options) -> Schedule:
+    return build_schedule(graph, options, inplace=options.enable_inplace)
+
+
+def _wants_channels_last(request: CompileRequest) -> bool:
+    """Training keeps planes, so that options that move ops elsewhere change no bit of a result."""
+    chosen = request.options.memory_format
+    return chosen == "channels_last" or (chosen == "auto" and not request.trains)
+
+
+def _require_addressable(plan: MemoryPlan, replicas: int) -> None:
+    """Refuse a program that no runtime would load, with the numbers."""
     needs = {
         "tensors": plan.arena_bytes * replicas,
         "constants": plan.constant_bytes,
@@ -245,42 +251,3 @@ def _require_fit(plan: MemoryPlan, replicas: int) -> None:
 def _require_none(what: str, problems: Sequence[str]) -> None:
     if problems:
         raise AssertionError(f"the {what} is wrong: {'; '.join(problems)}")
-
-
-def _op_count(graph: Graph) -> int:
-    return sum(len(nested) for nested in graph.walk())
-
-
-_Report: TypeAlias = Callable[[str, Callable[[], str]], None]
-
-
-class _Watch:
-    """Times stages, tells their progress, and hands out text forms if anyone wants them."""
-
-    def __init__(
-        self,
-        compilation: Compilation,
-        on_progress: OnProgress | None,
-        on_artefact: OnArtefact | None,
-    ) -> None:
-        self._compilation = compilation
-        self._on_progress = on_progress
-        self._on_artefact = on_artefact
-
-    @contextmanager
-    def stage(self, stage: Stage) -> Iterator[_Report]:
-        """Time the block; it reports its result once, as a summary and a way to print it."""
-        self._tell(ProgressEvent(stage))
-        result: list[tuple[str, Callable[[], str]]] = []
-        start = perf_counter()
-        yield lambda summary, text: result.append((summary, text))
-        elapsed = perf_counter() - start
-        self._compilation.seconds[stage] = elapsed
-        summary, text = result[0]
-        self._tell(ProgressEvent(stage, elapsed, summary))
-        if self._on_artefact is not None:
-            self._on_artefact(stage, text())
-
-    def _tell(self, event: ProgressEvent) -> None:
-        if self._on_progress is not None:
-            self._on_progress(event)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from popc.compiler import Compilation
+from popc.compiler import Planned
 from popc.options import Options
 from popc_runtime.errors import DoesNotFitError, OptionError
 from popc_runtime.format import Origin
@@ -111,34 +111,31 @@ def _misfits(report: CostReport) -> Iterator[str]:
         )
 
 
-def costs_of(done: Compilation, options: Options) -> CostReport:
-    """What one run of the program costs; ``done`` has a memory plan.
+def costs_of(planned: Planned) -> CostReport:
+    """The costs of one run of the program on its target.
 
     Raises:
         OptionError: see `target_of`.
     """
     from popc.cost import estimate_costs
 
-    assert done.schedule is not None, "memory has been planned"
-    assert done.plan is not None, "memory has been planned"
-    target, settings = target_of(options), _settings(options)
-    return estimate_costs(done.graph, done.schedule, done.plan, target, settings)
+    target, settings = target_of(planned.options), _settings(planned.options)
+    return estimate_costs(planned.graph, planned.schedule, planned.plan, target, settings)
 
 
-def cycles_of(done: Compilation, options: Options) -> bytes:
-    """What every op costs when it runs once, for counting at run time; empty if not wanted.
+def cycles_of(planned: Planned) -> bytes:
+    """The costs of every op when it runs once, for counting at run time; empty if not wanted.
 
     Raises:
         OptionError: see `target_of`.
     """
     from popc.cost import encode_execution, estimate_execution
 
+    options = planned.options
     if not options.instrument_with_hardware_cycle_counter:
         return b""
-    assert done.schedule is not None, "memory has been planned"
-    assert done.plan is not None, "memory has been planned"
     target, settings = target_of(options), _settings(options)
-    execution = estimate_execution(done.graph, done.schedule, done.plan, target, settings)
+    execution = estimate_execution(planned.graph, planned.schedule, planned.plan, target, settings)
     return encode_execution(execution, options.hardware_instrumentations)
 
 

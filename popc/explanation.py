@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from popc.api import TrainingSource, bind_training, make_bindings, make_training
-from popc.compiler import Compilation, run_stages
-from popc.frontend import LoadedModel, ModelSource, load_model
+from popc.compiler import Compiled, compile_program
+from popc.frontend import LoadedModel
 from popc.measures import Measures, measure
 from popc.options import SCHEMA, Options
-from popc.progress import OnProgress
+from popc.request import CompileRequest
+from popc.watch import UNWATCHED, Watch
 from popc_runtime.errors import PopcError
-from popc_runtime.format import Origin
 
 __all__ = ["Effect", "explain_options"]
 
@@ -68,35 +67,16 @@ class Effect:
         return {**found, "changes": changes, "added": self.added, "removed": self.removed}
 
 
-def explain_options(
-    model: ModelSource,
-    *,
-    options: Options,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    bind: Mapping[str, Any] | None = None,
-    outputs: Sequence[str] = (),
-    train: TrainingSource | None = None,
-    on_progress: OnProgress | None = None,
-) -> list[Effect]:
+def explain_options(request: CompileRequest, watch: Watch = UNWATCHED) -> list[Effect]:
     """The effects of all options that do not come from the schema, by name.
 
-    Arguments are those of `popc.compile`.  Without an option means with its default, while all
-    others stay as they are.  ``on_progress`` is told about the program with all of them.
+    Without an option means with its default, while all others stay as they are.  ``watch`` is told
+    about the program with all of them.
 
     Raises:
         PopcError: the program cannot be compiled with the options as they are.
     """
-    loaded, training = load_model(model), make_training(train)
-
-    def compile_with(changed: Options) -> Compilation:
-        bindings = make_bindings(changed, shapes, dims, bind, outputs)
-        bindings = bind_training(bindings, loaded, training, changed)
-        told = on_progress if changed == options else None
-        return run_stages(loaded, bindings, changed, training=training, on_progress=told)
-
-    explainer = _Explainer(loaded, compile_with)
-    return explainer.effects(options)
+    return _Explainer(request, request.load(), watch).effects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,41 +113,43 @@ def _parts(name: str, options: Options) -> list[_Part]:
 class _Explainer:
     """Compiles and compares."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        compile_with: Callable[[Options], Compilation],
-    ) -> None:
+    def __init__(self, request: CompileRequest, loaded: LoadedModel, watch: Watch) -> None:
+        self._request = request
         self._loaded = loaded
-        self._compile = compile_with
+        self._watch = watch
 
-    def effects(self, options: Options) -> list[Effect]:
+    def effects(self) -> list[Effect]:
         """See `explain_options`."""
-        given = [name for name in _DEFAULTS if options.origin(name) is not Origin.DEFAULT]
-        done = self._compile(options)
+        options = self._request.options
+        compiled = compile_program(self._request, self._loaded, self._watch)
         plain = replace(options, verify_ir=False)  # takes time, and changes nothing
-        after = measure(self._loaded, done, plain)
+        compiled = compiled.with_options(plain)
+        after = measure(compiled)
+        given = [name for name in _DEFAULTS if self._request.is_set(name)]
         parts = [part for name in given for part in _parts(name, options)]
-        return [self._effect(part, options, plain, done, after) for part in parts]
+        return [self._effect(part, compiled, after) for part in parts]
 
-    def _effect(
-        self, part: _Part, given: Options, options: Options, done: Compilation, after: Measures
-    ) -> Effect:
-        name = part.option
+    def _effect(self, part: _Part, compiled: Compiled, after: Measures) -> Effect:
+        given, name = self._request.options, part.option
         effect = Effect(name, part.shown, given.origin(name).value)
         if getattr(given, name) == _DEFAULTS[name]:
             return replace(effect, none="this is the default")
         if name in _OF_COMPILING:
             return replace(effect, none=_OF_COMPILING[name])
-        without = replace(options, **{name: part.without})
+        without = replace(compiled.planned.options, **{name: part.without})
         try:
-            other = done if name in _OF_ARCHIVES else self._compile(without)
-            before = measure(self._loaded, other, without)
+            before = measure(self._compiled(name, without, compiled))
         except PopcError as error:
             return replace(effect, needed=_reason(error))
         if before.digest == after.digest and before.numbers == after.numbers:
             return replace(effect, none="the program is the same without it")
         return _compared(effect, before, after)
+
+    def _compiled(self, name: str, without: Options, compiled: Compiled) -> Compiled:
+        """The program without an option; ``compiled`` is the one with it."""
+        if name in _OF_ARCHIVES:
+            return compiled.with_options(without)
+        return compile_program(self._request.with_options(without), self._loaded)
 
 
 def _reason(error: PopcError) -> str:

@@ -10,11 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from popc.archive import build_archive
-from popc.compiler import Compilation
+from popc.compiler import Compiled
 from popc.estimation import costs_of, cycles_of, encode_report
-from popc.frontend import LoadedModel
 from popc.ops.streaming import constants_off_chip
-from popc.options import Options
 from popc.schedule import measure_liveness
 from popc_runtime.format import instructions_of
 
@@ -36,24 +34,17 @@ class Measures:
     digest: str
 
 
-def measure(loaded: LoadedModel, done: Compilation, options: Options) -> Measures:
-    """The numbers of a compilation that went through all stages.
-
-    Args:
-        loaded: The model.
-        done: What the stages have made of it.
-        options: With these.
-    """
-    assert done.schedule is not None, "the last stage has run"
-    assert done.plan is not None, "the last stage has run"
-    assert done.image is not None, "the last stage has run"
-    liveness = measure_liveness(done.graph, done.schedule.orders, inplace=options.enable_inplace)
-    costs = costs_of(done, options)
+def measure(compiled: Compiled) -> Measures:
+    """The numbers of a program."""
+    planned = compiled.planned
+    graph, plan, options = planned.graph, planned.plan, planned.options
+    liveness = measure_liveness(graph, planned.schedule.orders, inplace=options.enable_inplace)
+    costs = costs_of(planned)
     report = encode_report(costs) if options.cost_report else b""
-    size, digest = _archived(loaded, done, options, report)
-    op_types = Counter(op.op_type for graph in done.graph.walk() for op in graph.ops)
-    blocks = done.image.programs.values()
-    plan, far = done.plan, sum(one.type.nbytes for one in constants_off_chip(done.graph))
+    size, digest = _archived(compiled, report)
+    op_types = Counter(op.op_type for nested in graph.walk() for op in nested.ops)
+    blocks = compiled.image.programs.values()
+    far = sum(constant.type.nbytes for constant in constants_off_chip(graph))
     numbers = {
         "ops": op_types.total(),
         "instructions": sum(len(instructions_of(block)) for block in blocks),
@@ -71,17 +62,9 @@ def measure(loaded: LoadedModel, done: Compilation, options: Options) -> Measure
     return Measures(numbers, dict(op_types), digest)
 
 
-def _archived(
-    loaded: LoadedModel, done: Compilation, options: Options, report: bytes
-) -> tuple[int, str]:
+def _archived(compiled: Compiled, report: bytes) -> tuple[int, str]:
     """Size and digest of the archive, without the options that it lists."""
-    assert done.model is not None, "the last stage has run"
-    assert done.plan is not None, "the last stage has run"
-    assert done.image is not None, "the last stage has run"
-    cycles = cycles_of(done, options)
-    archive = build_archive(
-        loaded, done.model, done.plan, done.image, options, done.training, report, cycles
-    )
+    archive = build_archive(compiled, report, cycles_of(compiled.planned))
     archive.manifest = replace(archive.manifest, options=())
     with tempfile.TemporaryDirectory() as folder:
         content = archive.save(Path(folder) / "program.popx").read_bytes()

@@ -6,15 +6,16 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from popc.api import compile_model
-from popc.frontend import LoadedModel, bound_values, expose_tensors, load_model
-from popc.progress import OnProgress
+from popc.api import compile_request
+from popc.frontend import LoadedModel, bound_values, expose_tensors
+from popc.request import CompileRequest
+from popc.watch import Watch
 from popc_runtime import TensorSpec, load
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
@@ -130,17 +131,24 @@ def _require_onnxruntime() -> None:
 
 
 def verify_file(
+    request: CompileRequest,
     file: Path,
-    model: Path | None,
     inputs: Sequence[str],
     *,
     every: bool,
     rtol: float,
     atol: float,
-    keywords: dict[str, Any],
-    on_progress: OnProgress | None = None,
+    watch: Watch,
 ) -> list[Comparison]:
     """Compare a model, or an archive and its model, with onnxruntime on the same inputs.
+
+    Args:
+        request: The model.
+        file: The model too, or the archive.
+        inputs: ``NAME=VALUE``; random numbers for inputs that are not named.
+        every: Compare all tensors of the model.
+        rtol, atol: See `compare`.
+        watch: Told of the compilation.
 
     Raises:
         UsageError: an archive is given without its model.
@@ -149,17 +157,15 @@ def verify_file(
     with file.open("rb") as stream:
         is_archive = stream.read(len(MAGIC)) == MAGIC
     _require_onnxruntime()  # before a long compilation, not after
-    if is_archive and model is None:
+    if is_archive and request.model == file:
         raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
     if is_archive and every:
         raise UsageError("--all compiles the model: give the model instead of the archive")
-    source = model if is_archive and model is not None else file
-    loaded = load_model(source)
+    loaded = request.load()
     if every:
-        keywords = {**keywords, "outputs": loaded.tensor_names()}
-    archive_path = file if is_archive else None
-    results, feeds = _run_popc(archive_path, source, inputs, keywords, on_progress)
-    bound = bound_values(loaded, keywords["bind"])
+        request = replace(request, outputs=loaded.tensor_names())
+    results, feeds = _run_popc(file if is_archive else None, request, inputs, watch)
+    bound = bound_values(loaded, request.bind)
     _require_all_inputs(loaded, {*bound, *feeds})
     names = [name for name in results if name in loaded.tensor_names()]
     reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
@@ -180,11 +186,7 @@ def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
 
 
 def _run_popc(
-    archive: Path | None,
-    model: Path,
-    inputs: Sequence[str],
-    keywords: dict[str, Any],
-    on_progress: OnProgress | None,
+    archive: Path | None, request: CompileRequest, inputs: Sequence[str], watch: Watch
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Results and inputs of one run."""
     from popc.inputs import gather_inputs, random_array
@@ -192,7 +194,7 @@ def _run_popc(
     with tempfile.TemporaryDirectory(prefix="popc-verify-") as folder:
         path = archive or Path(folder) / "model.popx"
         if archive is None:
-            compile_model(model, on_progress=on_progress, **keywords).save(path)
+            compile_request(request, watch).save(path)
         executable = load(os.fspath(path))
     given = gather_inputs(inputs, executable.inputs)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]

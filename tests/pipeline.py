@@ -10,11 +10,13 @@ import onnx
 
 import popc_runtime
 from popc.archive import Archive, build_archive
+from popc.compiler import Compiled, Planned, Transformed
 from popc.frontend import ImportedModel, LoadedModel
 from popc.ir import Graph, verify
 from popc.lowering import lower
 from popc.memory import check_plan, plan_memory
 from popc.options import Options
+from popc.request import CompileRequest
 from popc.schedule import build_schedule, check_schedule
 from popc.transforms import transform
 from popc_runtime.format import Array
@@ -51,7 +53,10 @@ def _compiled(graph: Graph, options: Options) -> Archive:
     plan = plan_memory(graph, schedule, inplace=options.enable_inplace)
     assert check_plan(graph, schedule, plan) == []
     loaded = LoadedModel(onnx.ModelProto(), "", "0" * 64)
-    return build_archive(loaded, model, plan, lower(graph, schedule, plan), options)
+    request = CompileRequest(loaded.proto, options)
+    program = Transformed(request, loaded, model, None, (), schedule)
+    planned = Planned(program, schedule, plan)
+    return build_archive(Compiled(planned, lower(graph, schedule, plan)))
 
 
 def run_pipeline(

@@ -1,9 +1,9 @@
 """Why a program does not fit its target, and what would make it fit."""
 
+from popc.advice.change import Change
 from popc.advice.diagnosis import ChipState, Diagnosis, Holder, Share, diagnose
-from popc.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, explain_question
+from popc.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, explain_request
 from popc.advice.pool import Pool, available_cores, open_pool
-from popc.advice.question import Change, Question, ask
 from popc.advice.search import Advice, Finding, Ladder, OnFinding, find_fixes, ignore
 from popc.advice.situation import Situation
 from popc.advice.toml import format_toml, format_value
@@ -23,17 +23,15 @@ __all__ = [
     "OnFinding",
     "Outcome",
     "Pool",
-    "Question",
     "Share",
     "Situation",
     "Trial",
     "Win",
     "Workshop",
-    "ask",
     "available_cores",
     "diagnose",
     "explain_model",
-    "explain_question",
+    "explain_request",
     "find_fixes",
     "format_toml",
     "format_value",

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
+from popc.advice.change import Change
 from popc.advice.diagnosis import Diagnosis, diagnose
 from popc.advice.fixes import FIXES
 from popc.advice.pool import available_cores, open_pool
-from popc.advice.question import Change, Question, ask
 from popc.advice.search import Advice, Finding, OnFinding, find_fixes, ignore
 from popc.advice.situation import Situation, ladders_for
 from popc.advice.toml import format_toml
 from popc.advice.trial import Outcome, Workshop, outcome_of
 from popc.advice.wins import WINS, Win, find_wins
-from popc.api import TrainingSource, make_options
+from popc.compiler import plan_program
 from popc.estimation import check_target, costs_of
-from popc.frontend import ModelSource, load_model
-from popc.options import Options
+from popc.frontend import ModelSource
 from popc.progress import OnProgress
+from popc.request import CompileKeywords, CompileRequest
+from popc.watch import Watch
 
-__all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_question"]
+__all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_request"]
 
 DEFAULT_BUDGET: Final = 150
 # Below so many seconds of planning, other processes are not worth starting.
@@ -38,13 +37,13 @@ class Explanation:
         diagnosis: The program as it is.
         advice: What makes it fit; ``None`` if it fits.
         wins: If it fits, what makes it faster or smaller.
-        question: What was compiled.
+        request: What was compiled.
     """
 
     diagnosis: Diagnosis
     advice: Advice | None = None
     wins: tuple[Win, ...] = ()
-    question: Question | None = None
+    request: CompileRequest | None = None
 
     @property
     def fits(self) -> bool:
@@ -68,16 +67,11 @@ class Explanation:
 def explain_model(
     model: ModelSource,
     *,
-    options: Options | Mapping[str, object] | str | os.PathLike[str] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    bind: Mapping[str, Any] | None = None,
-    outputs: Sequence[str] = (),
-    train: TrainingSource | None = None,
     budget: int = DEFAULT_BUDGET,
     jobs: int = 1,
     on_progress: OnProgress | None = None,
     on_finding: OnFinding = ignore,
+    **keywords: Unpack[CompileKeywords],
 ) -> Explanation:
     """Why a model does or does not fit its target.  Exported as ``popc.explain``.
 
@@ -92,24 +86,14 @@ def explain_model(
     Raises:
         ModelError, OptionError, UsageError: as `popc.compile`.
     """
-    resolved = options if isinstance(options, Options) else make_options(options)
-    check_target(resolved)
-    question = ask(
-        model,
-        options=resolved,
-        shapes=shapes,
-        dims=dims,
-        bind=bind,
-        outputs=outputs,
-        train=train,
-    )
-    return explain_question(
-        question, budget=budget, jobs=jobs, on_progress=on_progress, on_finding=on_finding
+    request = CompileRequest.of(model, **keywords)
+    return explain_request(
+        request, budget=budget, jobs=jobs, on_progress=on_progress, on_finding=on_finding
     )
 
 
-def explain_question(
-    question: Question,
+def explain_request(
+    request: CompileRequest,
     *,
     budget: int = DEFAULT_BUDGET,
     jobs: int = 1,
@@ -117,24 +101,24 @@ def explain_question(
     on_finding: OnFinding = ignore,
 ) -> Explanation:
     """`explain_model` for arguments that have been read."""
-    loaded = load_model(question.model)
+    check_target(request.options)
+    loaded = request.load()
     start = perf_counter()
-    done = question.compiled(loaded, on_progress=on_progress)
-    report = costs_of(done, question.options)
+    report = costs_of(plan_program(request, loaded, Watch(on_progress)))
     seconds = perf_counter() - start
     diagnosis = diagnose(report)
     if budget <= 0:
-        return Explanation(diagnosis, question=question)
-    situation = Situation(question, loaded, report)
+        return Explanation(diagnosis, request=request)
+    situation = Situation(request, loaded, report)
     ladders = ladders_for(situation, WINS if diagnosis.fits else FIXES)
     workers = jobs or _worthwhile(seconds * min(budget, sum(len(one.steps) for one in ladders)))
     base = outcome_of(report)
-    with open_pool(Workshop(question, loaded), workers) as pool:
+    with open_pool(Workshop(request, loaded), workers) as pool:
         if diagnosis.fits:
             wins = find_wins(pool, base, ladders, budget, on_finding)
-            return Explanation(diagnosis, wins=wins, question=question)
+            return Explanation(diagnosis, wins=wins, request=request)
         advice = find_fixes(pool, base, ladders, budget, on_finding)
-        return Explanation(diagnosis, advice, question=question)
+        return Explanation(diagnosis, advice, request=request)
 
 
 def _worthwhile(seconds: float) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from popc.advice.question import Change
+from popc.advice.change import Change
 from popc.advice.situation import Fix, Situation
 from popc.options import SCHEMA
 from popc.target import ALIASES, PRESETS, Target, find_target
@@ -90,7 +90,7 @@ def _batch_parts(situation: Situation) -> Iterator[Change]:
     size = found[0] if found is not None else situation.report.samples
     current = max(situation.value("batch_serialization_factor"), 1)
     methods: tuple[dict[str, str], ...] = ({},)
-    if not situation.question.is_set("batch_serialization_method"):
+    if not situation.request.is_set("batch_serialization_method"):
         methods = ({}, {"batch_serialization_method": "unroll_static"})
     for parts in _divisors(size):
         for method in methods if parts > current else ():
@@ -240,7 +240,7 @@ def _memory(target: Target) -> tuple[int, int]:
 
 def _left_out(situation: Situation) -> Iterator[Change]:
     for name in _DISPENSABLE:
-        if situation.question.is_set(name) and situation.value(name) != _DEFAULTS[name]:
+        if situation.request.is_set(name) and situation.value(name) != _DEFAULTS[name]:
             yield _options(**{name: None})
 
 

@@ -1,4 +1,4 @@
-"""Work on one question in several processes; results do not depend on how many there are."""
+"""Work on one request in several processes; results do not depend on how many there are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from popc.advice.question import Question
 from popc.advice.trial import Workshop
+from popc.request import CompileRequest
 from popc_runtime.errors import ResourceError
 
 __all__ = ["Pool", "available_cores", "open_pool"]
@@ -76,7 +76,7 @@ def open_pool(workshop: Workshop, jobs: int = 1) -> Iterator[Pool]:
         yield Pool(workshop, None)
         return
     executor = ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_start, initargs=(workshop.question,)
+        jobs, get_context("spawn"), initializer=_start, initargs=(workshop.request,)
     )
     try:
         yield Pool(workshop, executor)
@@ -101,11 +101,11 @@ def _abandon(executor: ProcessPoolExecutor) -> None:
     executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(question: Question) -> None:
+def _start(request: CompileRequest) -> None:
     """In a worker: Ctrl-C is for the process that started it."""
     global _workshop  # noqa: PLW0603 - an initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _workshop = Workshop(question)
+    _workshop = Workshop(request)
 
 
 def _work(function: Callable[[Workshop, _T], _R], item: _T) -> _R:

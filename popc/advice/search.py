@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, TypeAlias
 
+from popc.advice.change import Change
 from popc.advice.pool import Pool
-from popc.advice.question import Change
 from popc.advice.trial import Outcome, Trial, Workshop
 
 __all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes", "ignore"]

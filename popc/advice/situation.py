@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from popc.advice.question import Change, Question
+from popc.advice.change import Change
 from popc.advice.search import Ladder
 from popc.frontend import LoadedModel
+from popc.request import CompileRequest
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
@@ -21,35 +22,35 @@ class Situation:
     """The program that is to fit.
 
     Attributes:
-        question: What is compiled.
+        request: What is compiled.
         loaded: The model.
         report: What it costs.
     """
 
-    question: Question
+    request: CompileRequest
     loaded: LoadedModel
     report: CostReport
 
     @property
     def trains(self) -> bool:
         """Whether it has a backward pass."""
-        return self.question.training is not None
+        return self.request.training is not None
 
     def value(self, name: str) -> Any:
         """Of an option."""
-        return getattr(self.question.options, name)
+        return getattr(self.request.options, name)
 
     def batch(self) -> tuple[int, Callable[[int], Change]] | None:
         """The size of the batch, and how to set another one; ``None`` if the model fixes it."""
-        question, leading = self.question, self.loaded.leading_dims()
+        request, leading = self.request, self.loaded.leading_dims()
         names = dict.fromkeys(leading.values())
         names.pop("", None)
-        sized = [name for name in names if name in question.dims]
+        sized = [name for name in names if name in request.dims]
         if sized:
-            size = question.dims[sized[0]]
-            same = [name for name in sized if question.dims[name] == size]
+            size = request.dims[sized[0]]
+            same = [name for name in sized if request.dims[name] == size]
             return size, lambda new: Change(dims=dict.fromkeys(same, new))
-        shaped = {name: shape for name, shape in question.shapes.items() if name in leading}
+        shaped = {name: shape for name, shape in request.shapes.items() if name in leading}
         sizes = {shape[0] for shape in shaped.values() if shape}
         if len(sizes) != 1:
             return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from popc.advice.question import Change, Question
+from popc.advice.change import Change
+from popc.compiler import plan_program
 from popc.estimation import costs_of
-from popc.frontend import LoadedModel, load_model
+from popc.frontend import LoadedModel
+from popc.request import CompileRequest
 from popc_runtime.errors import PopcError
 
 if TYPE_CHECKING:
@@ -96,10 +98,10 @@ def refusal_of(error: Exception) -> Outcome:
 
 
 class Workshop:
-    """Answers what changes of one question cost; loads the model once, tries nothing twice."""
+    """Answers what changes of one request cost; loads the model once, tries nothing twice."""
 
-    def __init__(self, question: Question, loaded: LoadedModel | None = None) -> None:
-        self.question = question
+    def __init__(self, request: CompileRequest, loaded: LoadedModel | None = None) -> None:
+        self.request = request
         self._loaded = loaded
         self._known: dict[str, Outcome] = {}
 
@@ -107,7 +109,7 @@ class Workshop:
     def loaded(self) -> LoadedModel:
         """The model."""
         if self._loaded is None:
-            self._loaded = load_model(self.question.model)
+            self._loaded = self.request.load()
         return self._loaded
 
     def try_(self, change: Change) -> Trial:
@@ -119,7 +121,7 @@ class Workshop:
 
     def _outcome(self, change: Change) -> Outcome:
         try:
-            question = change.applied(self.question)
-            return outcome_of(costs_of(question.compiled(self.loaded), question.options))
+            request = change.applied(self.request)
+            return outcome_of(costs_of(plan_program(request, self.loaded)))
         except Exception as error:  # noqa: BLE001 - see refusal_of
             return refusal_of(error)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from popc.advice.change import Change
 from popc.advice.pool import Pool
-from popc.advice.question import Change
 from popc.advice.search import Ladder, OnFinding, ignore
 from popc.advice.situation import Fix, Situation
 from popc.advice.trial import Outcome, Trial, Workshop

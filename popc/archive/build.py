@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from popc.archive.archive import Archive
 from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
-from popc.frontend import ImportedModel, LoadedModel, strip_weights
+from popc.compiler import Compiled, Planned
+from popc.frontend import ImportedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import Options
 from popc_runtime.format import (
@@ -21,7 +22,6 @@ from popc_runtime.format import (
     Piece,
     ProgramImage,
     SequenceSpec,
-    TrainingSpec,
     VariableSpec,
     encode_program,
     oldest_reader,
@@ -30,42 +30,15 @@ from popc_runtime.format import (
 __all__ = ["build_archive"]
 
 
-def build_archive(
-    loaded: LoadedModel,
-    model: ImportedModel,
-    plan: MemoryPlan,
-    image: ProgramImage,
-    options: Options,
-    training: TrainingSpec | None = None,
-    report: bytes = b"",
-    cycles: bytes = b"",
-) -> Archive:
+def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") -> Archive:
     """The archive of a compiled model.
 
-    ``report`` says what a run costs, ``cycles`` what every op does, for counting at run time.
+    ``report`` holds the costs of a run, ``cycles`` those of every op, for counting at run time.
     """
-    replicas = options.replicated_graph_count
-    image, constants = _stored(image, plan.constants, options)
-    streams, inputs, outputs = describe_streams(
-        model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
-    )
-    manifest = Manifest(
-        inputs=inputs,
-        outputs=outputs,
-        streams=streams,
-        programs=tuple(image.programs),
-        options=options.to_manifest(),
-        compiler_version=_version(),
-        model_sha256=loaded.sha256,
-        variables=_variables(model, plan),
-        training=training,
-        replicas=replicas,
-        identical_seeds=options.identical_replica_seeds,
-        floating_point_checks=_checks(options),
-        sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
-        memory=_memory(plan),
-        provenance=loaded.provenance,
-    )
+    planned = compiled.planned
+    options = planned.options
+    image, constants = _stored(compiled.image, planned.plan.constants, options)
+    manifest = _manifest(planned, tuple(image.programs))
     codec = Codec.RAW if options.weights == "mmap" else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
@@ -78,12 +51,38 @@ def build_archive(
     )
     names = {variable.name for variable in manifest.variables}
     if names:
-        kept = Blob.of_bytes("model", BlobKind.MODEL, strip_weights(loaded, names), required=False)
-        blobs = (*blobs, kept)
+        model = strip_weights(planned.program.loaded, names)
+        blobs = (*blobs, Blob.of_bytes("model", BlobKind.MODEL, model, required=False))
     for name, content in (("report", report), ("cycles", cycles)):
         if content:
             blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
     return Archive(manifest, blobs, Compression(options.compression))
+
+
+def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
+    """Everything that can be read without decompressing a blob."""
+    program, model, options = planned.program, planned.model, planned.options
+    replicas = options.replicated_graph_count
+    streams, inputs, outputs = describe_streams(
+        model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
+    )
+    return Manifest(
+        inputs=inputs,
+        outputs=outputs,
+        streams=streams,
+        programs=programs,
+        options=options.to_manifest(),
+        compiler_version=_version(),
+        model_sha256=program.loaded.sha256,
+        variables=_variables(model, planned.plan),
+        training=program.training,
+        replicas=replicas,
+        identical_seeds=options.identical_replica_seeds,
+        floating_point_checks=_checks(options),
+        sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
+        memory=_memory(planned.plan),
+        provenance=program.loaded.provenance,
+    )
 
 
 def _stored(

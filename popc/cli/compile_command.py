@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from popc.cli.command_line import compile_line
 from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import (
@@ -20,6 +23,9 @@ from popc.cli.report import Report, format_bytes, format_table
 from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
 from popc_runtime.errors import UsageError
 from popc_runtime.files import refuse_to_replace, require_room_for
+
+if TYPE_CHECKING:
+    from popc.request import CompileRequest
 
 __all__ = ["command"]
 
@@ -120,14 +126,13 @@ def command(
     dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
-    settings.keywords()  # report mistakes in the arguments before anything about files
+    request = settings.request(read_source(model), train)  # mistakes there come before files
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
     refuse_to_replace(target, force=force)  # before minutes of work, not after
     require_room_for(target)
-    return _compile(
-        console, model, target, settings, train, dumps, against, force=force, times=time_passes
-    )
+    with advised(console, request, lambda change: compile_line(model, settings, train, change)):
+        return _compile(console, request, target, dumps, against, force=force, times=time_passes)
 
 
 def _refuse_target(target: Path, model: Path) -> None:
@@ -153,10 +158,10 @@ def _explain_options(
 ) -> Report:
     from popc.cli.explain_text import explanation_text
     from popc.explanation import explain_options
+    from popc.watch import Watch
 
-    effects = explain_options(
-        read_source(model), train=train, on_progress=console.on_progress(), **settings.keywords()
-    )
+    request = settings.request(read_source(model), train)
+    effects = explain_options(request, Watch(console.on_progress()))
     data = {"options": [effect.to_dict() for effect in effects]}
     return Report("compile", data, explanation_text(effects))
 
@@ -169,26 +174,15 @@ def _stop_after(
     dumps: Dumps,
     console: Console,
 ) -> Report:
-    from popc.api import bind_training, make_bindings, make_training
-    from popc.compiler import run_stages
-    from popc.frontend import load_model
+    from popc.compiler import compile_program
+    from popc.watch import Stopped, Watch
 
-    keywords = settings.keywords()
-    options = keywords["options"]
-    training = make_training(train)
-    if stage is Stage.TRAIN and training is None:
+    request = settings.request(read_source(model), train)
+    if stage is Stage.TRAIN and not request.trains:
         raise UsageError("--stop-after train needs --train FILE")
-    loaded = load_model(read_source(model))
-    run_stages(
-        loaded,
-        bind_training(make_bindings(**keywords), loaded, training, options),
-        options,
-        training=training,
-        stop_after=stage,
-        on_progress=console.on_progress(),
-        on_artefact=dumps.stages.__setitem__,
-        on_graph=dumps.on_graph,
-    )
+    watch = Watch(console.on_progress(), dumps.stages.__setitem__, dumps.on_graph, stage)
+    with suppress(Stopped):
+        compile_program(request, request.load(), watch)
     dumps.write()
     text = dumps.stages[stage]
     return Report("compile", {"stage": stage.value, "text": text}, text.rstrip())
@@ -196,30 +190,20 @@ def _stop_after(
 
 def _compile(
     console: Console,
-    model: Path,
+    request: CompileRequest,
     target: Path,
-    settings: ModelSettings,
-    train: Path | None,
     dumps: Dumps,
     against: Path | None,
     *,
     force: bool,
     times: bool,
 ) -> Report:
-    import popc
+    from popc.api import compile_request
+    from popc.watch import Watch
 
     timer = _Timer(console.on_progress())
-    source = read_source(model)
-    with advised(console, model, source, settings, train):
-        archive = popc.compile(
-            source,
-            train=train,
-            on_progress=timer,
-            on_artefact=dumps.stages.__setitem__ if dumps.text_folder else None,
-            on_graph=dumps.on_graph,
-            against=against,
-            **settings.keywords(),
-        )
+    wanted = dumps.stages.__setitem__ if dumps.text_folder else None
+    archive = compile_request(request, Watch(timer, wanted, dumps.on_graph), against)
     timer(ProgressEvent(Stage.PACK))
     archive.save(target, force=force)
     size = target.stat().st_size

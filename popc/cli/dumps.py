@@ -12,8 +12,8 @@ from popc.progress import Checkpoint, Stage
 from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
-    from popc.compiler import OnGraph
     from popc.ir import Graph, Op
+    from popc.watch import OnGraph
 
 __all__ = ["Dumps", "parse_window"]
 

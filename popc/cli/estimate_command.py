@@ -47,15 +47,12 @@ def command(
     popc estimate model.onnx --dim batch=16 --target bow
     popc estimate model.onnx --set available_memory_proportion=0.2
     """
-    import popc
+    from popc.api import estimate_request
     from popc.cost import format_costs
+    from popc.watch import Watch
 
-    report = popc.estimate(
-        read_source(model),
-        train=train,
-        on_progress=console.on_progress(),
-        **settings.on_target(target).keywords(),
-    )
+    request = settings.on_target(target).request(read_source(model), train)
+    report = estimate_request(request, Watch(console.on_progress()))
     data: dict[str, Any] = report.to_dict(full=show_all)
     text = format_costs(report, rows=len(report.ops) if show_all else 12).rstrip()
     return Report("estimate", data, text, 0 if report.fits else DoesNotFitError.exit_code)

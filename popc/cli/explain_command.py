@@ -68,19 +68,16 @@ def command(
     popc explain model.onnx --dim batch=16 --train train.toml --target ipu1
     popc explain model.popx
     """
-    from popc.advice import ask, explain_question
+    from popc.advice import explain_request
     from popc.cli.fit_text import explanation_lines, headline
-    from popc.estimation import check_target
     from popc.reporting import is_archive
 
     settings = settings.on_target(target)
     if str(model) != "-" and is_archive(model):
         explanation = _of_archive(model, settings, train, console)
     else:
-        keywords = settings.keywords()
-        check_target(keywords["options"])
-        explanation = explain_question(
-            ask(read_source(model), train=train, **keywords),
+        explanation = explain_request(
+            settings.request(read_source(model), train),
             budget=budget,
             jobs=jobs,
             on_progress=console.on_progress(),

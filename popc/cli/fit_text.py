@@ -55,7 +55,7 @@ def explanation_lines(explanation: Explanation, line_of: LineOf) -> list[str]:
         lines += ["", f"Others: {others}"]
     if explanation.advice is not None:
         lines += ["", *_advice(explanation.advice, line_of)]
-    elif explanation.fits and explanation.question is not None:
+    elif explanation.fits and explanation.request is not None:
         lines += ["", *_wins(explanation.wins, line_of)]
     return lines if lines[:1] != [""] else lines[1:]
 

@@ -14,7 +14,9 @@ import click
 from popc.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
 
 if TYPE_CHECKING:
+    from popc.frontend import ModelSource
     from popc.options import Options
+    from popc.request import CompileRequest
 
 __all__ = [
     "ModelSettings",
@@ -64,15 +66,24 @@ class ModelSettings:
             excludable=excludable_passes(),
         )
 
-    def keywords(self) -> dict[str, Any]:
-        """Keyword arguments for `popc.compile`."""
-        return {
-            "options": self.resolve(),
-            "shapes": parse_shapes(self.shape),
-            "dims": parse_dims(self.dim),
-            "bind": parse_bindings(self.bind),
-            "outputs": tuple(name for name in self.outputs.split(",") if name),
-        }
+    def request(self, model: ModelSource, train: Path | None = None) -> CompileRequest:
+        """The request for a model.
+
+        Raises:
+            OptionError: options or the training file are wrong; lists every problem.
+            UsageError: arguments have no meaning.
+        """
+        from popc.request import CompileRequest
+
+        return CompileRequest.of(
+            model,
+            options=self.resolve(),
+            shapes=parse_shapes(self.shape),
+            dims=parse_dims(self.dim),
+            bind=parse_bindings(self.bind),
+            outputs=tuple(name for name in self.outputs.split(",") if name),
+            train=train,
+        )
 
 
 model_argument = click.argument(

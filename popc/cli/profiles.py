@@ -50,13 +50,14 @@ def _load(
 
     if archived:
         return read_profile(file)
-    import popc
+    from popc.api import compile_request
     from popc.options.table import FrozenTable
+    from popc.watch import Watch
 
-    keywords = settings.keywords()
+    request = settings.request(file, train)
     # A report says whether the program fits; only who compiles it needs to be stopped.
-    keywords["options"] = replace(
-        keywords["options"], cost_report=True, allow_out_of_memory=True, budget=FrozenTable()
+    options = replace(
+        request.options, cost_report=True, allow_out_of_memory=True, budget=FrozenTable()
     )
-    archive = popc.compile(file, train=train, on_progress=console.on_progress(), **keywords)
+    archive = compile_request(request.with_options(options), Watch(console.on_progress()))
     return profile_of(archive, file.name)

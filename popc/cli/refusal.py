@@ -1,28 +1,28 @@
-"""What the command line adds when a program does not fit: why, and what would help."""
+"""Advice that the command line adds when a program does not fit its target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from popc.cli.command_line import compile_line
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings
 from popc_runtime.errors import DoesNotFitError
+
+if TYPE_CHECKING:
+    from popc.advice import Change
+    from popc.request import CompileRequest
 
 __all__ = ["advised"]
 
 
 @contextmanager
 def advised(
-    console: Console,
-    model: Path,
-    source: Path | bytes,
-    settings: ModelSettings,
-    train: Path | None,
+    console: Console, request: CompileRequest, line: Callable[[Change], str]
 ) -> Iterator[None]:
     """If what is done inside finds that the program does not fit, say what would.
+
+    ``line`` gives the command line that compiles it with a change.
 
     Raises:
         DoesNotFitError: with the explanation and tested advice.
@@ -32,31 +32,20 @@ def advised(
     except DoesNotFitError as error:
         if not error.report:  # no target can hold it
             raise
-        raise _explained(console, model, source, settings, train) from error
+        raise _explained(console, request, line) from error
 
 
 def _explained(
-    console: Console,
-    model: Path,
-    source: Path | bytes,
-    settings: ModelSettings,
-    train: Path | None,
+    console: Console, request: CompileRequest, line: Callable[[Change], str]
 ) -> DoesNotFitError:
-    from popc.advice import ask, explain_question
+    from popc.advice import explain_request
     from popc.cli.fit_text import explanation_lines, headline
 
-    explanation = explain_question(
-        ask(source, train=train, **settings.keywords()),
-        jobs=0,
-        on_finding=console.on_count("advice"),
-    )
-    lines = explanation_lines(
-        explanation, lambda change: compile_line(model, settings, train, change)
-    )
+    explanation = explain_request(request, jobs=0, on_finding=console.on_count("advice"))
     return DoesNotFitError(
         headline(explanation.diagnosis),
         subject="target",
-        details=tuple(lines),
+        details=tuple(explanation_lines(explanation, line)),
         hint="--allow-out-of-memory writes the archive all the same",
         report=explanation.to_dict(),
     )

@@ -110,18 +110,18 @@ def command(
     popc tune model.onnx --dim batch=16 --objective bytes --target ipu1 -o small.toml
     popc compile model.onnx --dim batch=16 --options fast.toml
     """
-    from popc.advice import ask, available_cores
+    from popc.advice import available_cores
     from popc.estimation import check_target
-    from popc.tuning import options_file, tune_question
+    from popc.tuning import options_file, tune_request
 
     settings = settings.on_target(target)
-    keywords = settings.keywords()
-    check_target(keywords["options"])
+    request = settings.request(read_source(model), train)
+    check_target(request.options)
     _refuse_output(output, model, force=force)
     journal = resume or output.with_name(f"{output.name}.journal")
     try:
-        tuning = tune_question(
-            ask(read_source(model), train=train, **keywords),
+        tuning = tune_request(
+            request,
             objective=objective,
             budget=budget,
             jobs=jobs or available_cores(),
@@ -192,7 +192,7 @@ def _report(tuning: Tuning, output: Path, line: Any) -> Report:
 def _lines(tuning: Tuning, output: Path, line: Any) -> Iterator[str]:
     found = tuning.found
     if found.best is None:
-        yield f"Nothing of {found.planned:,} programs fits {tuning.question.target.name}."
+        yield f"Nothing of {found.planned:,} programs fits {tuning.target.name}."
         if found.nearest is not None:
             lacks = f"{found.nearest.outcome.excess:,} bytes of the busiest tile"
             yield f"Closest: {_named(found.nearest)}, which lacks {lacks}."
@@ -214,7 +214,7 @@ def _chosen(tuning: Tuning) -> Iterator[str]:
     assert found.best is not None
     yield (
         f"Of {found.planned:,} programs the best for {tuning.objective} on "
-        f"{tuning.question.target.name}: {effect_text(found.best.outcome, found.base)}"
+        f"{tuning.target.name}: {effect_text(found.best.outcome, found.base)}"
     )
     if not found.best.change:
         yield "The options are best as they are."

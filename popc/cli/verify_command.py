@@ -79,18 +79,18 @@ def command(
     popc verify model.popx --model model.onnx --input x=image.npy
     """
     from popc.verify import verify_file
+    from popc.watch import Watch
 
     if not (rtol >= 0 and atol >= 0):  # NaN is not
         raise UsageError("--rtol and --atol take numbers that are not negative")
     rows = verify_file(
+        settings.request(model or file),
         file,
-        model,
         inputs,
         every=every,
         rtol=rtol,
         atol=atol,
-        keywords=settings.keywords(),
-        on_progress=console.on_progress(),
+        watch=Watch(console.on_progress()),
     )
     wrong = [row for row in rows if not row.agrees]
     data = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from popc.ir import Graph, Op, Tensor
@@ -41,6 +41,7 @@ from popc.transforms.inplace_order import InplaceOrder
 from popc.transforms.integer_products import IntegerProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
+from popc.transforms.outlining import Outlining
 from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
 from popc.transforms.partials_type import PartialsType
 from popc.transforms.patterns import chosen_rules, is_on
@@ -66,6 +67,7 @@ from popc.transforms.winograd import Winograd
 
 __all__ = [
     "Phase",
+    "Transformation",
     "build_pipeline",
     "cut_before_gradients",
     "excludable_passes",
@@ -323,17 +325,39 @@ def _rule_names() -> set[str]:
     return {rule.name for rule in RULES}
 
 
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """A run of the pipeline.
+
+    Attributes:
+        reports: Of each run of each pass.
+        orders_hold: Whether the orders that a pass has asked for last are still those of the graph.
+    """
+
+    reports: tuple[PassReport, ...]
+    orders_hold: bool
+
+
 def transform(
     graph: Graph,
     options: Options,
     orders: Orders = insertion_orders,
     on_checkpoint: Callable[[Checkpoint], None] | None = None,
-) -> list[PassReport]:
-    """Run the pipeline on ``graph``, in place; what each run of each pass did.
+) -> Transformation:
+    """Run the pipeline on ``graph``, in place.
 
     ``on_checkpoint`` is called when the graph has reached one.
     """
-    return _run(build_pipeline(options, orders), graph, options, on_checkpoint)
+    asked: list[Graph] = []
+
+    def watched(edited: Graph) -> Mapping[Graph, Sequence[Op]]:
+        asked.append(edited)
+        return orders(edited)
+
+    reports = _run(build_pipeline(options, watched), graph, options, on_checkpoint)
+    last = reports[-1]
+    hold = options.enable_outlining and bool(asked) and last.name == Outlining.name
+    return Transformation(tuple(reports), hold and not last.changes)
 
 
 def prepare_for_training(graph: Graph, options: Options) -> list[PassReport]:

@@ -4,7 +4,7 @@ from popc.tuning.journal import Journal, identity_of
 from popc.tuning.output import effect_text, options_file
 from popc.tuning.search import OBJECTIVES, Evaluator, Found, pareto_front, search
 from popc.tuning.tunables import TUNABLES, Dimension, Tunable, dimensions_of
-from popc.tuning.tune import DEFAULT_BUDGET, Tuning, tune_question
+from popc.tuning.tune import DEFAULT_BUDGET, Tuning, tune_request
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -22,5 +22,5 @@ __all__ = [
     "options_file",
     "pareto_front",
     "search",
-    "tune_question",
+    "tune_request",
 ]

@@ -19,8 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from popc.advice import Outcome, Question
+from popc.advice import Outcome
+from popc.estimation import target_of
 from popc.frontend import LoadedModel
+from popc.request import CompileRequest
 from popc_runtime.errors import ResourceError, UsageError
 
 __all__ = ["Journal", "identity_of"]
@@ -29,23 +31,23 @@ _SCHEMA: Final = "popc.tune.journal/1"
 _FIELDS: Final = {one.name: one.type for one in fields(Outcome)}
 
 
-def identity_of(question: Question, loaded: LoadedModel) -> dict[str, str]:
+def identity_of(request: CompileRequest, loaded: LoadedModel) -> dict[str, str]:
     """What results depend on, by what a user calls it."""
-    values = [(row.name, str(row.value)) for row in question.options.to_manifest()]
+    values = [(row.name, str(row.value)) for row in request.options.to_manifest()]
     return {
         "version": _version(),
         "model": loaded.sha256,
         "options": _digest(values),
-        "target": _digest(question.target.to_dict()),
+        "target": _digest(target_of(request.options).to_dict()),
         "shapes, dims and outputs": _digest(
             [
-                {name: list(shape) for name, shape in question.shapes.items()},
-                dict(question.dims),
-                list(question.outputs),
+                {name: list(shape) for name, shape in request.shapes.items()},
+                dict(request.dims),
+                list(request.outputs),
             ]
         ),
-        "bound inputs": _digest({name: _array(value) for name, value in question.bind.items()}),
-        "training": _digest(repr(question.training)),
+        "bound inputs": _digest({name: _array(value) for name, value in request.bind.items()}),
+        "training": _digest(repr(request.training)),
     }
 
 

@@ -19,7 +19,7 @@ def options_file(tuning: Tuning, given: Mapping[str, Any]) -> str:
         tuning: The result of a search that has found a program that fits.
         given: What the user's options file held, as it was written there.
     """
-    found, question = tuning.found, tuning.question
+    found = tuning.found
     assert found.best is not None, "nothing fits"
     chosen = dict(found.best.change.options)
     comments = {
@@ -27,7 +27,7 @@ def options_file(tuning: Tuning, given: Mapping[str, Any]) -> str:
         for name in chosen
     }
     head = [
-        f"# Chosen by popc tune for {tuning.objective} on {question.target.name}:",
+        f"# Chosen by popc tune for {tuning.objective} on {tuning.target.name}:",
         f"# {effect_text(found.best.outcome, found.base)}.",
     ]
     parts = ["\n".join(head)]
@@ -40,7 +40,7 @@ def options_file(tuning: Tuning, given: Mapping[str, Any]) -> str:
 
 
 def _was(tuning: Tuning, name: str) -> str:
-    value = getattr(tuning.question.options, name)
+    value = getattr(tuning.request.options, name)
     if not value and isinstance(value, FrozenTable | tuple):
         return "was not set"
     plain = dict(value) if isinstance(value, FrozenTable) else value
@@ -49,7 +49,7 @@ def _was(tuning: Tuning, name: str) -> str:
 
 def _other_settings(tuning: Tuning) -> Iterator[tuple[str, Any]]:
     """Options that were set elsewhere than in a file."""
-    options = tuning.question.options
+    options = tuning.request.options
     for name, origin in options.origins.items():
         if origin not in (Origin.FILE, Origin.DEFAULT):
             yield name, _plain(getattr(options, name))

@@ -55,7 +55,7 @@ def dimensions_of(situation: Situation, *, allow_inexact: bool = False) -> list[
     """
     found: list[Dimension] = []
     for row in TUNABLES:
-        if not (row.exact or allow_inexact) or situation.question.is_set(row.option):
+        if not (row.exact or allow_inexact) or situation.request.is_set(row.option):
             continue
         current = situation.value(row.option)
         if not row.when(situation):

@@ -13,23 +13,25 @@ from popc.advice import (
     OnFinding,
     Outcome,
     Pool,
-    Question,
     Situation,
     Trial,
     Workshop,
     ignore,
     open_pool,
 )
-from popc.estimation import costs_of
-from popc.frontend import load_model
+from popc.compiler import plan_program
+from popc.estimation import costs_of, target_of
 from popc.options import SCHEMA
 from popc.progress import OnProgress
+from popc.request import CompileRequest
+from popc.target import Target
 from popc.tuning.journal import Journal, identity_of
 from popc.tuning.measure import measure
 from popc.tuning.search import OBJECTIVES, Evaluator, Found, Point, key_of, search
 from popc.tuning.tunables import dimensions_of
+from popc.watch import Watch
 
-__all__ = ["DEFAULT_BUDGET", "Tuning", "tune_question"]
+__all__ = ["DEFAULT_BUDGET", "Tuning", "tune_request"]
 
 DEFAULT_BUDGET: Final = 200
 
@@ -41,14 +43,19 @@ class Tuning:
     """The result of a search.
 
     Attributes:
-        question: What was tuned.
+        request: What was tuned.
         objective: By what.
         found: What came of it.
     """
 
-    question: Question
+    request: CompileRequest
     objective: str
     found: Found
+
+    @property
+    def target(self) -> Target:
+        """The target, as far as the program uses it."""
+        return target_of(self.request.options)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -78,8 +85,8 @@ def _trial_dict(trial: Trial) -> dict[str, Any]:
     return {"options": options, "arguments": arguments, **_measured(trial.outcome)}
 
 
-def tune_question(
-    question: Question,
+def tune_request(
+    request: CompileRequest,
     *,
     objective: str = "cycles",
     budget: int = DEFAULT_BUDGET,
@@ -93,7 +100,7 @@ def tune_question(
     """Search for the options with which a program costs least.
 
     Args:
-        question: What is compiled; options that it sets stay as they are.
+        request: What is compiled; options that it sets stay as they are.
         objective: One of `OBJECTIVES`.
         budget: How many programs are planned, about.
         jobs: In how many processes; the result does not depend on it.
@@ -107,21 +114,21 @@ def tune_question(
         ModelError, OptionError, UsageError: the program cannot be compiled as it is.
         UsageError: the journal is of another search.
     """
-    loaded = load_model(question.model)
-    done = question.compiled(loaded, on_progress=on_progress)
-    situation = Situation(question, loaded, costs_of(done, question.options))
+    loaded = request.load()
+    report = costs_of(plan_program(request, loaded, Watch(on_progress)))
+    situation = Situation(request, loaded, report)
     dimensions = dimensions_of(situation, allow_inexact=allow_inexact)
     path = Path(journal) if journal is not None else None
-    book = Journal(path, identity_of(question, loaded))
+    book = Journal(path, identity_of(request, loaded))
     try:
-        with open_pool(Workshop(question, loaded), jobs) as pool:
+        with open_pool(Workshop(request, loaded), jobs) as pool:
             planner = _Planner(pool, book, budget, on_planned)
             found = search(Evaluator(planner, budget), dimensions, OBJECTIVES[objective], seed)
         if found.planned < budget:  # there was nothing more to try
             on_planned(found.planned, found.planned)
     finally:
         book.close()
-    return Tuning(question, objective, found)
+    return Tuning(request, objective, found)
 
 
 class _Planner:

@@ -232,7 +232,7 @@ def test_internal_errors_leave_a_report(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("popc.api.run_stages", fail)
+    monkeypatch.setattr("popc.api.compile_program", fail)
     assert run(["compile", str(model)]) == 70
     err = capsys.readouterr().err
     report = Path(err.rpartition("with the file ")[2].strip())

@@ -21,6 +21,7 @@ from popc.schedule import build_schedule
 from popc.target import configure_target, find_target
 from popc_runtime.format import ArchiveFile
 from samples.networks import digits_cnn, sorting_transformer
+from tests.compiling import bindings_of
 from tests.models import affine, counter_loop
 from tests.support import import_graph
 
@@ -58,9 +59,7 @@ def test_phases_cost_what_they_are_made_of() -> None:
 
 
 def test_permanent_bytes_are_those_of_weights() -> None:
-    graph = import_graph(
-        digits_cnn(), popc.api.make_bindings(popc.make_options(), dims={"batch": 2})
-    )
+    graph = import_graph(digits_cnn(), bindings_of(digits_cnn(), dims={"batch": 2}))
     report = _estimated(graph, tiles=40)
     (chip,) = report.memory
     read = {id(t.data): t for op in graph.ops for t in op.present_inputs if t.is_constant}

@@ -13,14 +13,15 @@ from onnx import helper, parser
 
 import popc
 import popc_runtime
-from popc.api import make_options
 from popc.explanation import explain_options
 from popc.options.dialects.popart_patterns import BUILT_IN, ELSEWHERE, PATTERNS
+from popc.request import CompileRequest, make_options
 from popc.transforms import excludable_passes, optional_passes
 from popc.transforms.patterns import chosen_rules, is_on
 from popc.transforms.rules import RULES
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
+from tests.compiling import planned_model
 
 # Of the reference manual: what popart.Patterns has a property or a name for.
 _POPART: Final = """
@@ -54,13 +55,8 @@ def _model(exclude: tuple[str, ...] = ()) -> onnx.ModelProto:
 
 
 def _op_types(model: onnx.ModelProto, **options: Any) -> list[str]:
-    from popc.api import make_bindings
-    from popc.compiler import run_stages
-    from popc.frontend import load_model
-
-    chosen = make_options({"verify_ir": True, **options})
-    done = run_stages(load_model(model), make_bindings(chosen), chosen)
-    return [op.op_type for op in done.graph.topological() if not op.op_type.startswith("Host")]
+    graph = planned_model(model, options).graph
+    return [op.op_type for op in graph.topological() if not op.op_type.startswith("Host")]
 
 
 def test_all_patterns_of_popart_have_an_answer() -> None:
@@ -147,7 +143,10 @@ def test_effects_are_explained() -> None:
     options = make_options(
         {"pattern_switches": {"join_transposes": False, "PadSum": False, "SinGradOp": True}}
     )
-    effects = {effect.value: effect for effect in explain_options(_model(), options=options)}
+    effects = {
+        effect.value: effect
+        for effect in explain_options(CompileRequest.of(_model(), options=options))
+    }
     assert effects["join_transposes=off"].added["Transpose"] == 2
     assert effects["add_pads=off"].none == "the program is the same without it"
     assert effects["SinGradOp=on"].none

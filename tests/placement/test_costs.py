@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from popc.api import make_options
 from popc.cost import CostReport, format_costs
 from popc.estimation import costs_of
 from tests.training.deep import DEEP, compiled
@@ -12,7 +11,7 @@ from tests.training.deep import DEEP, compiled
 
 def _costs(**options: Any) -> CostReport:
     chosen: dict[str, Any] = {"accumulation_factor": 16, **options}
-    return costs_of(compiled(DEEP["mlp"](), **chosen), make_options(chosen))
+    return costs_of(compiled(DEEP["mlp"](), **chosen))
 
 
 def test_chips_share_the_work() -> None:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import popc
-from popc.api import make_options
 from popc.ir import Graph, Op
 from popc.placement import Homes, find_crossings, main_graphs
+from popc.request import make_options
 from popc_runtime.errors import OptionError
 from tests.placement.networks import SGD, assert_equal, layered, on_chips, run_program
 from tests.training.deep import compiled

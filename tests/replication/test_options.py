@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import popc
-from popc.api import make_options
 from popc.options import resolve_options
 from popc.options.replication import ReplicaGroups
+from popc.request import make_options
 from popc_runtime.errors import ModelError, OptionError
 from tests.replication.models import compiled, graphcore, normalised
 from tests.training.small import linear_model, trainable, training_program

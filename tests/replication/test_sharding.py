@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 import popc
 import popc_runtime
-from popc.api import make_options
+from popc.request import make_options
 from popc_runtime import VariableRole
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array

@@ -12,7 +12,7 @@ import onnx
 
 import popc
 import popc_runtime
-from popc.compiler import Compilation
+from popc.compiler import Planned
 from popc.ir import Graph, Op
 from popc.ops.streaming import constants_off_chip
 from popc_runtime.format import Array
@@ -102,11 +102,11 @@ def assert_same(found: Run, expected: Run, tolerance: float = 0) -> None:
             np.testing.assert_allclose(ours[key], value, tolerance, tolerance, err_msg=key)
 
 
-def on_chip_bytes(done: Compilation) -> int:
+def on_chip_bytes(planned: Planned) -> int:
     """Arena, state and constants that are on the chip."""
-    assert done.plan is not None
-    away = sum(one.type.nbytes for one in constants_off_chip(done.graph))
-    return done.plan.arena_bytes + done.plan.state_bytes + done.plan.constant_bytes - away
+    plan, away = planned.plan, constants_off_chip(planned.graph)
+    held = plan.arena_bytes + plan.state_bytes + plan.constant_bytes
+    return held - sum(constant.type.nbytes for constant in away)
 
 
 def transfers(graph: Graph, op_type: str = "") -> list[Op]:

@@ -11,7 +11,7 @@ from onnx import helper
 
 import popc
 import popc_runtime
-from popc.api import make_options
+from popc.request import make_options
 from popc_runtime.errors import OptionError
 from tests.streaming.networks import (
     EVERYTHING,

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from popc.api import bind_training, make_bindings, make_options, make_training
-from popc.compiler import Compilation, run_stages
-from popc.frontend import load_model
+from popc.compiler import Planned
 from popc.ir import Graph, Op, StepPart
+from popc.request import make_options
 from popc_runtime.errors import OptionError
+from tests.compiling import planned_model
 from tests.streaming.networks import (
     EVERYTHING,
     MODELS,
@@ -53,14 +53,10 @@ _PROGRAMS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def compiled_network(model: str, train: Any = None, **options: Any) -> Compilation:
-    """A model with all checks, and everything that the stages made."""
+def compiled_network(model: str, train: Any = None, **options: Any) -> Planned:
+    """A model with all checks."""
     make, shapes = MODELS[model]
-    chosen = make_options({"verify_ir": True, **options})
-    loaded, settings = load_model(make()), make_training(train)
-    bindings = make_bindings(chosen, shapes, {}, {}, ())
-    bindings = bind_training(bindings, loaded, settings, chosen)
-    return run_stages(loaded, bindings, chosen, training=settings)
+    return planned_model(make(), options, shapes=shapes, train=train)
 
 
 def _phased(graph: Graph) -> Iterator[tuple[Graph, Op, int]]:
@@ -103,7 +99,6 @@ def test_inference(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [_TWO, _ONE], ids=["two chips", "one chip"])
 def test_phases_run_in_order(options: dict[str, Any]) -> None:
     done = compiled_network("transformer", training(), **options, **EVERYTHING)
-    assert done.schedule is not None
     order = done.schedule.orders[done.graph]
     phases = [op.settings.execution_phase for op in order]
     assert None not in phases

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 
 import popc
 import popc_runtime
-from popc.api import make_options
-from popc.compiler import Compilation
+from popc.compiler import Planned
 from popc.estimation import check_target, costs_of
 from popc.ir import Graph, TensorType, VariableRole
 from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.options import Options
+from popc.request import CompileRequest, make_options
 from popc.schedule import Schedule, build_schedule, check_schedule
 from popc.transforms.streaming import MergeExchange
 from popc.transforms.streaming.check import find_misplaced
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType, Region, decode_program, encode_program, oldest_reader
 from tests.arena import Arena
+from tests.compiling import compiled_model
 from tests.streaming.networks import EVERYTHING, MODELS, OFF, run, training, transfers
 from tests.streaming.test_phases import compiled_network
 
@@ -133,15 +134,15 @@ def test_merged_exchanges_take_less_time() -> None:
     assert _host_cycles(merged) < _host_cycles(apart)
 
 
-def _host_cycles(done: Compilation) -> int:
-    return costs_of(done, make_options({})).cycles.host
+def _host_cycles(planned: Planned) -> int:
+    plain = replace(planned.program, request=planned.program.request.with_options(make_options()))
+    return costs_of(replace(planned, program=plain)).cycles.host
 
 
 def test_what_is_off_chip_is_on_no_tile() -> None:
     plain = compiled_network("transformer", training(type="adam"))
     away = compiled_network("transformer", training(type="adam"), **EVERYTHING)
-    options = make_options({})
-    before, after = (costs_of(one, options).memory[0] for one in (plain, away))
+    before, after = (costs_of(program).memory[0] for program in (plain, away))
     assert after.average.variables < 0.2 * before.average.variables
     assert _host_cycles(away) > _host_cycles(plain)
 
@@ -153,15 +154,12 @@ def test_targets_without_streaming_memory_are_refused() -> None:
 
 
 def test_archives_say_which_readers_they_need(tmp_path: Path) -> None:
-    plain = compiled_network("mlp", training())
-    away = compiled_network("mlp", training(), **EVERYTHING)
-    assert plain.image is not None
-    assert away.image is not None
-    assert (oldest_reader(plain.image), oldest_reader(away.image)) == (0, 1)
-    assert decode_program(encode_program(away.image)) == away.image
-    archive = popc.compile(
-        MODELS["mlp"][0](), shapes=MODELS["mlp"][1], train=training(), options=EVERYTHING
-    )
+    make, shapes = MODELS["mlp"]
+    plain = compiled_model(make(), shapes=shapes, train=training()).image
+    away = compiled_model(make(), EVERYTHING, shapes=shapes, train=training()).image
+    assert (oldest_reader(plain), oldest_reader(away)) == (0, 1)
+    assert decode_program(encode_program(away)) == away
+    archive = popc.compile(make(), shapes=shapes, train=training(), options=EVERYTHING)
     program = popc_runtime.load(archive.save(tmp_path / "m.popx"))
     assert all(spec.off_chip for spec in program.manifest.variables if np.prod(spec.shape) > 1)
 
@@ -169,12 +167,10 @@ def test_archives_say_which_readers_they_need(tmp_path: Path) -> None:
 def test_options_say_what_they_changed() -> None:
     from popc.explanation import explain_options
 
-    effects = explain_options(
-        MODELS["mlp"][0](),
-        shapes=MODELS["mlp"][1],
-        train=training(),
-        options=make_options({**EVERYTHING, "enable_merge_exchange": False}),
-    )
+    make, shapes = MODELS["mlp"]
+    options = {**EVERYTHING, "enable_merge_exchange": False}
+    request = CompileRequest.of(make(), shapes=shapes, train=training(), options=options)
+    effects = explain_options(request)
     found = {one.option: one for one in effects}
     weights = next(one for name, one in found.items() if name.startswith("weight_tensor_location"))
     assert weights.after["remote bytes"] > weights.before["remote bytes"]

@@ -9,11 +9,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from popc.api import bind_training, make_bindings, make_options, make_training
-from popc.compiler import Compilation, run_stages
-from popc.frontend import load_model
+from popc.compiler import Planned
 from popc.ir import Graph, Op, Recompute
 from popc_runtime.format import Array
+from tests.compiling import planned_model
 
 __all__ = [
     "DEEP",
@@ -144,19 +143,14 @@ def feeds_of(shape: Sequence[int], *lead: int, seed: int = 0) -> dict[str, Array
     return {"x": rng.standard_normal((*lead, *shape)).astype(np.float32), "label": label}
 
 
-def compiled(
-    model: onnx.ModelProto, train: Mapping[str, Any] = TRAIN, **options: Any
-) -> Compilation:
-    """The model compiled for training, with all checks."""
-    chosen = make_options({"verify_ir": True, **options})
-    training, loaded = make_training(train), load_model(model)
-    bindings = bind_training(make_bindings(chosen), loaded, training, chosen)
-    return run_stages(loaded, bindings, chosen, training=training)
+def compiled(model: onnx.ModelProto, train: Mapping[str, Any] = TRAIN, **options: Any) -> Planned:
+    """The model planned for training, with all checks."""
+    return planned_model(model, options, train=train)
 
 
-def effects(done: Compilation) -> Mapping[str, int]:
+def effects(done: Planned) -> Mapping[str, int]:
     """What the pass of recomputation counts."""
-    (report,) = (one for one in done.passes if one.name == "recomputation")
+    (report,) = (one for one in done.program.passes if one.name == "recomputation")
     return report.effects
 
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 import popc
-from popc.api import make_options
-from popc.compiler import Compilation
+from popc.compiler import Planned
+from popc.request import make_options
 from popc_runtime.errors import ModelError, OptionError
 from tests.training.deep import compiled, deep_mlp, repetitions
 
@@ -28,7 +28,7 @@ def _annotated(**numbers: int) -> onnx.ModelProto:
     return model
 
 
-def _names(done: Compilation) -> list[str]:
+def _names(done: Planned) -> list[str]:
     return [op.output.name.removesuffix("_recomputed") for op in repetitions(done.graph)]
 
 

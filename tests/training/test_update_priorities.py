@@ -5,19 +5,18 @@ from __future__ import annotations
 from itertools import dropwhile
 from typing import Any
 
-from popc.compiler import Compilation
+from popc.compiler import Planned
 from popc.ir import Op, StepPart
 from popc.ops.control import loop_body
 from tests.training.deep import compiled, deep_mlp
 
 
-def _main_order(done: Compilation) -> list[Op]:
-    assert done.schedule is not None
+def _main_order(done: Planned) -> list[Op]:
     return list(done.schedule.orders[done.graph])
 
 
 def test_updates_are_delayed() -> None:
-    def parts(done: Compilation) -> list[bool]:
+    def parts(done: Planned) -> list[bool]:
         return [op.settings.part is StepPart.UPDATE for op in _main_order(done)]
 
     early, late = parts(compiled(deep_mlp(3))), parts(compiled(deep_mlp(3), delayVarUpdates=True))
@@ -31,7 +30,6 @@ def test_gradients_are_added_up_early() -> None:
 
     def distance(**options: Any) -> int:
         done = compiled(deep_mlp(3), accumulation_factor=2, **options)
-        assert done.schedule is not None
         (body,) = filter(None, map(loop_body, done.graph.ops))
         numbers = {op: number for number, op in enumerate(done.schedule.orders[body])}
         sums = [op for op in numbers if op.settings.part is StepPart.UPDATE]

@@ -14,9 +14,6 @@ from onnx import helper, parser
 
 import popc
 import popc_runtime
-from popc.api import make_bindings, make_options
-from popc.compiler import Compilation, run_stages
-from popc.frontend import load_model
 from popc.ir import Graph, Op, OpSettings, TensorType, VariableRole
 from popc.memory import check_plan, plan_memory
 from popc.ops import OPS
@@ -26,6 +23,7 @@ from popc.schedule import build_schedule, check_schedule
 from popc.transforms.inplace_order import InplaceOrder
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
+from tests.compiling import planned_model
 from tests.random_graphs import graphs
 from tests.small_graphs import SmallGraph, plan_as_written
 
@@ -49,15 +47,9 @@ def _wish(priority: float, name: str) -> dict[str, Any]:
     return {"__inplace_op_names": [name], "__inplace_op_priorities": [priority]}
 
 
-def _stages(model: onnx.ModelProto, **options: Any) -> Compilation:
-    chosen = make_options({"verify_ir": True, **options})
-    return run_stages(load_model(model), make_bindings(chosen), chosen)
-
-
 def _overwriting(model: onnx.ModelProto, **options: Any) -> list[str]:
-    done = _stages(model, **options)
-    assert done.plan is not None
-    return [op.settings.origin for op in done.plan.inplace if op.op_type in ("Relu", "Neg")]
+    plan = planned_model(model, options).plan
+    return [op.settings.origin for op in plan.inplace if op.op_type in ("Relu", "Neg")]
 
 
 @pytest.mark.parametrize(("chosen", "other"), [("one", "two"), ("two", "one")])
@@ -85,12 +77,12 @@ def test_zero_forbids_it() -> None:
 
 def test_ambiguities_are_listed() -> None:
     with pytest.raises(OptionError, match="1 times") as caught:
-        _stages(_model(), enableInplaceAmbiguityChecking=True)
+        planned_model(_model(), {"enableInplaceAmbiguityChecking": True})
     (detail,) = caught.value.details
     assert detail == (
         "%e (float32[40]) can be overwritten by Relu (%y, node one) or Neg (%z, node two)"
     )
-    _stages(_model(), enableInplaceAmbiguityChecking=True, enable_inplace=False)
+    planned_model(_model(), {"enableInplaceAmbiguityChecking": True, "enable_inplace": False})
 
 
 def test_data_flow_settles_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.compiler import run_stages
+from popc.compiler import plan_program
 from popc.ir import Graph, Op, TensorType
 from popc.ops.build import build
 from popc.options import Options
@@ -49,7 +49,7 @@ def test_step_loop(anchor: str, golden: Callable[[str, str], None], tmp_path: Pa
 
 @pytest.mark.parametrize("checker", ["check_schedule", "check_plan"])
 def test_verify_ir_checks_schedule_and_plan(checker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{run_stages.__module__}.{checker}", lambda *_: ["first", "second"])
+    monkeypatch.setattr(f"{plan_program.__module__}.{checker}", lambda *_: ["first", "second"])
     popc.compile(affine())
     with pytest.raises(AssertionError, match="is wrong: first; second"):
         popc.compile(affine(), options={"verify_ir": True})

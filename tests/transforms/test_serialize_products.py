@@ -17,17 +17,15 @@ from onnx import helper, numpy_helper, parser
 
 import popc
 import popc_runtime
-from popc.api import make_bindings, make_options
-from popc.compiler import Compilation, run_stages
 from popc.estimation import costs_of
 from popc.explanation import explain_options
-from popc.frontend import load_model
 from popc.ir import Graph, OpSettings, ProductCut, Tensor
 from popc.ops.build import build
-from popc.options import Options
+from popc.request import CompileRequest
 from popc.transforms.serialize_products import SerializeProducts
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array, DType
+from tests.compiling import planned_model
 from tests.random_graphs import interpret
 from tests.small_graphs import SmallGraph
 from tests.training.deep import compiled, deep_mlp
@@ -159,7 +157,7 @@ def _rule(mode: str, factor: int, nodes: str = "*", **more: Any) -> dict[str, An
 def test_results_of_programs(tmp_path: Path, mode: str, factor: int) -> None:
     expected = _run(tmp_path)
     np.testing.assert_allclose(_run(tmp_path, **_rule(mode, factor)), expected, rtol=1e-5)
-    (effect,) = explain_options(_model(), options=make_options(_rule(mode, factor)))
+    (effect,) = explain_options(CompileRequest.of(_model(), options=_rule(mode, factor)))
     assert effect.added["MatMul"] == factor - 1
 
 
@@ -173,9 +171,7 @@ def test_a_cut_product_needs_less_temporary_memory() -> None:
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 768
     largest = {}
     for label, options in {"whole": {}, "cut": _rule("output_channels", 8)}.items():
-        chosen = make_options(options)
-        done = _stages(model, chosen)
-        steps = costs_of(done, chosen).memory[0].steps
+        steps = costs_of(planned_model(model, options)).memory[0].steps
         largest[label] = max(step.temporary for step in steps)
     assert largest["cut"] < largest["whole"]
 
@@ -191,13 +187,8 @@ def test_attributes_of_popart() -> None:
             "__serialize_matmul_precision": 1,
         }.items()
     )
-    assert _count(_stages(model, make_options({})).graph) == 2
-    disabled = make_options({"enableSerializedMatmuls": False})
-    assert _count(_stages(model, disabled).graph) == 1
-
-
-def _stages(model: onnx.ModelProto, options: Options) -> Compilation:
-    return run_stages(load_model(model), make_bindings(options), options)
+    assert _count(planned_model(model).graph) == 2
+    assert _count(planned_model(model, {"enableSerializedMatmuls": False}).graph) == 1
 
 
 @pytest.mark.parametrize("mode", _MODES)

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import popc
-from popc.advice import Situation, ask
+from popc.advice import Situation
 from popc.cli.main import run
+from popc.compiler import plan_program
 from popc.estimation import costs_of
 from popc.frontend import load_model
 from popc.options import SCHEMA, changed_options
-from popc.tuning import TUNABLES, Tuning, dimensions_of, identity_of, options_file, tune_question
+from popc.request import CompileRequest
+from popc.tuning import TUNABLES, Tuning, dimensions_of, identity_of, options_file, tune_request
 from popc_runtime.errors import UsageError
 from tests.small_targets import small_target, tower
 
@@ -25,10 +27,8 @@ _TRAIN = {"loss": {"type": "l1", "input": "y"}, "optimizer": {"type": "adam"}}
 
 def _tune(batch: int = 32, options: dict[str, Any] | None = None, **more: Any) -> Tuning:
     train = more.pop("train", None)
-    question = ask(
-        tower(), options=popc.make_options(options or {}), dims={"batch": batch}, train=train
-    )
-    return tune_question(question, **{"budget": 40, **more})
+    request = CompileRequest.of(tower(), options=options, dims={"batch": batch}, train=train)
+    return tune_request(request, **{"budget": 40, **more})
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_all_values_are_values() -> None:
 
 
 def test_inexact_options_are_asked_for() -> None:
-    question = ask(tower(), options=popc.make_options({}), dims={"batch": 8}, train=_TRAIN)
-    loaded = load_model(question.model)
-    report = costs_of(question.compiled(loaded), question.options)
-    situation = Situation(question, loaded, report)
+    request = CompileRequest.of(tower(), dims={"batch": 8}, train=_TRAIN)
+    loaded = request.load()
+    report = costs_of(plan_program(request, loaded))
+    situation = Situation(request, loaded, report)
     inexact = {row.option for row in TUNABLES if not row.exact}
     exact = {one.option for one in dimensions_of(situation)}
     assert not exact & inexact
@@ -131,8 +131,8 @@ def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
 
 def test_what_is_bound_is_part_of_a_search() -> None:
     def bound(value: object) -> str:
-        question = ask(tower(), options=popc.make_options({}), bind={"x": value})
-        return identity_of(question, load_model(tower()))["bound inputs"]
+        request = CompileRequest.of(tower(), bind={"x": value})
+        return identity_of(request, load_model(tower()))["bound inputs"]
 
     zeros, ones = np.zeros(2), np.ones(2)
     values = [zeros, ones, {"x": zeros}, {"x": ones}, {"x": ones, "q": zeros}]

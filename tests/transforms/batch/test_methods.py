@@ -12,12 +12,12 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.api import bind_training, make_bindings, make_options, make_training
-from popc.compiler import Compilation, run_stages
-from popc.frontend import load_model
+from popc.compiler import Planned
+from popc.request import make_options
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
+from tests.compiling import planned_model
 from tests.training.deep import deep_transformer
 
 BATCH = 64
@@ -45,12 +45,9 @@ def _options(**options: Any) -> dict[str, Any]:
 
 def _compiled(
     model: onnx.ModelProto, train: Any = None, batch: int | None = BATCH, **options: Any
-) -> Compilation:
-    loaded, settings = load_model(model), make_training(train)
-    chosen = make_options(_options(**options))
-    bindings = make_bindings(chosen, None, {"batch": batch} if batch else {}, None, ())
-    bindings = bind_training(bindings, loaded, settings, chosen)
-    return run_stages(loaded, bindings, chosen, training=settings)
+) -> Planned:
+    dims = {"batch": batch} if batch else {}
+    return planned_model(model, _options(**options), dims=dims, train=train)
 
 
 def _results(
@@ -243,11 +240,9 @@ def test_names_of_popart() -> None:
 
 def test_an_op_can_be_excluded() -> None:
     rule = {"op_type": "MaxPool", "exclude_patterns": "batch_serialization"}
-    chosen = make_options({**_options(factor=4), "annotate": [rule]})
-    bindings = make_bindings(chosen, None, {"batch": BATCH}, None, ())
-    done = run_stages(load_model(digits_cnn()), bindings, chosen)
+    options = {**_options(factor=4), "annotate": [rule]}
+    done = planned_model(digits_cnn(), options, dims={"batch": BATCH})
     kinds = [op.op_type for op in done.graph.ops]
     assert kinds.count("MaxPool") == 2
     assert kinds.count("Conv") == 12
-    assert done.model is not None
     assert "MaxPool, it is excluded" in done.model.notes[0]

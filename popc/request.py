@@ -1,0 +1,274 @@
+"""One compilation as a value: the model, and everything that is fixed about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeAlias, TypedDict, Unpack
+
+from popc.frontend import (
+    Annotations,
+    Bindings,
+    LoadedModel,
+    ModelSource,
+    RecomputeWishes,
+    TrainingBindings,
+    load_model,
+)
+from popc.ir import TensorType
+from popc.options import Options, did_you_mean, ignored_places, resolve_options
+from popc.training import (
+    TrainingSettings,
+    needed_names,
+    parse_training,
+    read_training_file,
+    training_anchors,
+)
+from popc.transforms import excludable_passes, optional_passes
+from popc_runtime.errors import OptionError, UsageError
+from popc_runtime.format import Origin
+
+__all__ = [
+    "CompileKeywords",
+    "CompileRequest",
+    "OptionsSource",
+    "TrainingSource",
+    "make_options",
+    "make_training",
+]
+
+# What `popc.compile` takes as ``options``.
+OptionsSource: TypeAlias = "Options | Mapping[str, object] | str | os.PathLike[str]"
+
+# What it takes as ``train``.
+TrainingSource: TypeAlias = "TrainingSettings | Mapping[str, Any] | str | os.PathLike[str]"
+
+
+class CompileKeywords(TypedDict, total=False):
+    """The keyword arguments that say what is compiled.
+
+    Attributes:
+        options: Options by name, the path of a TOML or JSON file, or `make_options`' result.
+        shapes: Shapes of inputs by name; needed where the model leaves dimensions open.
+        dims: Values of symbolic dimensions by their names in the model.
+        bind: Inputs that become constants, by name; a list for a sequence.  Of arrays by name, as
+            `numpy.load` gives them, a tensor takes the one of its own name and a sequence all.
+        outputs: Names of the tensors to return; if not given, those of the model, or the loss
+            alone if it is trained.
+        train: How to train the model: the path of a TOML or JSON file with the tables ``loss``,
+            ``optimizer`` and perhaps ``weights``, or a mapping of these.
+        loss: In place of ``train``, the table ``loss``, or the name of a tensor that is the loss.
+        optimizer: In place of ``train``, the table ``optimizer``.
+    """
+
+    options: OptionsSource | None
+    shapes: Mapping[str, Sequence[int]] | None
+    dims: Mapping[str, int] | None
+    bind: Mapping[str, Any] | None
+    outputs: Sequence[str]
+    train: TrainingSource | None
+    loss: Mapping[str, Any] | str | None
+    optimizer: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """A model and what is fixed about it, checked as far as that needs no look at the model.
+
+    It can be pickled if its model can: searches hand it to other processes.
+
+    Attributes:
+        model: Where the model is.
+        options: The effective options.
+        shapes, dims, bind, outputs: See `CompileKeywords`.
+        training: How to train it; ``None`` if it is not trained.
+    """
+
+    model: ModelSource
+    options: Options
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    bind: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    outputs: Sequence[str] = ()
+    training: TrainingSettings | None = None
+
+    @classmethod
+    def of(cls, model: ModelSource, **keywords: Unpack[CompileKeywords]) -> Self:
+        """A request from the arguments of `popc.compile`.
+
+        Raises:
+            OptionError: options or the training file are wrong; lists every problem.
+            UsageError: ``train`` is given beside ``loss`` or ``optimizer``.
+            TypeError: there is no such keyword.
+        """
+        _refuse_unknown(keywords)
+        options = keywords.get("options")
+        return cls(
+            model,
+            options if isinstance(options, Options) else make_options(options),
+            keywords.get("shapes") or {},
+            keywords.get("dims") or {},
+            keywords.get("bind") or {},
+            keywords.get("outputs", ()),
+            make_training(keywords.get("train"), keywords.get("loss"), keywords.get("optimizer")),
+        )
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program is a training step."""
+        return self.training is not None
+
+    def is_set(self, name: str) -> bool:
+        """Whether the user has chosen the value of an option."""
+        return self.options.origin(name) is not Origin.DEFAULT
+
+    def with_options(self, options: Options) -> Self:
+        """The same with other options."""
+        return replace(self, options=options)
+
+    def load(self) -> LoadedModel:
+        """The model.
+
+        Raises:
+            ModelError: it is no valid ONNX model.
+            ResourceError: it cannot be read.
+        """
+        return load_model(self.model)
+
+    def bindings(self, loaded: LoadedModel) -> Bindings:
+        """What is fixed about the model that was loaded; anchored tensors become outputs.
+
+        Raises:
+            OptionError: options are given that only training uses.
+        """
+        plain = Bindings(
+            shapes={name: tuple(shape) for name, shape in self.shapes.items()},
+            dims=dict(self.dims),
+            values=dict(self.bind),
+            outputs=tuple(self.outputs),
+            anchors=tuple(self.options.anchors),
+            replicas=self.options.replicated_graph_count,
+            annotations=_annotations(self.options),
+        )
+        if self.training is not None:
+            return _bound_for_training(plain, loaded, self.training, self.options)
+        _refuse_training_options(self.options)
+        if self.options.constant_weights:
+            return plain
+        return replace(plain, training=TrainingBindings(_has_dimensions))
+
+
+def _refuse_unknown(keywords: Mapping[str, object]) -> None:
+    for name in keywords:
+        if name not in CompileKeywords.__annotations__:
+            guess = did_you_mean(name, CompileKeywords.__annotations__)
+            raise TypeError(
+                f"compile() got an unexpected keyword argument {name!r}"
+                + (f"; {guess}" if guess else "")
+            )
+
+
+def _annotations(options: Options) -> Annotations:
+    ignored = tuple(ignored_places(options).items())
+    return Annotations(options.annotate, excludable_passes(), ignored)
+
+
+def _has_dimensions(name: str, type_: TensorType) -> bool:
+    """Scalars stay constants: exporters keep numbers of formulas in them."""
+    del name
+    return type_.rank > 0
+
+
+def _bound_for_training(
+    bindings: Bindings, loaded: LoadedModel, training: TrainingSettings, options: Options
+) -> Bindings:
+    """``bindings`` with the weights that become variables, and the tensors that training needs."""
+    plain, _ = training_anchors(bindings.anchors)
+    known = dict.fromkeys([*loaded.tensor_names(), *(info.name for info in loaded.inputs)])
+    needed = needed_names(training, bindings.anchors, known)
+    return replace(
+        bindings,
+        anchors=tuple(plain),
+        model_outputs=False,
+        training=TrainingBindings(
+            training.is_trainable,
+            needed,
+            named=bool(training.trainable),
+            recompute=RecomputeWishes(
+                options.auto_recomputation, options.recompute, options.checkpoints
+            ),
+        ),
+    )
+
+
+def _refuse_training_options(options: Options) -> None:
+    if options.accumulation_factor > 1:
+        raise OptionError(
+            "accumulation_factor is for training: it adds up gradients",
+            subject="accumulation_factor",
+            hint="compile with --train FILE, or use batches_per_step",
+        )
+    given = {
+        "auto_recomputation": options.auto_recomputation != "none" and not _recomputes(options),
+        "checkpoints": options.checkpoints,
+        "merge_var_update": options.merge_var_update != "off",
+        "recompute": options.recompute,
+    }
+    useless = [name for name, is_given in given.items() if is_given]
+    if useless:
+        raise OptionError(
+            f"{', '.join(useless)}: for training; this program has no backward pass and no updates",
+            subject=useless[0],
+            hint="compile with --train FILE",
+        )
+
+
+def _recomputes(options: Options) -> bool:
+    """Whether later stages of a pipeline compute once more what earlier ones have computed."""
+    return options.enable_pipelining and options.auto_recomputation == "pipeline"
+
+
+def make_options(
+    source: Mapping[str, object] | str | os.PathLike[str] | None = None,
+) -> Options:
+    """Resolve options from a mapping or a file, and from POPC_* environment variables.
+
+    Raises:
+        OptionError: lists every problem.
+    """
+    values = source if isinstance(source, Mapping) else None
+    file = None if source is None or isinstance(source, Mapping) else source
+    return resolve_options(
+        values=values,
+        file=file,
+        env=os.environ,
+        pass_names=optional_passes(),
+        excludable=excludable_passes(),
+    )
+
+
+def make_training(
+    train: TrainingSource | None = None,
+    loss: Mapping[str, Any] | str | None = None,
+    optimizer: Mapping[str, Any] | None = None,
+) -> TrainingSettings | None:
+    """How to train, from whatever `popc.compile` takes; ``None`` if the model is not trained.
+
+    Raises:
+        OptionError: lists every problem.
+        UsageError: both ``train`` and one of the others are given, or only one of them.
+    """
+    if train is None and loss is None and optimizer is None:
+        return None
+    if train is not None:
+        if loss is not None or optimizer is not None:
+            raise UsageError("train=... says everything: loss and optimizer cannot be given too")
+        if isinstance(train, TrainingSettings):
+            return train
+        return parse_training(train) if isinstance(train, Mapping) else read_training_file(train)
+    tables = {
+        "loss": {"type": "identity", "input": loss} if isinstance(loss, str) else loss,
+        "optimizer": optimizer,
+    }
+    return parse_training({key: value for key, value in tables.items() if value is not None})
