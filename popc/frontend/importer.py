@@ -31,7 +31,7 @@ from popc.frontend.tensors import (
     dtype_name,
     is_supported,
 )
-from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Unknown, Value
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
@@ -285,8 +285,11 @@ class GraphImporter:
         problems = self.context.problems
         try:
             inputs = [self.lookup(item) if item else None for item in proto.input]
-            if any(isinstance(value, Unknown) for value in inputs):
-                return None
+            for value in inputs:
+                if isinstance(value, Unknown):
+                    return None
+                if isinstance(value, Unavailable):
+                    raise ModelError(value.reason)
             ops = len(self.graph)
             results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):
@@ -328,7 +331,7 @@ class GraphImporter:
             return self.expand(body, inputs, proto)
         node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
         result = rule(node)
-        if isinstance(result, (Tensor, SequenceValue, OptionalValue, Unknown)):
+        if isinstance(result, Tensor | SequenceValue | OptionalValue | Unknown | Unavailable):
             return [result]
         return list(result)
 

@@ -63,7 +63,10 @@ def dict_of(kind: Kind) -> Kind:
     def convert(value: object) -> LiveDict:
         if not isinstance(value, dict):
             raise Mismatch
-        return LiveDict(kind, value)
+        try:
+            return LiveDict(kind, value)
+        except TypeError as error:
+            raise Mismatch from error
 
     return Kind(f"Dict[str, {kind.name}]", convert)
 
