@@ -24,8 +24,8 @@ from benchmarks.option_rows import ROWS, Row
 from popc.archive import build_archive
 from popc.cli.report import format_table
 from popc.compiler import compile_program
-from popc.measures import Measures, measure
 from popc.request import CompileRequest
+from popc.study.measures import Measures, measure
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer

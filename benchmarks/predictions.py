@@ -27,7 +27,7 @@ import onnx
 
 from popc.compiler import plan_program
 from popc.cost import CostReport, codesize
-from popc.estimation import costs_of
+from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
 from popc.target import find_target
 from samples.published import NETWORKS

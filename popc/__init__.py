@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
-from popc_runtime.lazy import lazy_names
+from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from popc.advice import explain_model as explain
     from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
     from popc.api import estimate_model as estimate
     from popc.archive import Archive
     from popc.cost import CostReport
-    from popc.export import export_onnx, load_weights
     from popc.options import Options
     from popc.progress import ProgressEvent, Stage
-    from popc.replacement import update_optimizer
     from popc.request import make_options
+    from popc.study.advice import explain_model as explain
+    from popc.trained.export import export_onnx, load_weights
+    from popc.trained.optimizer import update_optimizer
 
 __all__ = [
     "Archive",
@@ -55,10 +55,10 @@ __getattr__ = lazy_names(
         "Stage": "popc.progress",
         "compile": "popc.api:compile_model",
         "estimate": "popc.api:estimate_model",
-        "explain": "popc.advice:explain_model",
-        "export_onnx": "popc.export",
-        "load_weights": "popc.export",
+        "explain": "popc.study.advice:explain_model",
+        "export_onnx": "popc.trained.export",
+        "load_weights": "popc.trained.export",
         "make_options": "popc.request",
-        "update_optimizer": "popc.replacement",
+        "update_optimizer": "popc.trained.optimizer",
     },
 )

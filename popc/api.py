@@ -6,9 +6,11 @@ import os
 from typing import TYPE_CHECKING, Unpack
 
 from popc.archive import Archive, build_archive
-from popc.budget import check_budget
 from popc.compiler import Planned, compile_program, plan_program
-from popc.estimation import (
+from popc.frontend import ModelSource
+from popc.progress import OnArtefact, OnGraph, OnProgress, Watch
+from popc.reporting.budget import check_budget
+from popc.reporting.estimation import (
     check_target,
     chooses_target,
     costs_of,
@@ -16,10 +18,7 @@ from popc.estimation import (
     encode_report,
     require_fit,
 )
-from popc.frontend import ModelSource
-from popc.progress import OnProgress
 from popc.request import CompileKeywords, CompileRequest
-from popc.watch import OnArtefact, OnGraph, Watch
 
 if TYPE_CHECKING:
     from popc.cost import CostReport

@@ -11,7 +11,7 @@ from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
 from popc.placement import start_placement
-from popc.progress import Checkpoint, Stage
+from popc.progress import UNWATCHED, Checkpoint, Made, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_training, rewrite_before_training
@@ -23,7 +23,6 @@ from popc.transforms import (
     set_variable_groups,
     transform,
 )
-from popc.watch import UNWATCHED, Made, Watch
 from popc_runtime.errors import DoesNotFitError
 from popc_runtime.format import (
     DEFAULT_LIMITS,

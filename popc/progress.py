@@ -1,13 +1,29 @@
-"""What the compiler tells about its progress."""
+"""Progress of a compilation, and somebody who looks on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeAlias
 
-__all__ = ["Checkpoint", "OnProgress", "ProgressEvent", "Stage"]
+if TYPE_CHECKING:
+    from popc.ir import Graph, Op
+
+__all__ = [
+    "UNWATCHED",
+    "Checkpoint",
+    "Made",
+    "OnArtefact",
+    "OnGraph",
+    "OnProgress",
+    "ProgressEvent",
+    "Stage",
+    "Stopped",
+    "Watch",
+]
 
 
 class Stage(StrEnum):
@@ -49,3 +65,64 @@ class ProgressEvent:
 
 
 OnProgress: TypeAlias = Callable[[ProgressEvent], None]
+
+# Receives the text form of what a stage made: (stage, text).
+OnArtefact: TypeAlias = Callable[[Stage, str], None]
+
+# Receives the graph at a checkpoint: (checkpoint, graph, order of its ops if that is known).  The
+# graph is edited later on.
+OnGraph: TypeAlias = "Callable[[Checkpoint, Graph, Sequence[Op] | None], None]"
+
+# A stage says what it has made: in a few words, and how to print it if anyone wants to read it.
+Made: TypeAlias = Callable[[str, Callable[[], str]], None]
+
+
+class Stopped(Exception):
+    """A watch has stopped a compilation behind the stage that it was to stop at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Tells of the progress of stages and of what they made.
+
+    Attributes:
+        on_progress: Told when a stage begins and ends; may raise to cancel.
+        on_artefact: Told the text form of what each stage made.
+        on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
+        stop_after: The stage to stop at, by raising `Stopped`; ``None`` for none.
+    """
+
+    on_progress: OnProgress | None = None
+    on_artefact: OnArtefact | None = None
+    on_graph: OnGraph | None = None
+    stop_after: Stage | None = None
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[Made]:
+        """Time the block, which says once what it has made.
+
+        Raises:
+            Stopped: this was the last stage that is wanted.
+        """
+        self._tell(ProgressEvent(stage))
+        results: list[tuple[str, Callable[[], str]]] = []
+        start = perf_counter()
+        yield lambda summary, text: results.append((summary, text))
+        ((summary, text),) = results
+        self._tell(ProgressEvent(stage, perf_counter() - start, summary))
+        if self.on_artefact is not None:
+            self.on_artefact(stage, text())
+        if stage is self.stop_after:
+            raise Stopped
+
+    def show(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None = None) -> None:
+        """Show the graph at a checkpoint."""
+        if self.on_graph is not None:
+            self.on_graph(checkpoint, graph, order)
+
+    def _tell(self, event: ProgressEvent) -> None:
+        if self.on_progress is not None:
+            self.on_progress(event)
+
+
+UNWATCHED = Watch()

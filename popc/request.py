@@ -12,7 +12,7 @@ from popc.frontend import (
     Bindings,
     LoadedModel,
     ModelSource,
-    RecomputeWishes,
+    RecomputeRequests,
     TrainingBindings,
     load_model,
 )
@@ -195,7 +195,7 @@ def _bound_for_training(
             training.is_trainable,
             needed,
             named=bool(training.trainable),
-            recompute=RecomputeWishes(
+            recompute=RecomputeRequests(
                 options.auto_recomputation, options.recompute, options.checkpoints
             ),
         ),

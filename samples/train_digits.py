@@ -23,7 +23,7 @@ from networks import digits_cnn
 
 import popc
 import popc_runtime
-from popc.evaluation import Evaluation
+from popc.trained.evaluation import Evaluation
 from popc_runtime.trainer import Trainer
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from popc.cli.model_options import ModelSettings
 
 if TYPE_CHECKING:
-    from popc.advice import Change
+    from popc.study.advice import Change
 
 __all__ = ["compile_line"]
 

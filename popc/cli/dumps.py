@@ -13,7 +13,7 @@ from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc.ir import Graph, Op
-    from popc.watch import OnGraph
+    from popc.progress import OnGraph
 
 __all__ = ["Dumps", "parse_window"]
 

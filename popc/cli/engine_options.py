@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from popc_runtime.threads import MOST_THREADS
+from popc_runtime.process.threads import MOST_THREADS
 
 __all__ = ["engine_option", "threads_option"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from popc.cli.report import format_table
 
 if TYPE_CHECKING:
-    from popc.explanation import Effect
+    from popc.study.effects import Effect
 
 __all__ = ["explanation_text"]
 

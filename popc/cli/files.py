@@ -15,7 +15,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ResourceError: it cannot be written.
     """
-    from popc_runtime.files import new_file
+    from popc_runtime.process.files import new_file
 
     if not path.exists() or path.is_file():
         with new_file(path) as file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from popc.cli.report import format_bytes, format_table
 
 if TYPE_CHECKING:
-    from popc.advice import (
+    from popc.study.advice import (
         Advice,
         Change,
         ChipState,

@@ -16,8 +16,9 @@ from typing import Final, NoReturn
 import click
 
 from popc.cli.console import Console, wants_color
-from popc.cli.lazy import VERBS, LazyGroup
+from popc.cli.group import LazyGroup
 from popc.cli.report import Report
+from popc.cli.verbs import VERBS
 from popc_runtime.errors import PopcError, ResourceError, UsageError
 
 __all__ = ["main", "run"]

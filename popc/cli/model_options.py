@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from popc.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
+from popc.inputs.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource

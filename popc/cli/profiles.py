@@ -52,7 +52,7 @@ def _load(
         return read_profile(file)
     from popc.api import compile_request
     from popc.options.table import FrozenTable
-    from popc.watch import Watch
+    from popc.progress import Watch
 
     request = settings.request(file, train)
     # A report says whether the program fits; only who compiles it needs to be stopped.

@@ -10,8 +10,8 @@ from popc.cli.console import Console
 from popc_runtime.errors import DoesNotFitError
 
 if TYPE_CHECKING:
-    from popc.advice import Change
     from popc.request import CompileRequest
+    from popc.study.advice import Change
 
 __all__ = ["advised"]
 
@@ -38,8 +38,8 @@ def advised(
 def _explained(
     console: Console, request: CompileRequest, line: Callable[[Change], str]
 ) -> DoesNotFitError:
-    from popc.advice import explain_request
     from popc.cli.fit_text import explanation_lines, headline
+    from popc.study.advice import explain_request
 
     explanation = explain_request(request, jobs=0, on_finding=console.on_count("advice"))
     return DoesNotFitError(

@@ -2,7 +2,7 @@
 
 The document has the form of the program: loops and branches say how often they were thought to run,
 and have a number by which the runtime says how often they did.  Numbers are given in the order in
-which loops and branches begin; `popc_runtime.execution` reads it.
+which loops and branches begin; `popc_runtime.cycles.execution` reads it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from popc.cost.phases import Phase
 from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
-from popc.placement import Homes
+from popc.placement import ChipsOfValues
 from popc.schedule import Schedule
 from popc.target import Target
 from popc_runtime.format import Array, Region
@@ -101,7 +101,7 @@ class _Tiles:
         self._next = dict.fromkeys(self._parts, 0)
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
-        self._homes = Homes(graph)
+        self._homes = ChipsOfValues(graph)
         for order in (schedule.load, *schedule.orders.values()):
             for op in order:
                 self._share(op)

@@ -7,7 +7,7 @@ from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
-from popc.frontend.recomputation import RecomputeWishes
+from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 
@@ -19,7 +19,7 @@ __all__ = [
     "InferredType",
     "LoadedModel",
     "ModelSource",
-    "RecomputeWishes",
+    "RecomputeRequests",
     "TrainingBindings",
     "UnsupportedOp",
     "bound_values",

@@ -11,9 +11,9 @@ from typing import Any, Final
 import onnx
 from onnx import helper
 
+from popc.frontend.annotated_ops import annotation_problems, operators_meant, with_annotations
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.walk import all_nodes, node_name
-from popc.frontend.wishes import operators_meant, wish_problems, with_wishes
 from popc.ir import Op, OpSettings
 from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
 from popc.options.locations import parse_location, words_of
@@ -113,7 +113,7 @@ class Annotations:
                         excluded_names(_texts(attribute), self.passes)
                     except ValueError as error:
                         yield f"{where} {error}"
-            yield from (f"{shown(node_name(node))}: {one}" for one in wish_problems(node))
+            yield from (f"{shown(node_name(node))}: {one}" for one in annotation_problems(node))
 
 
 def useless_annotations(
@@ -194,7 +194,7 @@ def is_annotated(node: onnx.NodeProto) -> bool:
 def annotate_ops(node: onnx.NodeProto, ops: Iterable[Op]) -> None:
     """Tell the ops of ``node`` what it is annotated with; those inside it may have their own."""
     for op in ops:
-        op.settings = with_wishes(_with_annotations(op.settings, node), op, node)
+        op.settings = with_annotations(_with_annotations(op.settings, node), op, node)
 
 
 def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:

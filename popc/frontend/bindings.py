@@ -16,7 +16,7 @@ from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
-from popc.frontend.recomputation import RecomputeWishes
+from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.tensors import dtype_name
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError, UsageError
@@ -44,7 +44,7 @@ class TrainingBindings:
     is_trainable: Callable[[str, TensorType], bool]
     keep: tuple[str, ...] = ()
     named: bool = False
-    recompute: RecomputeWishes | None = None
+    recompute: RecomputeRequests | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from popc.frontend.known import KnownValues
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
-from popc.frontend.recomputation import RecomputeWishes
+from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import (
     decode_sparse_tensor,
@@ -70,7 +70,7 @@ class ImportContext:
     is_variable: Callable[[str, TensorType], bool] = never
     training: bool = False
     replicas: int = 1
-    recompute: RecomputeWishes | None = None
+    recompute: RecomputeRequests | None = None
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )
@@ -136,9 +136,11 @@ class GraphImporter:
         """The value of an ONNX name, captured from the enclosing graph if need be.
 
         Raises:
-            ModelError: nothing of that name has been defined.
+            ModelError: nothing of that name has been defined, or it cannot be computed.
         """
         found = self.scope.find(name)
+        if isinstance(found, Unavailable):
+            raise ModelError(found.reason)
         if found is not None:
             return found
         if self.parent is None:
@@ -285,11 +287,8 @@ class GraphImporter:
         problems = self.context.problems
         try:
             inputs = [self.lookup(item) if item else None for item in proto.input]
-            for value in inputs:
-                if isinstance(value, Unknown):
-                    return None
-                if isinstance(value, Unavailable):
-                    raise ModelError(value.reason)
+            if any(isinstance(value, Unknown) for value in inputs):
+                return None
             ops = len(self.graph)
             results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
             if is_annotated(proto):

@@ -22,10 +22,9 @@ from popc.frontend.rules import RULES
 from popc.frontend.rules.graphcore import DOMAIN as GRAPHCORE
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
-from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Value
+from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.ir import Graph, Tensor, TensorKind, TensorType
-from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -284,6 +283,4 @@ def _flatten(name: str, value: Value) -> list[tuple[str, Tensor]]:
         return [pair for part in parts for pair in part]
     if isinstance(value, OptionalValue):
         return [] if value.value is None else _flatten(name, value.value)
-    if isinstance(value, Unavailable):
-        raise ModelError(f"output {name!r}: {value.reason}")
     raise AssertionError(value)  # an Unknown would have been reported

@@ -18,7 +18,7 @@ from popc.frontend.walk import all_nodes, node_name
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc_runtime.errors import ModelError, OptionError
 
-__all__ = ["RecomputeWishes"]
+__all__ = ["RecomputeRequests"]
 
 _ATTRIBUTE: Final = "__recompute_output_in_backward_pass"
 # PopART's numbers; it keeps a fourth one for itself.
@@ -27,7 +27,7 @@ _LISTED: Final = 8  # nodes shown of many
 
 
 @dataclass(frozen=True, slots=True)
-class RecomputeWishes:
+class RecomputeRequests:
     """What the options say, to which nodes of the model add.
 
     Attributes:
@@ -40,7 +40,7 @@ class RecomputeWishes:
     recompute: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
 
-    def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeWishes:
+    def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeRequests:
         """The wishes, if they fit the ``nodes`` of ``model`` that are going to be imported.
 
         Raises:

@@ -50,7 +50,7 @@ from popc.ops import (
     variables,
 )
 from popc.ops.spec import InferRule, OperandTypes, OpSpec, View, ViewRule
-from popc_runtime.tables import merge_families
+from popc_runtime.ground.tables import merge_families
 
 __all__ = ["OPS", "InferRule", "OpSpec", "OperandTypes", "View", "ViewRule"]
 

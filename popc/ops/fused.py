@@ -11,8 +11,8 @@ from popc.ops.infer import operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
+from popc_runtime.ground.tables import merge_families
 from popc_runtime.kernels.fused_steps import MOST_INPUTS, steps_of
-from popc_runtime.tables import merge_families
 
 __all__ = ["OPS", "STEPS"]
 

@@ -1,15 +1,15 @@
 """Which chip runs what, and in which stage of a pipeline."""
 
 from popc.placement.check import check_places, check_stages, stage_chips
+from popc.placement.chips import ChipsOfValues, chip_of_variable, is_main_loop, main_graphs
 from popc.placement.copies import find_crossings, insert_copies, remove_boundaries
 from popc.placement.filling import fill_places, is_placed
-from popc.placement.homes import Homes, chip_of_variable, is_main_loop, main_graphs
 from popc.placement.placing import follow_annotations, place, start_placement
 from popc.placement.stages import infer_stages, last_stage, mirror_backward
 from popc.placement.timing import Timing, time_stages
 
 __all__ = [
-    "Homes",
+    "ChipsOfValues",
     "Timing",
     "check_places",
     "check_stages",

@@ -8,7 +8,7 @@ from typing import Final
 
 from popc.ir import Graph, Op
 from popc.options import Options
-from popc.placement.homes import Homes
+from popc.placement.chips import ChipsOfValues
 from popc.placement.timing import time_stages
 from popc_runtime.errors import OptionError
 
@@ -73,7 +73,7 @@ def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
 
 
 def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
-    homes = Homes(graph)
+    homes = ChipsOfValues(graph)
     ops = [op for op in graph.ops if _needs_place(op, homes)]
     missing = [op for op in ops if getattr(op.settings, field) is None]
     if missing:
@@ -81,7 +81,7 @@ def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
         yield message.format(who, _listed(missing))
 
 
-def _needs_place(op: Op, homes: Homes) -> bool:
+def _needs_place(op: Op, homes: ChipsOfValues) -> bool:
     """Whether ``op`` is more than a computation on constants alone."""
     return bool(op.inputs) and not all(homes.is_fixed(one) for one in op.present_inputs)
 
@@ -154,7 +154,7 @@ def _stage_problems(graph: Graph, options: Options, *, trains: bool) -> Iterator
 
 
 def _backward_edges(graph: Graph) -> Iterator[str]:
-    homes = Homes(graph)
+    homes = ChipsOfValues(graph)
     for op in graph.ops:
         for tensor in op.present_inputs:
             before = tensor.producer

@@ -9,7 +9,7 @@ from typing import Final
 from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc.ops.control import first_capture, loop_body
-from popc.placement.homes import Homes, is_main_loop, main_graphs
+from popc.placement.chips import ChipsOfValues, is_main_loop, main_graphs
 
 __all__ = ["find_crossings", "insert_copies", "remove_boundaries"]
 
@@ -24,7 +24,7 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     values that pass from one stage or phase of a chip to another go through a Boundary, so that no
     pass takes ops of two stages for one.
     """
-    homes = Homes(graph)
+    homes = ChipsOfValues(graph)
     added = 0
     for one in main_graphs(graph):
         added += _Inserter(one, homes, boundaries=boundaries).run()
@@ -45,7 +45,7 @@ def remove_boundaries(graph: Graph) -> int:
 class _Inserter:
     """Works on one graph."""
 
-    def __init__(self, graph: Graph, homes: Homes, *, boundaries: bool) -> None:
+    def __init__(self, graph: Graph, homes: ChipsOfValues, *, boundaries: bool) -> None:
         self.graph = graph
         self.homes = homes
         self.boundaries = boundaries
@@ -122,7 +122,7 @@ def _origin(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _reads_on(op: Op, index: int, homes: Homes) -> int | None:
+def _reads_on(op: Op, index: int, homes: ChipsOfValues) -> int | None:
     """The chip on which ``op`` reads operand ``index``; ``None`` if that does not matter."""
     body = loop_body(op)
     if body is None or not is_main_loop(op):
@@ -157,7 +157,7 @@ def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[
     Every op has a chip; an IpuCopy starts where its operand lies; and no other op reads what lies
     on another chip.
     """
-    homes = Homes(graph)
+    homes = ChipsOfValues(graph)
     for one in main_graphs(graph):
         for op in one.ops:
             here = op.settings.virtual_graph

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from popc.ir import Graph, Op, OpSettings, StepPart, Tensor, TensorKind
-from popc.placement.homes import MAIN_LOOPS, Homes, is_main_loop, main_graphs
+from popc.placement.chips import MAIN_LOOPS, ChipsOfValues, is_main_loop, main_graphs
 
 __all__ = ["fill_places", "is_placed"]
 
@@ -23,10 +23,10 @@ def fill_places(graph: Graph) -> int:
     is computed, else where the largest is.  An op on constants alone, or a transfer from the host,
     goes where its first reader is.  What a control-flow op holds goes with it.
     """
-    return sum(_fill(one, Homes(graph)) for one in main_graphs(graph))
+    return sum(_fill(one, ChipsOfValues(graph)) for one in main_graphs(graph))
 
 
-def _fill(graph: Graph, homes: Homes) -> int:
+def _fill(graph: Graph, homes: ChipsOfValues) -> int:
     changes = 0
     inside = graph.name in MAIN_LOOPS
     order = graph.topological()
@@ -77,7 +77,7 @@ def _take(op: Op, place: OpSettings | None) -> int:
     return 1
 
 
-def _from_operands(op: Op, homes: Homes, *, inside: bool) -> OpSettings | None:
+def _from_operands(op: Op, homes: ChipsOfValues, *, inside: bool) -> OpSettings | None:
     """The place of the operand that decides; ``inside``: what runs for each micro-batch."""
     places = [(tensor, _place_of(tensor, homes)) for tensor in op.present_inputs]
     known = [(tensor, place) for tensor, place in places if place is not None]
@@ -97,7 +97,7 @@ def _from_operands(op: Op, homes: Homes, *, inside: bool) -> OpSettings | None:
     return found if home is None else replace(found, virtual_graph=home)
 
 
-def _place_of(tensor: Tensor, homes: Homes) -> OpSettings | None:
+def _place_of(tensor: Tensor, homes: ChipsOfValues) -> OpSettings | None:
     op = tensor.producer
     if homes.is_fixed(tensor):
         return None

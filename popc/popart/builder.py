@@ -1,6 +1,7 @@
 """The builder that programs use: opsets by attribute, everything else from the native builder."""
 
-# Annotations are evaluated: programs look at the return annotation of `Builder.__getattr__`.
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -183,6 +184,14 @@ class Builder:
         popart_exception: there is no such model, or its opset is not supported.
     """
 
+    aiOnnx: AiOnnx
+    aiOnnxOpset6: AiOnnx6
+    aiOnnxOpset7: AiOnnx7
+    aiOnnxOpset8: AiOnnx8
+    aiOnnxOpset9: AiOnnx9
+    aiOnnxOpset10: AiOnnx10
+    aiOnnxOpset11: AiOnnx11
+
     def __init__(
         self,
         modelProtoOrFilename: bytes | str | None = None,
@@ -202,17 +211,7 @@ class Builder:
         self.aiGraphcore = AiGraphcore(self._impl, graphcore)
         self.aiGraphcoreOpset1 = AiGraphcoreOpset1(self._impl, 1)
 
-    def __getattr__(
-        self, name: str
-    ) -> (
-        AiOnnxOpset6
-        | AiOnnxOpset7
-        | AiOnnxOpset8
-        | AiOnnxOpset9
-        | AiOnnxOpset10
-        | AiOnnxOpset11
-        | Any
-    ):
+    def __getattr__(self, name: str) -> Any:
         if name == "_impl":
             raise AttributeError(name)
         if name.startswith(_ONNX):
@@ -260,7 +259,7 @@ class Builder:
         if version not in _WRAPPERS:
             raise ValueError(f"Unsupported or unrecognized ai.onnx version: {version}")
 
-    def createSubgraphBuilder(self) -> "Builder":
+    def createSubgraphBuilder(self) -> Builder:
         """A builder of a subgraph, which may read the tensors of this one."""
         child = Builder(builderCore=self._impl._createSubgraphBuilder())
         child._above = self
@@ -273,3 +272,9 @@ class Builder:
         sizes = np.array(shape, dtype=np.int64)
         constant = aiOnnx.constant(sizes, f"{debugContext}_const")
         return str(aiOnnx.reshape([args[0], constant], debugContext))
+
+
+# Programs ask which opsets there are by the annotation; whoever reads this needs a usable type.
+Builder.__getattr__.__annotations__["return"] = (
+    AiOnnxOpset6 | AiOnnxOpset7 | AiOnnxOpset8 | AiOnnxOpset9 | AiOnnxOpset10 | AiOnnxOpset11
+)

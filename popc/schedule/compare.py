@@ -11,10 +11,10 @@ from popc.schedule.choose import Algorithm
 from popc.schedule.liveness import measure_liveness
 from popc.schedule.schedule import build_schedule
 
-__all__ = ["Standing", "compare_algorithms"]
+__all__ = ["AlgorithmResult", "compare_algorithms"]
 
 
-class Standing(NamedTuple):
+class AlgorithmResult(NamedTuple):
     """Peak and sum of the live bytes of a program when all its graphs are ordered one way."""
 
     name: str
@@ -22,7 +22,9 @@ class Standing(NamedTuple):
     total: int
 
 
-def compare_algorithms(graph: Graph, options: ScheduleOptions | None = None) -> list[Standing]:
+def compare_algorithms(
+    graph: Graph, options: ScheduleOptions | None = None
+) -> list[AlgorithmResult]:
     """What every algorithm makes of ``graph`` by itself, without any search."""
     options = replace(options or ScheduleOptions(), swap_limit_scheduler=0, scheduler_work_limit=0)
     tie_breakers = [
@@ -34,8 +36,8 @@ def compare_algorithms(graph: Graph, options: ScheduleOptions | None = None) -> 
         for algorithm in Algorithm
         if algorithm not in (Algorithm.CHOOSE_BEST, Algorithm.KAHN)
     ]
-    standings: list[Standing] = []
+    standings: list[AlgorithmResult] = []
     for name, chosen in (*tie_breakers, *others):
         liveness = measure_liveness(graph, build_schedule(graph, chosen).orders)
-        standings.append(Standing(name, liveness.peak, liveness.total))
+        standings.append(AlgorithmResult(name, liveness.peak, liveness.total))
     return standings

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from popc.ir import Graph, Op
 from popc.ops.aliases import find_aliases
+from popc.schedule.build_problem import build_problem
 from popc.schedule.parts import find_parts
-from popc.schedule.pose import pose_problem
 from popc.schedule.problem import measure, measure_steps
 
 __all__ = ["Liveness", "measure_liveness"]
@@ -42,7 +42,7 @@ def measure_liveness(
     for part in find_parts(graph):
         if part.at_load:
             continue
-        problem = pose_problem(part, aliases, inner_peak, inplace=inplace)
+        problem = build_problem(part, aliases, inner_peak, inplace=inplace)
         numbers = {op: number for number, op in enumerate(part.ops)}
         order = [numbers[op] for op in orders[part.graph]]
         order += range(len(numbers), len(problem))  # barriers take no time

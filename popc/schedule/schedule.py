@@ -9,9 +9,9 @@ from types import MappingProxyType
 from popc.ir import Graph, Op
 from popc.ops.aliases import find_aliases
 from popc.options import ScheduleOptions
+from popc.schedule.build_problem import build_problem
 from popc.schedule.choose import Chooser
 from popc.schedule.parts import find_parts
-from popc.schedule.pose import pose_problem
 from popc.schedule.report import PartReport, report_on
 
 __all__ = ["Schedule", "build_schedule"]
@@ -59,7 +59,7 @@ def build_schedule(
         return max(peaks[nested] for nested in op.subgraphs.values())
 
     for part in find_parts(graph):
-        problem = pose_problem(part, aliases, inner_peak, inplace=inplace)
+        problem = build_problem(part, aliases, inner_peak, inplace=inplace)
         choice = chooser.order(problem)
         order = tuple(part.ops[number] for number in choice.order)
         if part.at_load:

@@ -14,7 +14,6 @@ import numpy as np
 from popc.autodiff import GRADIENT_PREFIX, differentiate
 from popc.frontend import ImportedModel
 from popc.ir import AttributeMap, Graph, Op, OpSettings, StepPart, Tensor
-from popc.losses import add_loss
 from popc.ops.build import build
 from popc.ops.divergence import find_divergence
 from popc.optimizers import (
@@ -28,9 +27,10 @@ from popc.optimizers import (
 )
 from popc.options import Options, did_you_mean
 from popc.placement import mirror_backward
+from popc.training.losses import add_loss
 from popc.training.names import training_anchors
 from popc.training.parts import added_ops_in, mark_forward
-from popc.training.preparation import Keeping, rewrite_with_loss
+from popc.training.preparation import GraphRewrite, rewrite_with_loss
 from popc.training.settings import TrainingSettings
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
@@ -46,7 +46,7 @@ def add_training(
     model: ImportedModel,
     settings: TrainingSettings,
     options: Options,
-    rewrite: Keeping = lambda *_: None,
+    rewrite: GraphRewrite = lambda *_: None,
 ) -> tuple[ImportedModel, TrainingSpec]:
     """Turn the graph of ``model`` into a training step.
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 from popc.frontend import ImportedModel
 from popc.ir import Graph, Tensor
 
-__all__ = ["Keeping", "rewrite_before_training", "rewrite_with_loss"]
+__all__ = ["GraphRewrite", "rewrite_before_training", "rewrite_with_loss"]
 
 # Edits a graph, but for the tensors that it is given.
-Keeping: TypeAlias = Callable[[Graph, Collection[Tensor]], object]
+GraphRewrite: TypeAlias = Callable[[Graph, Collection[Tensor]], object]
 
 
 def rewrite_before_training(
@@ -42,7 +42,7 @@ def rewrite_before_training(
 
 
 def rewrite_with_loss(
-    model: ImportedModel, loss: Tensor, anchored: Mapping[str, Tensor], rewrite: Keeping
+    model: ImportedModel, loss: Tensor, anchored: Mapping[str, Tensor], rewrite: GraphRewrite
 ) -> tuple[ImportedModel, Tensor, dict[str, Tensor]]:
     """``model``, its ``loss`` and ``anchored`` after ``rewrite`` has edited the graph.
 

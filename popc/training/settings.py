@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from popc.ir import TensorType
-from popc.losses import LossSpec, parse_loss
 from popc.optimizers import OptimizerSpec, parse_optimizer
 from popc.options import did_you_mean, read_table
+from popc.training.losses import LossSpec, parse_loss
 from popc_runtime.errors import OptionError
 
 __all__ = ["TrainingSettings", "parse_training", "read_training_file"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
-from popc_runtime.hints import TYPE_CHECKING
-from popc_runtime.lazy import lazy_names
+from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.executable import Executable, RunStats

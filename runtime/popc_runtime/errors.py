@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.hints import Any, ClassVar
+from popc_runtime.ground.hints import Any, ClassVar
 
 __all__ = [
     "ArchiveError",

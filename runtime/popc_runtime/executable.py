@@ -7,26 +7,31 @@ from functools import cached_property
 from time import perf_counter
 from types import TracebackType
 
-from popc_runtime.assembly import chosen_checks, cycle_counters, make_engine, synthetic_inputs
+from popc_runtime.data.mismatches import check_stored
+from popc_runtime.data.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
-from popc_runtime.feeds import check_stored
+from popc_runtime.executable_parts import (
+    chosen_checks,
+    cycle_counters,
+    make_engine,
+    synthetic_inputs,
+)
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import TYPE_CHECKING, Any, Self
-from popc_runtime.ports import SwitchedInput, SwitchedOutput, discard
-from popc_runtime.turns import Background, Turn
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
+from popc_runtime.process.run_lock import Background, RunLock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     import numpy.typing as npt
 
-    from popc_runtime.counters import CycleCounters
-    from popc_runtime.execution import ExecutionReport, Profile
+    from popc_runtime.cycles.counters import CycleCounters
+    from popc_runtime.cycles.execution import ExecutionReport, Profile
+    from popc_runtime.data.tensors import Tensor
     from popc_runtime.session import Session
-    from popc_runtime.state import DeviceState
-    from popc_runtime.tensors import Tensor
+    from popc_runtime.state.device_state import DeviceState
 
 __all__ = ["Executable", "RunStats"]
 
@@ -88,8 +93,8 @@ class Executable:
             engine=engine,
         )
         self._counters = cycle_counters(profile, self._engine)
-        self._turn = Turn()
-        self._lock = self._turn.lock
+        self._run_lock = RunLock()
+        self._lock = self._run_lock.lock
         self._background = Background()
         self._closed = False
         self._bind_seconds = perf_counter() - start
@@ -101,7 +106,7 @@ class Executable:
 
         These are weights that are trained, and the optimizer's state and changeable numbers.
         """
-        from popc_runtime.state import DeviceState
+        from popc_runtime.state.device_state import DeviceState
 
         return DeviceState(self._engine, self.manifest, self._lock)
 
@@ -140,7 +145,7 @@ class Executable:
                 from within a run of the same executable.
             DeviceError: an instruction failed.
         """
-        from popc_runtime.arrays import check_targets, joined_samples
+        from popc_runtime.data.arrays import check_targets, joined_samples
 
         feeds = self._check_inputs({**(inputs or {}), **named}, cast)
         targets = check_targets(out or {}, self.outputs)
@@ -175,7 +180,7 @@ class Executable:
             UsageError: called from within a run of the same executable.
             DeviceError: an instruction failed.
         """
-        from popc_runtime.tensors import Tensor, check_buffers
+        from popc_runtime.data.tensors import Tensor, check_buffers
 
         given = {**(inputs or {}), **named}
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
@@ -215,17 +220,17 @@ class Executable:
         with self._lock:
             self._check_ready()
             try:
-                self._turn.running = True
+                self._run_lock.running = True
                 self._connect(feeds, {})
                 return self._engine.profile(MAIN_PROGRAM)
             finally:
-                self._turn.running = False
+                self._run_lock.running = False
                 self._disconnect()
 
     def _check_inputs(
         self, given: Mapping[str, npt.ArrayLike], cast: str
     ) -> dict[str, Iterator[Array]]:
-        from popc_runtime.arrays import check_arrays
+        from popc_runtime.data.arrays import check_arrays
 
         checked = check_arrays(given, self.inputs, self._streams, self._synthetic, cast)
         return {name: iter(samples) for name, samples in checked.items()}
@@ -256,7 +261,7 @@ class Executable:
 
         This is what `run` and sessions are made of; results of other streams are dropped.
         """
-        from popc_runtime.arrays import array_taker
+        from popc_runtime.data.arrays import array_taker
 
         wrapped = {name: array_taker(self._streams[name], take) for name, take in takers.items()}
         self._step(samples, wrapped)
@@ -270,7 +275,7 @@ class Executable:
             self._check_ready()
             start = perf_counter()
             try:
-                self._turn.running = True
+                self._run_lock.running = True
                 self._connect(samples, takers)
                 if self._counters:
                     self._counters.begin()
@@ -278,7 +283,7 @@ class Executable:
                 if self._counters:
                     self._counters.end()
             finally:
-                self._turn.running = False
+                self._run_lock.running = False
                 self._disconnect()
             self._runs += 1
             self._run_seconds += perf_counter() - start
@@ -337,7 +342,7 @@ class Executable:
             UsageError: called from within a run, which pending ones wait for.
         """
         with self._lock:
-            if self._turn.running and self._background.is_started:
+            if self._run_lock.running and self._background.is_started:
                 raise UsageError(
                     "a source, a sink or a signal handler closes the executable that is calling it",
                     hint="close it when the run has ended: asynchronous runs may be pending",
@@ -371,7 +376,7 @@ class Executable:
 
     def _check_ready(self) -> None:
         self._check_open()
-        if self._turn.running:  # by this thread, which has the turn
+        if self._run_lock.running:  # by this thread, which has the turn
             raise UsageError(
                 "a source, a sink or a signal handler runs the executable that is calling it",
                 hint="load the archive a second time, and run that",

@@ -10,12 +10,12 @@ from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
-from popc_runtime.hints import TYPE_CHECKING
+from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
-from popc_runtime.threads import chosen_threads
+from popc_runtime.process.threads import chosen_threads
 
 if TYPE_CHECKING:
-    from popc_runtime.execution import Profile
+    from popc_runtime.cycles.execution import Profile
 
 __all__ = ["load"]
 
@@ -82,7 +82,7 @@ def _profile(archive: ArchiveFile) -> Profile | None:
     """What the program's steps cost, if the archive was compiled to tell that."""
     if "cycles" not in archive.blobs:
         return None
-    from popc_runtime.execution import Profile
+    from popc_runtime.cycles.execution import Profile
 
     return Profile(archive.read("cycles"))
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-from popc_runtime.errors import StreamError, UsageError
-from popc_runtime.format import Array, StreamSpec, TensorSpec
-from popc_runtime.streams import (
+from popc_runtime.data.streams import (
     Sink,
     SinkLike,
     Source,
@@ -17,7 +15,9 @@ from popc_runtime.streams import (
     make_sink,
     make_source,
 )
-from popc_runtime.streams.prefetch import prefetch
+from popc_runtime.data.streams.prefetch import prefetch
+from popc_runtime.errors import StreamError, UsageError
+from popc_runtime.format import Array, StreamSpec, TensorSpec
 
 __all__ = ["Session", "Steppable"]
 
@@ -85,7 +85,7 @@ class Session:
 
         Args:
             name: The stream.
-            end: See `popc_runtime.streams.make_source` and `make_sink`.
+            end: See `popc_runtime.data.streams.make_source` and `make_sink`.
             depth: For a source: how many samples a background thread reads ahead; 0 reads each
                 sample when the program asks for it.  Default: what the archive was compiled for
                 (0 if nothing was said) for iterables and callables, and 0 for arrays, lists, files

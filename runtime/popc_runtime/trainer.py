@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from popc_runtime.batches import Batches
+from popc_runtime.data.batches import Batches
 from popc_runtime.errors import CheckpointError, DeviceError, ResourceError, UsageError
 from popc_runtime.executable import Executable
-from popc_runtime.files import remove_remains, require_room_for
-from popc_runtime.frozen import field, frozen
-from popc_runtime.interrupts import uninterrupted
+from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.kernels.preparation import floats_of
+from popc_runtime.process.files import remove_remains, require_room_for
+from popc_runtime.process.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     import numpy.typing as npt

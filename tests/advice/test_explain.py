@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popc
-from popc.advice import Explanation, explain_model
+from popc.study.advice import Explanation, explain_model
 from popc_runtime.errors import DoesNotFitError
 from tests.small_targets import small_target, tower
 

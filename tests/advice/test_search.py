@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popc.advice import (
+from popc.study.advice import (
     Advice,
     Change,
     Finding,

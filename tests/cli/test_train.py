@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from popc.cli.main import run
-from popc.evaluation import Evaluation
+from popc.trained.evaluation import Evaluation
 from popc_runtime import Executable
 from tests.models import affine
 from tests.training.small import data, linear_model

@@ -11,8 +11,8 @@ from typing import Any
 import onnx
 import pytest
 
-from popc.cli.lazy import VERBS
 from popc.cli.main import run
+from popc.cli.verbs import VERBS
 from popc.options import SCHEMA
 from tests.models import affine
 

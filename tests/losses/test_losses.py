@@ -10,7 +10,7 @@ import pytest
 
 from popc.autodiff import differentiate
 from popc.ir import Graph, Tensor, TensorType
-from popc.losses import LOSS_TYPES, LossSpec, add_loss, parse_loss
+from popc.training.losses import LOSS_TYPES, LossSpec, add_loss, parse_loss
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array, DType
 from tests.support import run_graph

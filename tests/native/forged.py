@@ -22,7 +22,7 @@ from popc_runtime.format import (
     decode_program,
     encode_program,
 )
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 from tests.format.samples import sample_manifest
 from tests.native.hostile import Trial
 from tests.native.problems import Problem

@@ -13,9 +13,9 @@ from onnx import helper, parser
 
 import popc
 import popc_runtime
-from popc.explanation import explain_options
 from popc.options.dialects.popart_patterns import BUILT_IN, ELSEWHERE, PATTERNS
 from popc.request import CompileRequest, make_options
+from popc.study.effects import explain_options
 from popc.transforms import excludable_passes, optional_passes
 from popc.transforms.patterns import chosen_rules, is_on
 from popc.transforms.rules import RULES

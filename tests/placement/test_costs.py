@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from popc.cost import CostReport, format_costs
-from popc.estimation import costs_of
+from popc.reporting.estimation import costs_of
 from tests.training.deep import DEEP, compiled
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import popc
 from popc.ir import Graph, Op
-from popc.placement import Homes, find_crossings, main_graphs
+from popc.placement import ChipsOfValues, find_crossings, main_graphs
 from popc.request import make_options
 from popc_runtime.errors import OptionError
 from tests.placement.networks import SGD, assert_equal, layered, on_chips, run_program
@@ -86,7 +86,7 @@ def test_any_pipeline_gives_the_same_results(
 def test_ops_are_placed_beside_what_they_work_with() -> None:
     done = compiled(on_chips(4, 4), SGD, accumulation_factor=4, **_MANUAL)
     assert list(find_crossings(done.graph)) == []
-    homes = Homes(done.graph)
+    homes = ChipsOfValues(done.graph)
     weights = {one.name: homes.of(one) for one in done.graph.variables}
     assert [weights[f"w{index}"] for index in range(4)] == [0, 1, 2, 3]
     assert [weights[f"Accl___w{index}"] for index in range(4)] == [0, 1, 2, 3]
@@ -105,7 +105,7 @@ def test_a_value_is_copied_once_to_each_chip() -> None:
 
 def test_merged_updates_stay_on_their_chips() -> None:
     done = compiled(on_chips(4, 2), SGD, merge_var_update="all", **_MANUAL)
-    homes = Homes(done.graph)
+    homes = ChipsOfValues(done.graph)
     for op in _ops(done.graph):
         assert len({homes.of(one) for one in op.present_inputs} - {None}) <= 1, op
 

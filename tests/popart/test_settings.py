@@ -196,8 +196,8 @@ def test_numbers_are_converted() -> None:
     options = SessionOptions()
     options.accumulationFactor = True
     options.outlineThreshold = 2
-    options.enablePipelining = np.int64(1)
-    options.numIOTiles = popart.NumIOTiles(32)
+    setattr(options, "enablePipelining", np.int64(1))  # noqa: B010 - its type is not a bool
+    setattr(options, "numIOTiles", popart.NumIOTiles(32))  # noqa: B010 - nor this an int
     assert (options.accumulationFactor, options.outlineThreshold) == (1, 2.0)
     assert (options.enablePipelining, options.numIOTiles) == (True, 32)
 

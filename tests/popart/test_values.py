@@ -69,10 +69,11 @@ def test_arrays_of_some_types_are_no_data() -> None:
 
 def test_enumerations_are_numbers_of_their_own() -> None:
     assert (int(DataType.FLOAT), DataType(11), DataType.FLOAT.name) == (11, DataType.FLOAT, "FLOAT")
-    assert DataType.FLOAT != 11
+    number: object = 11
+    assert number != DataType.FLOAT
     assert list(DataType.__members__)[:4] == ["UINT8", "INT8", "UINT16", "INT16"]
     both = BatchSerializationTransformContext
-    assert both.Fwd is both.Forward
+    assert both["Fwd"] is both["Forward"]
     assert list(both.__members__) == ["Forward", "Backward", "Fwd", "Bwd"]
     assert [str(one) for one in DeviceType] == ["ipu-model", "cpu", "ipu", "offline-ipu", "sim"]
     for pattern in SyncPattern:

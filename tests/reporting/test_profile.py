@@ -11,8 +11,8 @@ import pytest
 
 import popc
 from popc.cost import decode_report
-from popc.estimation import encode_report
 from popc.reporting import Profile, compare_profiles, profile_of, report_data
+from popc.reporting.estimation import encode_report
 from popc.reporting.memory import by_tile
 from popc.reporting.timeline import starts_of
 from popc_runtime.errors import CorruptArchiveError, UsageError

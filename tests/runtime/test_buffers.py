@@ -17,11 +17,11 @@ from onnx import parser
 
 import popc
 import popc_runtime
+from popc_runtime.data.tensors import Tensor
 from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunError
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
 from popc_runtime.native.families import FAMILIES
-from popc_runtime.tensors import Tensor
 from tests.models import affine, counter_loop, executable
 
 X = np.array([[-1, 2, 3], [4, -5, 6]], np.float32)

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 import popc
 import popc_runtime
+from popc_runtime.cycles.execution import Profile
 from popc_runtime.errors import CorruptArchiveError, UsageError
-from popc_runtime.execution import Profile
 from tests.models import affine, counter_loop, executable
 
 _COUNTED: dict[str, Any] = {"instrument_with_hardware_cycle_counter": True}

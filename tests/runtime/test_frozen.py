@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 
 
 @frozen

@@ -17,7 +17,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
 from popc_runtime.kernels import Call, Scratch
 from popc_runtime.kernels.parallel import parallel_calls
-from popc_runtime.threads import thread_count
+from popc_runtime.process.threads import thread_count
 from tests.models import affine, expected_affine
 
 

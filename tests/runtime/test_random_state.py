@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import popc_runtime
-from popc_runtime.checkpoint import read_checkpoint, write_checkpoint
 from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.errors import CheckpointError, UsageError
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.random_state import LegacySequence, RandomState
+from popc_runtime.state.checkpoint import read_checkpoint, write_checkpoint
 from tests.models import executable
 
 _Path: TypeAlias = "tuple[str | int, ...]"

@@ -10,9 +10,9 @@ import pytest
 
 import popc
 import popc_runtime
+from popc_runtime.data.synthetic import synthetic_sample
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, StreamDirection, StreamSpec, SyntheticData
-from popc_runtime.synthetic import synthetic_sample
 from tests.models import affine, counter_loop, executable, expected_affine
 from tests.training.small import linear_model, trainable
 

@@ -19,12 +19,12 @@ from popc.schedule.algorithms import (
     shortest_path_order,
 )
 from popc.schedule.bound import bound_peak
+from popc.schedule.build_problem import build_problem
 from popc.schedule.effort import Effort
 from popc.schedule.exact import search_exactly
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
-from popc.schedule.pose import pose_problem
 from popc.schedule.problem import Problem, measure, measure_steps
 from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.shift import shift_blocks
@@ -47,7 +47,7 @@ _ENDLESS = Effort(1 << 60)
 def _posed(graph: Graph, most: int) -> list[Problem]:
     """The problems of a graph's parts that are not too large for counting."""
     aliases = find_aliases(graph)
-    found = [pose_problem(part, aliases, lambda op: 64) for part in find_parts(graph)]
+    found = [build_problem(part, aliases, lambda op: 64) for part in find_parts(graph)]
     return [problem for problem in found if len(problem) <= most]
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import popc
 import popc_runtime
 from popc.compiler import Planned
-from popc.estimation import check_target, costs_of
 from popc.ir import Graph, TensorType, VariableRole
 from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.options import Options
+from popc.reporting.estimation import check_target, costs_of
 from popc.request import CompileRequest, make_options
 from popc.schedule import Schedule, build_schedule, check_schedule
 from popc.transforms.streaming import MergeExchange
@@ -165,7 +165,7 @@ def test_archives_say_which_readers_they_need(tmp_path: Path) -> None:
 
 
 def test_options_say_what_they_changed() -> None:
-    from popc.explanation import explain_options
+    from popc.study.effects import explain_options
 
     make, shapes = MODELS["mlp"]
     options = {**EVERYTHING, "enable_merge_exchange": False}

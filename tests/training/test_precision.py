@@ -12,7 +12,7 @@ from onnx import helper
 
 import popc
 import popc_runtime
-from popc.evaluation import Evaluation
+from popc.trained.evaluation import Evaluation
 from popc_runtime.errors import DeviceError, ModelError, OptionError
 from popc_runtime.format import DType
 from popc_runtime.kernels.preparation import to_bfloat16

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from popc_runtime import DType, Executable
-from popc_runtime.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from popc_runtime.errors import CheckpointError, InputMismatchError, ResourceError, UsageError
+from popc_runtime.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.training.small import data, trainable, training_program
 
 _ADAM = trainable(type="adam", learning_rate=0.01)

@@ -11,11 +11,11 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.evaluation import Evaluation
-from popc.training_log import write_csv, write_png
-from popc_runtime.batches import Batches
-from popc_runtime.checkpoint import Checkpoint, write_checkpoint
+from popc.trained.evaluation import Evaluation
+from popc.trained.log import write_csv, write_png
+from popc_runtime.data.batches import Batches
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
+from popc_runtime.state.checkpoint import Checkpoint, write_checkpoint
 from popc_runtime.trainer import Checkpoints, Record, Trainer
 from tests.training.small import data, linear_model, trainable, training_program
 

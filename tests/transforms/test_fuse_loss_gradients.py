@@ -7,8 +7,8 @@ import pytest
 
 from popc.autodiff import differentiate
 from popc.ir import AttributeMap, Graph, Tensor, TensorType
-from popc.losses import LossSpec, add_loss
 from popc.ops.build import build
+from popc.training.losses import LossSpec, add_loss
 from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_loss_gradients import FuseLossGradients

@@ -17,11 +17,11 @@ from onnx import helper, numpy_helper, parser
 
 import popc
 import popc_runtime
-from popc.estimation import costs_of
-from popc.explanation import explain_options
 from popc.ir import Graph, OpSettings, ProductCut, Tensor
 from popc.ops.build import build
+from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
+from popc.study.effects import explain_options
 from popc.transforms.serialize_products import SerializeProducts
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array, DType

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc.advice import Change, Outcome, Trial
-from popc.tuning import OBJECTIVES, Dimension, Evaluator, Found, pareto_front, search
+from popc.study.advice import Change, Outcome, Trial
+from popc.study.tuning import OBJECTIVES, Dimension, Evaluator, Found, pareto_front, search
 
 _SPACE = [
     Dimension("a", (1, 2, 3, 4)),

@@ -11,14 +11,21 @@ import numpy as np
 import pytest
 
 import popc
-from popc.advice import Situation
 from popc.cli.main import run
 from popc.compiler import plan_program
-from popc.estimation import costs_of
 from popc.frontend import load_model
 from popc.options import SCHEMA, changed_options
+from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
-from popc.tuning import TUNABLES, Tuning, dimensions_of, identity_of, options_file, tune_request
+from popc.study.advice import Situation
+from popc.study.tuning import (
+    TUNABLES,
+    Tuning,
+    dimensions_of,
+    identity_of,
+    options_file,
+    tune_request,
+)
 from popc_runtime.errors import UsageError
 from tests.small_targets import small_target, tower
 

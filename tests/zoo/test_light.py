@@ -9,7 +9,7 @@ import pytest
 import popc
 import popc_runtime
 from popc.frontend import load_model
-from popc.verify import compare, run_onnxruntime
+from popc.study.verification import compare, run_onnxruntime
 from tests.zoo.light import NAMES, light_model, picture
 
 _LARGE = ("light_vgg19", "light_zfnet512")  # about half a gigabyte of weights each

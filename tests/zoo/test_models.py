@@ -20,7 +20,7 @@ import pytest
 import popc
 import popc_runtime
 from popc.frontend import load_model
-from popc.verify import compare, run_onnxruntime
+from popc.study.verification import compare, run_onnxruntime
 from popc_runtime.format import Array
 from popc_runtime.native import find_library
 from samples.fetch_models import FetchError, catalogue, fetch

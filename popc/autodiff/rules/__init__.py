@@ -45,7 +45,7 @@ from popc.autodiff.rules import (
     windows,
 )
 from popc.ops import OPS, optimizer
-from popc_runtime.tables import merge_families
+from popc_runtime.ground.tables import merge_families
 
 __all__ = ["GRADIENTS", "NOT_DIFFERENTIABLE"]
 

@@ -50,7 +50,7 @@ from popc.cost.rules import (
     variables,
 )
 from popc.cost.rules.common import CostRule
-from popc_runtime.tables import merge_families
+from popc_runtime.ground.tables import merge_families
 
 __all__ = ["RULES", "CostRule"]
 

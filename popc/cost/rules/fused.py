@@ -8,8 +8,8 @@ from popc.cost.rules import activation, activation_grad, cast, elementwise
 from popc.cost.rules.common import CostRule, bring_together
 from popc.cost.work import Work
 from popc.ir import Op, OpSettings, Tensor, TensorKind, TensorType
+from popc_runtime.ground.tables import merge_families
 from popc_runtime.kernels.fused_steps import steps_of
-from popc_runtime.tables import merge_families
 
 __all__ = ["RULES"]
 

@@ -58,7 +58,7 @@ from popc.frontend.rules import (
     text,
     training,
 )
-from popc_runtime.tables import merge_families
+from popc_runtime.ground.tables import merge_families
 
 __all__ = ["RULES"]
 

@@ -11,8 +11,8 @@ from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.main_loops import PIPELINE
 from popc.transforms.loop_states import zeros
-from popc.transforms.pipelining.keeping import Keeping
 from popc.transforms.pipelining.stages import Stage, StagedLoop
+from popc.transforms.pipelining.stashes import Stashes
 from popc_runtime.format import DType
 
 __all__ = ["CycleWriter", "Kept"]
@@ -51,7 +51,7 @@ class CycleWriter:
         self,
         graph: Graph,
         staged: StagedLoop,
-        keeping: Keeping,
+        keeping: Stashes,
         captures: Mapping[Tensor, Tensor],
     ) -> None:
         self.graph = graph

@@ -16,8 +16,8 @@ from popc.transforms.base import Outcome, Pass
 from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
 from popc.transforms.pipelining.check import find_mixtures
 from popc.transforms.pipelining.emission import CycleWriter, Kept
-from popc.transforms.pipelining.keeping import find_keeping
 from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
+from popc.transforms.pipelining.stashes import find_stashes
 from popc_runtime.format import DType
 
 __all__ = ["Pipelining"]
@@ -177,7 +177,7 @@ class _Pipeline:
 
     def __init__(self, staged: StagedLoop) -> None:
         self.staged = staged
-        self.keeping = find_keeping(staged)
+        self.keeping = find_stashes(staged)
         self.outer = staged.outer
         self.writer = CycleWriter(self.outer, staged, self.keeping, staged.captures())
 

@@ -11,8 +11,8 @@ from popc.options import Options
 from popc.transforms.base import Outcome, Pass
 from popc.transforms.recompute import Orders, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
-from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import PhaseRules, phased_graphs, settle_phases
+from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.transfers import Transfers
 
 __all__ = ["StreamingMemory"]
@@ -61,16 +61,16 @@ class StreamingMemory(Pass):
 
     def run(self, graph: Graph) -> Outcome:
         """Insert transfers; how many, and what they move."""
-        keeper, rules = Keeper(graph, self.options), PhaseRules(self.options)
+        storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
         phased = phased_graphs(graph)
         for one in phased:
             settle_phases(one)
             rules.finish(one)
         effects: dict[str, int] = {}
-        if keeper.needed:
+        if storage.needed:
             orders = self.orders(graph)
-            keeper.settle()
-            transfers = Transfers(keeper, orders, rules)
+            storage.settle()
+            transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
         changes = sum(map(rules.finish, phased)) + sum(effects.values())

@@ -13,9 +13,9 @@ from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.ops.streaming import LOAD, STORE
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
-from popc.transforms.streaming.kept import Keeper
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
+from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.views import base_of, is_view
 
 __all__ = ["Transfers"]
@@ -25,17 +25,17 @@ class Transfers:
     """Adds loads and stores; counts them."""
 
     def __init__(
-        self, keeper: Keeper, orders: Mapping[Graph, Sequence[Op]], rules: PhaseRules
+        self, storage: StorageMap, orders: Mapping[Graph, Sequence[Op]], rules: PhaseRules
     ) -> None:
         self.orders = orders
         self.rules = rules
-        self._keeper = keeper
-        self._at_load = frozenset(find_load_ops(keeper.graph))
+        self._storage = storage
+        self._at_load = frozenset(find_load_ops(storage.graph))
         self.effects: dict[str, int] = {"loads": 0, "stores": 0}
 
     def visit(self, graph: Graph, given: Iterable[Source] = ()) -> None:
         """Let the ops of ``graph`` fetch ``given``, and what it holds itself that is kept away."""
-        _Visit(self, self._keeper, graph, self._at_load).run([*given])
+        _Visit(self, self._storage, graph, self._at_load).run([*given])
 
     def count(self, op_type: str) -> None:
         """Note that an op has been added."""
@@ -46,10 +46,10 @@ class _Visit:
     """The work on one graph."""
 
     def __init__(
-        self, transfers: Transfers, keeper: Keeper, graph: Graph, at_load: frozenset[Op]
+        self, transfers: Transfers, storage: StorageMap, graph: Graph, at_load: frozenset[Op]
     ) -> None:
         self._transfers = transfers
-        self._keeper = keeper
+        self._storage = storage
         self._graph = graph
         self._order = [op for op in transfers.orders[graph] if op not in at_load]
         self._at_load = at_load
@@ -147,8 +147,8 @@ class _Visit:
     def _own(self) -> list[Source]:
         """What the graph itself holds: variables, constants, what load time computes."""
         found: list[Source] = []
-        for tensor in [one for one in self._graph.tensors.values() if one in self._keeper.kept]:
-            source = self._keeper.kept[tensor].source(tensor)
+        for tensor in [one for one in self._graph.tensors.values() if one in self._storage.kept]:
+            source = self._storage.kept[tensor].source(tensor)
             if tensor.producer is not None:
                 store = self._store(tensor, OpSettings(), COMPUTE, at_load=1)
                 source = replace(source, kept=store.output)
@@ -164,11 +164,11 @@ class _Visit:
             if made_in.half != "forward" or is_view(op) or is_main_loop(op):
                 continue
             for tensor in op.outputs:
-                location = self._keeper.keeps_activation(tensor)
+                location = self._storage.keeps_activation(tensor)
                 self._contexts.note(tensor, made_in)
                 if location is None or not self._contexts.is_read_later(tensor, made_in):
                     continue
-                tiles = self._keeper.tiles(location)
+                tiles = self._storage.tiles(location)
                 kept = self._store(tensor, op.settings, tiles).output
                 source = Source(tensor, "activation", kept, made_in=made_in, tiles=tiles)
                 self._sources.add(source)
@@ -178,10 +178,10 @@ class _Visit:
         inner: list[Source] = []
         body = op.subgraphs["body"]
         for index, state in enumerate(loop_states(op)):
-            location = self._keeper.keeps_sum(op, index)
+            location = self._storage.keeps_sum(op, index)
             if location is None:
                 continue
-            tiles = self._keeper.tiles(location)
+            tiles = self._storage.tiles(location)
             initial = self._store(self._readable(op, state.operand), op.settings, tiles)
             self._graph.set_input(op, state.operand, initial.output)
             self._sources.add(Source(state.result, "accumulator", state.result, tiles=tiles))

@@ -7,8 +7,8 @@ from popc_runtime.device.engine import LOAD_PROGRAM, MAIN_PROGRAM, Engine, missi
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import InputPort, OutputPort, Ports
 from popc_runtime.device.steps import InstructionTime
-from popc_runtime.hints import TYPE_CHECKING
-from popc_runtime.lazy import lazy_names
+from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.device.replicas import ReplicatedEngine

@@ -22,7 +22,7 @@ import numpy as np
 
 from popc_runtime.errors import DeviceError
 from popc_runtime.format import Array, DType, FloatCheck, Instruction
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, MoveKernel
 from popc_runtime.kernels.fused import steps_apart
 from popc_runtime.kernels.fused_steps import steps_of

@@ -8,7 +8,7 @@ from functools import partial
 from popc_runtime.device.engine import Engine
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native import find_library, why_missing
 
 __all__ = ["ENGINES", "engine_type"]

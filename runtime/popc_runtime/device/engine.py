@@ -36,7 +36,7 @@ from popc_runtime.format import (
     VariableSpec,
     instructions_of,
 )
-from popc_runtime.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.random_state import RandomState
 

@@ -21,7 +21,7 @@ from popc_runtime.format import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 
 __all__ = ["write_out"]
 

@@ -14,8 +14,8 @@ from popc_runtime.device.engine import IO_OPCODES, Engine
 from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, naming, tell_iteration
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Any
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any
 from popc_runtime.native import (
     Binding,
     Branch,

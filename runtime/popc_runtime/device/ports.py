@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Protocol
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Protocol
 
 __all__ = ["InputPort", "OutputPort", "Ports"]
 

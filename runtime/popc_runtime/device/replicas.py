@@ -44,7 +44,7 @@ from popc_runtime.format import (
     RepeatBlock,
     VariableSpec,
 )
-from popc_runtime.frozen import frozen, replace
+from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.parallel import together
 

@@ -9,8 +9,8 @@ from time import perf_counter
 
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Instruction, RepeatBlock
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import TYPE_CHECKING
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popc_runtime.kernels import Call

@@ -47,8 +47,8 @@ from popc_runtime.format.variables import (
     VariableRole,
     VariableSpec,
 )
-from popc_runtime.hints import TYPE_CHECKING
-from popc_runtime.lazy import lazy_names
+from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.format.encode import encode_program, oldest_reader

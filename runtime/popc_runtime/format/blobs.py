@@ -8,8 +8,8 @@ from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
 from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
 from popc_runtime.format.limits import Limits
 from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 
 __all__ = ["RAW_ALIGNMENT", "BlobInfo", "BlobKind", "Chunk", "check_layout", "is_blob_name"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 
 from popc_runtime.errors import ResourceError
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = ["aligned_bytes"]
 

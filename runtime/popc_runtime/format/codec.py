@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from popc_runtime.format.packing import corrupt
 from popc_runtime.format.zstd import ZstdDecompressor, ZstdError, get_frame_parameters
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = [
     "CHUNK_BYTES",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = ["DTYPES", "LATER_COLUMNS", "PROGRAM_COLUMNS", "AttributeKind", "ItemKind"]
 

@@ -10,7 +10,7 @@ from zstandard import ZstdCompressionParameters, ZstdCompressor
 
 from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Compression
 from popc_runtime.format.dtypes import Array
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ChunkPlan", "Extent", "encode_chunk", "plan_chunks"]
 

@@ -30,7 +30,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.validate import validate_image
-from popc_runtime.hints import Final, TypeVar
+from popc_runtime.ground.hints import Final, TypeVar
 
 __all__ = ["decode_program"]
 

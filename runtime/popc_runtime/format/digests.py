@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from popc_runtime.hints import Any, Final
+from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["FEW_BYTES", "sha256"]
 

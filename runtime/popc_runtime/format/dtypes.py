@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cache
 from struct import calcsize
 
-from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np

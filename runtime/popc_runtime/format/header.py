@@ -24,8 +24,8 @@ from __future__ import annotations
 import struct
 
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 
 __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header"]
 

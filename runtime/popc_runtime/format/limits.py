@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 
 __all__ = ["DEFAULT_LIMITS", "MAX_DIMENSION", "MAX_RANK", "MAX_REPLICAS", "Limits"]
 

@@ -38,8 +38,8 @@ from popc_runtime.format.variables import (
     read_training,
     read_variable,
 )
-from popc_runtime.frozen import field, field_types, frozen
-from popc_runtime.hints import Final, TypeAlias
+from popc_runtime.ground.frozen import field, field_types, frozen
+from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = [
     "SCHEMA_HASH",

@@ -11,7 +11,7 @@ import msgpack
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK, Limits
-from popc_runtime.hints import Any, Final, TypeAlias, TypeVar
+from popc_runtime.ground.hints import Any, Final, TypeAlias, TypeVar
 
 __all__ = [
     "Columns",

@@ -14,7 +14,7 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing, Region, Slot
-from popc_runtime.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from popc_runtime.format.dtypes import Array

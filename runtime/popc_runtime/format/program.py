@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import field, frozen
-from popc_runtime.hints import TypeAlias
+from popc_runtime.ground.frozen import field, frozen
+from popc_runtime.ground.hints import TypeAlias
 
 __all__ = [
     "Attribute",

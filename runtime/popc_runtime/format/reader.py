@@ -24,8 +24,8 @@ from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import FileSource, MemorySource, Source
 from popc_runtime.format.workers import begin_call, ordered_map
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final, Self
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final, Self
 
 __all__ = ["ArchiveFile", "PendingBlob", "probe"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from popc_runtime.format.digests import sha256
-from popc_runtime.frozen import field_types
+from popc_runtime.ground.frozen import field_types
 
 __all__ = ["definition_hash"]
 

@@ -7,7 +7,7 @@ from _thread import allocate_lock  # what `threading` has more is not needed, an
 
 from popc_runtime.errors import ResourceError
 from popc_runtime.format.packing import corrupt
-from popc_runtime.hints import Protocol
+from popc_runtime.ground.hints import Protocol
 
 __all__ = ["FileSource", "MemorySource", "Source"]
 

@@ -25,8 +25,8 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.frozen import frozen, replace
-from popc_runtime.hints import Final, TypeAlias
+from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = ["validate_image"]
 

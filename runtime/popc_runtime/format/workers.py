@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from popc_runtime.hints import TYPE_CHECKING, Generic, TypeVar
+from popc_runtime.ground.hints import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from _queue import SimpleQueue

@@ -17,7 +17,6 @@ import numpy as np
 import zstandard
 
 from popc_runtime.errors import CorruptArchiveError
-from popc_runtime.files import new_file, refuse_to_replace
 from popc_runtime.format.blobs import RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk, is_blob_name
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
@@ -32,7 +31,8 @@ from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Packable, pack, unpack
 from popc_runtime.format.workers import ordered_map
-from popc_runtime.frozen import frozen, replace
+from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.process.files import new_file, refuse_to_replace
 
 __all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 

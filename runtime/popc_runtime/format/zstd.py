@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
-from popc_runtime.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.hints import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressor, ZstdError, get_frame_parameters

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.lazy import lazy_names
+from popc_runtime.ground.tables import LazyTable
 from popc_runtime.kernels.families import FAMILIES
-from popc_runtime.lazy import lazy_names
-from popc_runtime.tables import LazyTable
 
 if TYPE_CHECKING:
     from popc_runtime.kernels.binding import (

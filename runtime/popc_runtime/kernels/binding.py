@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.random_state import RandomState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = ["border_runs"]
 

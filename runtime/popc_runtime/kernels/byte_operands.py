@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = ["BIAS", "INTEGER_BIAS", "RESIDUAL", "SCALE", "quotient_limits"]
 

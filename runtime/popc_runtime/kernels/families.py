@@ -5,7 +5,7 @@ A program needs a few families, and importing all of them takes longer than runn
 
 from __future__ import annotations
 
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = ["FAMILIES"]
 

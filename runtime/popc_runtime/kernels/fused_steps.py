@@ -13,8 +13,8 @@ from itertools import accumulate, pairwise
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attribute, Attributes
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 
 __all__ = ["MOST_INPUTS", "MOST_STEPS", "STEP_OPCODES", "Step", "last_uses", "steps_of", "written"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Generic, TypeVar
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Generic, TypeVar
 
 __all__ = ["Operands"]
 

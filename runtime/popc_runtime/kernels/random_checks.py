@@ -6,7 +6,7 @@ the buffer.
 
 from __future__ import annotations
 
-from popc_runtime.hints import TYPE_CHECKING, Any, Final
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,11 +5,11 @@ numpy is imported where the first number is drawn: most programs draw none.
 
 from __future__ import annotations
 
-from popc_runtime.forks import free_in_children
 from popc_runtime.format.dtypes import Array
-from popc_runtime.hints import TYPE_CHECKING, Any, Final, TypeAlias
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.random_checks import check_generator, check_seed, field_of
+from popc_runtime.process.forks import free_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, floor, fsum
 
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final, TypeAlias
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = ["Axis", "Taps", "nearest_indices", "outside", "taps"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popc_runtime.frozen import replace
-from popc_runtime.hints import Any, TypeVar
+from popc_runtime.ground.frozen import replace
+from popc_runtime.ground.hints import Any, TypeVar
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside, taps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 
 __all__ = [
     "ATTENTION",

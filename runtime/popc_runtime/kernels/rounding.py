@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.binding import Call, Scratch
 from popc_runtime.kernels.random_state import RandomState
 from popc_runtime.kernels.rounding_mode import Rounding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc_runtime.format.program import Attributes
-from popc_runtime.frozen import frozen
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Rounding"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Any, TypeAlias
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any, TypeAlias
 from popc_runtime.kernels.operands import Operands
 
 __all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from popc_runtime.hints import TYPE_CHECKING
-from popc_runtime.lazy import lazy_names
+from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.lazy import lazy_names
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import (

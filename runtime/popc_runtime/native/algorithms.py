@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.costs import LEAST_PIXELS, MOST_PIXELS
 
 __all__ = ["direct_wins", "lines_win", "winograd_wins"]

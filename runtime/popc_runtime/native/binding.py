@@ -6,8 +6,8 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import TYPE_CHECKING
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.native.views import PackedView, View, as_view, empty
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.byte_operands import BIAS, SCALE, quotient_limits
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation

@@ -7,7 +7,7 @@ from enum import IntEnum
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final, TypeAlias
+from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.byte_operands import INTEGER_BIAS, RESIDUAL
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding

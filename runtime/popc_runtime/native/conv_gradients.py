@@ -7,8 +7,8 @@ from itertools import product
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Any, Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any, Final
 from popc_runtime.kernels.windows import Axis, window_axes
 from popc_runtime.native.algorithms import lines_win
 from popc_runtime.native.binding import Binding

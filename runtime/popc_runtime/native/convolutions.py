@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from popc_runtime.format.program import Packing
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.algorithms import direct_wins, lines_win

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.maps import map_for

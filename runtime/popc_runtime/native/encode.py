@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
+from popc_runtime.ground.tables import LazyTable
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.families import FAMILIES
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
-from popc_runtime.tables import LazyTable
 
 __all__ = ["encode", "native_opcodes", "strided_results"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import frozen, replace
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.fused_steps import Step, last_uses, steps_of
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record, stays_half

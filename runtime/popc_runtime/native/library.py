@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from popc_runtime.errors import UsageError
-from popc_runtime.frozen import frozen
-from popc_runtime.hints import Any, Final
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["Library", "fast_sha256", "find_library", "variants", "wanted_variant", "why_missing"]
 

@@ -9,8 +9,8 @@ from math import inf
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
-from popc_runtime.frozen import replace
-from popc_runtime.hints import Final, TypeAlias
+from popc_runtime.ground.frozen import replace
+from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.rounding_mode import Rounding
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import copied, fill_record, packed, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record

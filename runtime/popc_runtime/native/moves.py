@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.borders import border_runs
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import move_record

@@ -8,7 +8,7 @@ from math import prod
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import move_record
 from popc_runtime.native.record import (

@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import copied, is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.windows import Axis, window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.record import Encoder, Record, is_float32, tensor_words

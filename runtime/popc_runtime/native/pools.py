@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.windows import window_axes
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import is_channels_last

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
-from popc_runtime.frozen import replace
-from popc_runtime.hints import Final
+from popc_runtime.ground.frozen import replace
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record, stays_half

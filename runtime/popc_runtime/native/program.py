@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 
-from popc_runtime.frozen import field, frozen
-from popc_runtime.hints import Any, Final, TypeAlias
+from popc_runtime.ground.frozen import field, frozen
+from popc_runtime.ground.hints import Any, Final, TypeAlias
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
 

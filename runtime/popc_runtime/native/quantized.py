@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words

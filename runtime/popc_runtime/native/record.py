@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.frozen import field, frozen, replace
-from popc_runtime.hints import Any, Final, TypeAlias
+from popc_runtime.ground.frozen import field, frozen, replace
+from popc_runtime.ground.hints import Any, Final, TypeAlias
 from popc_runtime.kernels.operands import Operands
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.views import View

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.rnn_operands import (
     ATTENTION,
     BIAS,

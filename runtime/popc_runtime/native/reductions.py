@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, tensors
 from popc_runtime.native.record import Record

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.resample import Axis, Taps, nearest_indices, outside
 from popc_runtime.kernels.resize_axes import (
     axis_taps,

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from math import prod
 
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import is_plain, packed, sizes_along, tensors
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.hints import Final
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import Binding
 from popc_runtime.native.packing import packed, tensors
 from popc_runtime.native.record import Encoder, Record

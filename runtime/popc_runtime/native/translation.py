@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from popc_runtime.frozen import replace
+from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.binding import Call
 from popc_runtime.native.forms import double_product_record, map_record, product_record
 from popc_runtime.native.maps import copy_of, map_for

@@ -16,7 +16,7 @@ from types import EllipsisType
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
-from popc_runtime.hints import Any, TypeAlias, overload
+from popc_runtime.ground.hints import Any, TypeAlias, overload
 
 __all__ = [
     "PackedView",

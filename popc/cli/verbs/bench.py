@@ -1,0 +1,243 @@
+"""popc bench."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.files import write_text
+from popc.cli.report import Report, format_bytes, format_seconds, format_table
+from popc_runtime.errors import DeviceError, ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from popc_runtime import Executable
+    from popc_runtime.format import Array
+
+__all__ = ["command"]
+
+_MAX_ROWS = 15
+
+
+@click.command("bench")
+@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="As for `popc run`; inputs that are not given are random.",
+)
+@click.option("--runs", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True)
+@click.option("--where", is_flag=True, help="Show which instructions take the time.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the figures as JSON.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Compare with figures that --save wrote.",
+)
+@click.option(
+    "--fail-over",
+    metavar="PERCENT",
+    help="With --compare: exit with 1 if the median is slower by more than this.",
+)
+@threads_option("run")
+@engine_option
+def command(
+    *,
+    archive: Path,
+    inputs: tuple[str, ...],
+    runs: int,
+    warmup: int,
+    where: bool,
+    save: Path | None,
+    compare: Path | None,
+    fail_over: str | None,
+    threads: int | None,
+    engine: str,
+) -> Report:
+    """Measure how fast ARCHIVE loads and runs.
+
+    \b
+    popc bench model.popx --where
+    popc bench model.popx --compare before.json --fail-over 5%
+    """
+    limit = _percent(fail_over, compare)
+    import popc_runtime
+
+    start = perf_counter()
+    executable = popc_runtime.load(archive, threads=threads, engine=engine)
+    loaded = perf_counter()
+    feeds, invented = _feeds(executable, inputs)
+    first = _first_run(executable, feeds, invented)
+    for _ in range(warmup):
+        executable.run(feeds)
+    times = sorted(_time_run(executable, feeds) for _ in range(runs))
+    memory = executable.manifest.memory
+    data: dict[str, Any] = {
+        "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
+        "archive_bytes": archive.stat().st_size,
+        "load_seconds": loaded - start,
+        "first_run_seconds": first,
+        "latency_seconds": {f"p{p}": _percentile(times, p) for p in (50, 90, 99)},
+        "runs_per_second": runs / sum(times),
+        "arena_bytes": memory.get("arena_bytes", 0),
+        "constant_bytes": memory.get("constant_bytes", 0),
+    }
+    text = _table(data)
+    if where:
+        rows = _profile(executable, feeds)
+        data["where"] = [
+            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.calls}
+            for row in rows
+        ]
+        text += "\n\n" + _where_table(rows)
+    if save is not None:
+        _save(save, data)
+    if compare is None:
+        return Report("bench", data, text)
+    return _compare(data, text, compare, limit)
+
+
+def _percent(text: str | None, compare: Path | None) -> float | None:
+    if text is None:
+        return None
+    if compare is None:
+        raise UsageError("--fail-over needs --compare")
+    try:
+        return float(text.rstrip("%"))
+    except ValueError:
+        raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
+
+
+def _feeds(
+    executable: Executable, inputs: tuple[str, ...]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """All inputs, and those among them that nobody gave."""
+    from popc.inputs.arrays import gather_inputs, random_array
+
+    given = gather_inputs(inputs, executable.inputs)[0]
+    missing = (spec for spec in executable.inputs if spec.name not in given)
+    invented = {spec.name: random_array(spec, 0) for spec in missing}
+    return {**given, **invented}, invented
+
+
+def _first_run(
+    executable: Executable, feeds: dict[str, Array], invented: dict[str, Array]
+) -> float:
+    """The time of the run that shows whether random labels, indices and the like will do."""
+    try:
+        return _time_run(executable, feeds)
+    except DeviceError as error:
+        if not invented:
+            raise
+        names = " and ".join(f"--input {name}=FILE" for name in invented)
+        raise type(error)(
+            error.message,
+            subject=error.subject,
+            hint=f"inputs that are not given are random, which does not suit all: {names}",
+            details=error.details,
+        ) from error
+
+
+def _time_run(executable: Executable, feeds: dict[str, Array]) -> float:
+    start = perf_counter()
+    executable.run(feeds)
+    return perf_counter() - start
+
+
+def _percentile(ordered: list[float], percent: int) -> float:
+    """The nearest-rank percentile of sorted values."""
+    rank = -(-percent * len(ordered) // 100)
+    return ordered[max(rank, 1) - 1]
+
+
+def _table(data: dict[str, Any]) -> str:
+    latency = data["latency_seconds"]
+    return format_table(
+        [
+            ["load", format_seconds(data["load_seconds"])],
+            ["first run", format_seconds(data["first_run_seconds"])],
+            *([f"latency {name}", format_seconds(value)] for name, value in latency.items()),
+            ["throughput", f"{data['runs_per_second']:,.1f} runs/s"],
+            ["archive", format_bytes(data["archive_bytes"])],
+            ["arena", format_bytes(data["arena_bytes"])],
+            ["constants", format_bytes(data["constant_bytes"])],
+        ]
+    )
+
+
+class _Row(NamedTuple):
+    """The instructions of one opcode that one engine computes: their time, and how many."""
+
+    opcode: str
+    native: bool
+    seconds: float
+    calls: int
+
+
+def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
+    """What the instructions take, the most expensive ones first; the best of five runs each."""
+    runs = [executable.profile(feeds) for _ in range(5)]
+    seconds: dict[tuple[str, bool], float] = defaultdict(float)
+    counts: dict[tuple[str, bool], int] = defaultdict(int)
+    for steps in zip(*runs, strict=True):
+        kind = steps[0].opcode, steps[0].native
+        seconds[kind] += min(step.seconds for step in steps)
+        counts[kind] += 1
+    rows = [_Row(*kind, seconds[kind], counts[kind]) for kind in seconds]
+    return sorted(rows, key=lambda row: (-row.seconds, row.opcode))
+
+
+def _where_table(rows: list[_Row]) -> str:
+    total = sum(row.seconds for row in rows) or 1.0
+    shown = [
+        [
+            row.opcode,
+            "native" if row.native else "numpy",
+            f"{row.calls:,}",
+            format_seconds(row.seconds),
+            f"{row.seconds / total:.1%}",
+        ]
+        for row in rows[:_MAX_ROWS]
+    ]
+    if len(rows) > _MAX_ROWS:
+        shown.append([f"... {len(rows) - _MAX_ROWS} more", "", "", "", ""])
+    header = ["instruction", "engine", "calls", "time", "share"]
+    return format_table([header, *shown], right=(2, 3, 4))
+
+
+def _save(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
+
+
+def _compare(data: dict[str, Any], text: str, baseline: Path, limit: float | None) -> Report:
+    try:
+        before = json.loads(baseline.read_text(encoding="utf-8"))["latency_seconds"]["p50"]
+        ratio = data["latency_seconds"]["p50"] / float(before)
+    except OSError as error:
+        raise ResourceError(f"cannot read {baseline}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ResourceError(
+            f"{baseline} does not hold figures of popc bench",
+            subject=str(baseline),
+            hint="popc bench --save FILE writes them",
+        ) from error
+    change = 100 * (ratio - 1)
+    data["compared"] = {"ratio": ratio, "limit_percent": limit}
+    missed = limit is not None and change > limit
+    verdict = f"median {change:+.1f} % against {baseline.name}" + (" (too slow)" if missed else "")
+    return Report("bench", data, f"{text}\n{verdict}", exit_code=1 if missed else 0)

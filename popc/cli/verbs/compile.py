@@ -1,0 +1,250 @@
+"""popc compile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from popc.cli.command_line import compile_line
+from popc.cli.console import Console
+from popc.cli.dumps import Dumps, parse_window
+from popc.cli.model_options import (
+    ModelSettings,
+    model_argument,
+    model_options,
+    read_source,
+    train_option,
+)
+from popc.cli.refusal import advised
+from popc.cli.report import Report, format_bytes, format_table
+from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
+from popc_runtime.errors import UsageError
+from popc_runtime.process.files import refuse_to_replace, require_room_for
+
+if TYPE_CHECKING:
+    from popc.request import CompileRequest
+
+__all__ = ["command"]
+
+
+@click.command("compile")
+@model_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The archive to write; MODEL with the suffix .popx if not given.",
+)
+@model_options
+@train_option("Make a training step: a TOML or JSON file names loss and optimizer.")
+@click.option(
+    "--emit-ir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the text form of what each stage made, and of the graph at each checkpoint.",
+)
+@click.option(
+    "--emit-dot",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Draw the graph at each checkpoint, for Graphviz.",
+)
+@click.option(
+    "--at",
+    type=click.Choice([one.value for one in Checkpoint]),
+    multiple=True,
+    help="Emit the graph at this checkpoint only; repeatable.",
+)
+@click.option("--dot-ops", metavar="FIRST:LAST", help="Draw these ops of the schedule only.")
+@click.option(
+    "--stop-after",
+    type=click.Choice([stage.value for stage in Stage if stage is not Stage.PACK]),
+    help="Print what this stage made; write no archive.",
+)
+@click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
+@click.option("--dump-options", is_flag=True, help="Print the effective options; compile nothing.")
+@click.option(
+    "--explain-options",
+    is_flag=True,
+    help="Print what each option that was set changes in the program; write no archive.",
+)
+@click.option(
+    "--allow-out-of-memory",
+    is_flag=True,
+    help="Write the archive even if the program does not fit the target.",
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="ARCHIVE",
+    help="If the program exceeds its budget, say what has grown since this archive.",
+)
+@click.option("--force", is_flag=True, help="Replace the archive if it exists.")
+@click.pass_obj
+def command(
+    console: Console,
+    *,
+    model: Path,
+    output: Path | None,
+    settings: ModelSettings,
+    train: Path | None,
+    emit_ir: Path | None,
+    emit_dot: Path | None,
+    at: tuple[str, ...],
+    dot_ops: str | None,
+    stop_after: str | None,
+    time_passes: bool,
+    dump_options: bool,
+    explain_options: bool,
+    allow_out_of_memory: bool,
+    against: Path | None,
+    force: bool,
+) -> Report:
+    """Compile MODEL, an ONNX file (- for stdin), into an executable archive.
+
+    \b
+    popc compile model.onnx -o model.popx --shape x=1,3,224,224
+    popc compile model.onnx --dim batch=4 --set batches_per_step=8
+    popc compile model.onnx --dim batch=32 --train train.toml -o train.popx
+    """
+    if dump_options and explain_options:
+        raise UsageError("--dump-options and --explain-options exclude each other")
+    if against is not None and (dump_options or explain_options or stop_after):
+        raise UsageError("--against is for compiling an archive: nothing else has a budget")
+    if allow_out_of_memory:
+        settings = settings.with_settings("allow_out_of_memory=true")
+    if dump_options:
+        return _show_options(settings)
+    if explain_options:
+        return _explain_options(model, settings, train, console)
+    if (at or dot_ops) and not (emit_ir or emit_dot):
+        raise UsageError("--at and --dot-ops say what to emit, but not where", hint="--emit-ir DIR")
+    dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
+    if stop_after is not None:
+        return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
+    request = settings.request(read_source(model), train)  # mistakes there come before files
+    target = output or model.with_suffix(".popx")
+    _refuse_target(target, model)
+    refuse_to_replace(target, force=force)  # before minutes of work, not after
+    require_room_for(target)
+    with advised(console, request, lambda change: compile_line(model, settings, train, change)):
+        return _compile(console, request, target, dumps, against, force=force, times=time_passes)
+
+
+def _refuse_target(target: Path, model: Path) -> None:
+    """An archive never replaces its own model, and is not written to stdout."""
+    if target.name in ("-", "-.popx"):
+        what = "is written to a file, not to stdout" if target.name == "-" else "needs a name"
+        raise UsageError(f"an archive {what}", hint="-o FILE.popx")
+    if target.exists() and str(model) != "-" and target.samefile(model):
+        raise UsageError(
+            f"the archive would replace the model {model}", hint="-o FILE.popx gives it a name"
+        )
+
+
+def _show_options(settings: ModelSettings) -> Report:
+    rows = settings.resolve().to_manifest()
+    text = format_table([[row.name, "=", str(row.value), f"# from {row.origin}"] for row in rows])
+    data = {row.name: {"value": row.value, "origin": row.origin.value} for row in rows}
+    return Report("compile", {"options": data}, text)
+
+
+def _explain_options(
+    model: Path, settings: ModelSettings, train: Path | None, console: Console
+) -> Report:
+    from popc.cli.explain_text import explanation_text
+    from popc.progress import Watch
+    from popc.study.effects import explain_options
+
+    request = settings.request(read_source(model), train)
+    effects = explain_options(request, Watch(console.on_progress()))
+    data = {"options": [effect.to_dict() for effect in effects]}
+    return Report("compile", data, explanation_text(effects))
+
+
+def _stop_after(
+    model: Path,
+    settings: ModelSettings,
+    train: Path | None,
+    stage: Stage,
+    dumps: Dumps,
+    console: Console,
+) -> Report:
+    from popc.compiler import compile_program
+    from popc.progress import Stopped, Watch
+
+    request = settings.request(read_source(model), train)
+    if stage is Stage.TRAIN and not request.trains:
+        raise UsageError("--stop-after train needs --train FILE")
+    watch = Watch(console.on_progress(), dumps.stages.__setitem__, dumps.on_graph, stage)
+    with suppress(Stopped):
+        compile_program(request, request.load(), watch)
+    dumps.write()
+    text = dumps.stages[stage]
+    return Report("compile", {"stage": stage.value, "text": text}, text.rstrip())
+
+
+def _compile(
+    console: Console,
+    request: CompileRequest,
+    target: Path,
+    dumps: Dumps,
+    against: Path | None,
+    *,
+    force: bool,
+    times: bool,
+) -> Report:
+    from popc.api import compile_request
+    from popc.progress import Watch
+
+    timer = _Timer(console.on_progress())
+    wanted = dumps.stages.__setitem__ if dumps.text_folder else None
+    archive = compile_request(request, Watch(timer, wanted, dumps.on_graph), against)
+    timer(ProgressEvent(Stage.PACK))
+    archive.save(target, force=force)
+    size = target.stat().st_size
+    timer(ProgressEvent(Stage.PACK, timer.since_last(), format_bytes(size)))
+    dumps.write()
+    manifest = archive.manifest
+    data = {
+        "archive": target.name,
+        "bytes": size,
+        "inputs": [str(one) for one in manifest.inputs],
+        "outputs": [str(one) for one in manifest.outputs],
+        "memory": dict(manifest.memory),
+        "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
+    }
+    text = "" if console.quiet else f"{target} ({format_bytes(size)})"
+    if times:
+        rows = [[stage.value, f"{seconds:.3f} s"] for stage, seconds in timer.seconds.items()]
+        rows.append(["total", f"{sum(timer.seconds.values()):.3f} s"])
+        text = "\n".join(part for part in (text, format_table(rows, right=(1,))) if part)
+    return Report("compile", data, text, warnings=archive.notes)
+
+
+class _Timer:
+    """Passes events on, and keeps the time of each stage."""
+
+    def __init__(self, forward: OnProgress | None) -> None:
+        from time import perf_counter
+
+        self.seconds: dict[Stage, float] = {}
+        self._forward = forward
+        self._clock = perf_counter
+        self._last = perf_counter()
+
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.seconds is not None:
+            self.seconds[event.stage] = event.seconds
+        else:
+            self._last = self._clock()
+        if self._forward is not None:
+            self._forward(event)
+
+    def since_last(self) -> float:
+        """Seconds since the last stage began."""
+        return self._clock() - self._last

@@ -1,0 +1,75 @@
+"""popc export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from popc.cli.report import Report, format_bytes
+
+__all__ = ["command"]
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("export")
+@click.argument("archive", type=_FILE)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="The ONNX file to write.",
+)
+@click.option(
+    "--checkpoint",
+    type=_FILE,
+    metavar="FILE",
+    help="Where the weights come from; those that the archive starts with if not given.",
+)
+@click.option(
+    "--optimizer-state", is_flag=True, help="Add the optimizer's state as further initializers."
+)
+@click.option(
+    "--inference", is_flag=True,
+    help="Normalise by running statistics and drop nothing out, though the model was exported in "
+    "training mode.",
+)  # fmt: skip
+@click.option(
+    "--replica",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Of weights that not all replicas share, write those of replica N.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def command(
+    *,
+    archive: Path,
+    output: Path,
+    checkpoint: Path | None,
+    optimizer_state: bool,
+    inference: bool,
+    replica: int,
+    force: bool,
+) -> Report:
+    """Write the model that ARCHIVE was compiled from, with trained weights.
+
+    \b
+    popc export train.popx --checkpoint checkpoints/best.safetensors -o trained.onnx
+    """
+    from popc.trained.export import export_onnx
+
+    path = export_onnx(
+        archive,
+        output,
+        state=checkpoint,
+        optimizer_state=optimizer_state,
+        inference=inference,
+        replica=replica,
+        force=force,
+    )
+    size = path.stat().st_size
+    return Report("export", {"file": str(path), "bytes": size}, f"{path}  {format_bytes(size)}")

@@ -1,0 +1,185 @@
+"""popc run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from popc.cli.console import Console
+from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.files import write_text
+from popc.cli.report import Report, format_seconds, format_table
+from popc_runtime.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from popc_runtime import Executable
+    from popc_runtime.format import Array
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="x=x.npy, x=data.npz (its array x), x=- (a .npy from stdin), x=random:SEED; "
+    "data.npz alone gives every input by its name.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="DIR|NAME=FILE",
+    help="Write all results as .npy files into DIR, or one to FILE (- for stdout).",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Run this many steps; inputs with a leading dimension of STEPS are split.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Convert no dtypes, and fail on results that are NaN or infinite.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the device's RNG.")
+@click.option(
+    "--fp-checks/--no-fp-checks",
+    default=None,
+    help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "
+    "as the archive was compiled if not given.",
+)
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the steps would have taken on the target: JSON if FILE ends in .json, else "
+    "text. For archives compiled with instrument_with_hardware_cycle_counter.",
+)
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@threads_option("run")
+@engine_option
+@click.pass_obj
+def command(
+    console: Console,
+    *,
+    archive: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    steps: int,
+    strict: bool,
+    seed: int,
+    fp_checks: bool | None,
+    report_path: Path | None,
+    force: bool,
+    threads: int | None,
+    engine: str,
+) -> Report:
+    """Run ARCHIVE on the given inputs and print or write its results.
+
+    \b
+    popc run model.popx --input x=image.npy --output results/
+    popc run model.popx --input x=random:0 --steps 10
+    popc run instrumented.popx --input x=random:0 --report cycles.txt
+    """
+    import popc_runtime
+    from popc.inputs.arrays import gather_inputs, plan_outputs, write_outputs
+
+    executable = popc_runtime.load(
+        archive, seed=seed, threads=threads, floating_point_checks=fp_checks, engine=engine
+    )
+    feeds = gather_inputs(inputs, executable.inputs, steps)
+    targets = plan_outputs(outputs, executable.outputs, force=force)
+    if console.json and "-" in targets.values():
+        raise UsageError("stdout takes the JSON document or an array, not both")
+    if report_path is not None and report_path.exists() and not force:
+        raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
+    results = _run_steps(executable, feeds, steps, strict=strict)
+    if report_path is not None:
+        _write_report(executable, report_path)
+    warnings = _non_finite(results, strict=strict)
+    written = write_outputs(results, targets)
+    seconds = executable.stats().run_seconds
+    rows = [_summary(name, array) for name, array in results.items()]
+    data = {
+        "steps": steps,
+        "seconds": seconds,
+        "outputs": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+        "files": written,
+    }
+    steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
+    text = "\n".join([format_table([_COLUMNS, *rows]), steps_text, *_renamed(written, outputs)])
+    to_stdout = "-" in written.values()
+    return Report("run", data, "" if to_stdout else text, warnings=warnings)
+
+
+def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+    """Where in a folder the results are whose files are not called as they are."""
+    return [
+        f"{name} is in {path}"
+        for name, path in written.items()
+        if Path(path).stem != name and f"{name}={path}" not in asked
+    ]
+
+
+def _write_report(executable: Executable, path: Path) -> None:
+    report = executable.execution_report(total=True)
+    as_json = path.suffix.lower() == ".json"
+    text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
+    write_text(path, f"{text}\n")
+
+
+_COLUMNS = ("output", "type", "min", "mean", "max", "first values")
+
+
+def _run_steps(
+    executable: Executable, feeds: Sequence[Mapping[str, Array]], steps: int, *, strict: bool
+) -> dict[str, Array]:
+    """Results by name; of several steps, stacked along a new first axis."""
+    import numpy as np
+
+    collected = [executable.run(feed, cast="no" if strict else "safe") for feed in feeds]
+    if steps == 1:
+        return collected[0]
+    return {
+        spec.name: np.stack([result[spec.name] for result in collected])
+        for spec in executable.outputs
+    }
+
+
+def _non_finite(results: Mapping[str, Array], *, strict: bool) -> tuple[str, ...]:
+    import numpy as np
+
+    from popc_runtime.errors import DeviceError
+
+    bad = [
+        name
+        for name, array in results.items()
+        if array.dtype.kind == "f" and not np.isfinite(array).all()
+    ]
+    message = f"results contain NaN or infinity: {', '.join(bad)}"
+    if bad and strict:
+        raise DeviceError(message)
+    return (message,) if bad else ()
+
+
+def _summary(name: str, array: Array) -> tuple[str, ...]:
+    type_ = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+    first = " ".join(f"{value:.6g}" for value in array.reshape(-1)[:4].tolist())
+    if array.size == 0:
+        return (name, type_, "-", "-", "-", "")
+    wide = array.astype("float64")
+    numbers = (wide.min(), wide.mean(), wide.max())
+    return (name, type_, *(f"{number:.6g}" for number in numbers), first)

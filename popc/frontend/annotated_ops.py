@@ -1,0 +1,118 @@
+"""What annotations say of the way in which ops are computed: products in parts, work in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import onnx
+from onnx import helper
+
+from popc.frontend.names import did_you_mean
+from popc.frontend.output_type import SUMS_OF_PRODUCTS
+from popc.ir import Op, OpSettings, ProductCut
+from popc.ops import OPS
+from popc.options.annotations import ANNOTATIONS
+
+__all__ = ["annotation_problems", "operators_meant", "with_annotations"]
+
+# Operators that serialize_matmul_... is for, and what they become.
+_PRODUCTS: Final = ("MatMul", "Gemm")
+
+_MODE, _FACTOR, _PRECISION = (
+    ANNOTATIONS[f"serialize_matmul_{what}"].attribute
+    for what in ("mode", "factor", "keep_precision")
+)
+_NAMES, _PRIORITIES = (
+    ANNOTATIONS[f"inplace_op_{what}"].attribute for what in ("names", "priorities")
+)
+_MODES: Final = {
+    spelling: str(mode) for spelling, mode in ANNOTATIONS["serialize_matmul_mode"].choices
+}
+_SUFFIX: Final = "Inplace"  # of PopART's names for ops that overwrite an operand
+
+
+def operators_meant(annotation: str) -> tuple[str, ...]:
+    """The operators that an annotation, by our name for it, is for; empty if it is for all."""
+    if annotation == "output_type":
+        return SUMS_OF_PRODUCTS
+    return _PRODUCTS if annotation.startswith("serialize_matmul_") else ()
+
+
+def annotation_problems(node: onnx.NodeProto) -> Iterator[str]:
+    """What is wrong with such annotations of ``node``, as what follows its name."""
+    found = _attributes(node)
+    cutting = [name for name in (_MODE, _FACTOR, _PRECISION) if name in found]
+    if cutting and node.op_type not in _PRODUCTS:
+        listed = " or ".join(_PRODUCTS)
+        yield f"{cutting[0]} is for {listed}, not for {node.op_type}"
+    elif cutting:
+        yield from _cut_problems(found)
+    if (_NAMES in found) != (_PRIORITIES in found):
+        given, missing = sorted((_NAMES, _PRIORITIES), key=lambda name: name not in found)
+        yield f"{given} needs {missing}"
+    elif _NAMES in found:
+        yield from _inplace_problems(_texts(found[_NAMES]), found[_PRIORITIES])
+
+
+def _cut_problems(found: dict[str, Any]) -> Iterator[str]:
+    mode = _text(found.get(_MODE, "none"))
+    factor = found.get(_FACTOR, 0)
+    if mode not in _MODES:
+        yield f"{_MODE} is {mode!r}, but must be one of {', '.join(_MODES)}"
+    elif not isinstance(factor, int) or factor < 0:
+        yield f"{_FACTOR} is {factor!r}, but must be a whole number"
+    elif _MODE not in found:
+        yield f"{_FACTOR if _FACTOR in found else _PRECISION} needs {_MODE}"
+    elif mode != "none" and factor == 0:
+        yield f"{_MODE} needs {_FACTOR}: the number of parts"
+
+
+def _inplace_problems(names: Sequence[str], priorities: object) -> Iterator[str]:
+    count = len(priorities) if isinstance(priorities, list | tuple) else 1
+    if len(names) != count:
+        yield f"{_NAMES} has {len(names)} entries, but {_PRIORITIES} has {count}"
+    for name in names:
+        if not name.endswith(_SUFFIX):
+            yield (
+                f"{_NAMES} contains {name!r}, but must name ops that overwrite an operand, such as "
+                f"Relu{_SUFFIX} or AddRhs{_SUFFIX}{did_you_mean(name, (name + _SUFFIX,))}"
+            )
+
+
+def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSettings:
+    """``settings`` of an op of ``node``, with what the node's annotations say of it."""
+    found = _attributes(node)
+    if _MODE in found and op.op_type in _PRODUCTS and settings.cut is None:
+        mode, factor = _MODES[_text(found[_MODE])], found.get(_FACTOR, 0)
+        if mode != "none" and factor > 1:
+            keep = bool(found.get(_PRECISION, 0))
+            settings = replace(settings, cut=ProductCut(mode, factor, keep))
+    if _NAMES in found and not settings.inplace:
+        spec = OPS.get(op.op_type)
+        able = () if spec is None else spec.inplace
+        wishes = {
+            int("Rhs" in name): float(priority)
+            for name, priority in zip(_texts(found[_NAMES]), found[_PRIORITIES], strict=True)
+        }
+        kept = tuple(sorted((index, one) for index, one in wishes.items() if index in able))
+        settings = replace(settings, inplace=kept)
+    return settings
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    wanted = (_MODE, _FACTOR, _PRECISION, _NAMES, _PRIORITIES)
+    return {
+        one.name: helper.get_attribute_value(one) for one in node.attribute if one.name in wanted
+    }
+
+
+def _text(value: object) -> str:
+    text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+    return text.lower()
+
+
+def _texts(values: object) -> list[str]:
+    items = values if isinstance(values, list | tuple) else [values]
+    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in items]

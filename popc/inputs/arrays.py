@@ -1,0 +1,182 @@
+"""Where the inputs of a run come from, and where its results go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from popc.inputs.arguments import load_file, pairs, read_arrays, read_stdin
+from popc_runtime import TensorSpec
+from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.format import Array
+
+__all__ = ["gather_inputs", "plan_outputs", "random_array", "write_outputs"]
+
+
+def gather_inputs(
+    items: Sequence[str], specs: Sequence[TensorSpec], steps: int = 1
+) -> list[dict[str, Array]]:
+    """The inputs of every step, from ``NAME=SOURCE`` items (or .npz files with all of them).
+
+    Raises:
+        UsageError: an item is malformed or names no input.
+        ResourceError: a file cannot be read.
+    """
+    named: dict[str, Array | int] = {}  # an int is the seed of random values
+    for item in items:
+        if "=" not in item and item.endswith(".npz"):
+            named.update(read_arrays(Path(item)))
+    explicit = [item for item in items if "=" in item or not item.endswith(".npz")]
+    known = {spec.name: spec for spec in specs}
+    for name, source in pairs(explicit, "--input", known=known).items():
+        if name not in known:
+            raise UsageError(
+                f"--input {name}={source}: the archive has no input {name!r}",
+                hint=f"its inputs are {', '.join(map(str, specs))}",
+            )
+        named[name] = _read(name, source)
+    return [
+        {name: _of_step(value, known.get(name), step, steps) for name, value in named.items()}
+        for step in range(steps)
+    ]
+
+
+def _read(name: str, source: str) -> Array | int:
+    if not source:
+        raise UsageError(f"--input {name}=: expected NAME=SOURCE, such as {name}={name}.npy")
+    if source == "-":
+        array: Array = load_file(BytesIO(read_stdin()))
+        return array
+    if source.startswith("random:"):
+        seed = source.removeprefix("random:")
+        if not seed.isdecimal():
+            raise UsageError(f"--input {name}={source}: expected random:SEED with a whole number")
+        return int(seed)
+    path = Path(source)
+    if path.suffix == ".npz":
+        arrays = read_arrays(path)
+        if name not in arrays:
+            raise ResourceError(f"{path} has no array {name!r}, only {', '.join(arrays)}")
+        return arrays[name]
+    loaded: Array = load_file(path)
+    return loaded
+
+
+def _of_step(value: Array | int, spec: TensorSpec | None, step: int, steps: int) -> Array:
+    if isinstance(value, int):
+        assert spec is not None, "only known inputs are random"
+        return random_array(spec, value + step)
+    if spec is not None and steps > 1 and value.shape == (steps, *spec.shape):
+        row: Array = value[step]
+        return row
+    return value
+
+
+def random_array(spec: TensorSpec, seed: int) -> Array:
+    """Reproducible values of a tensor's type: normal for floats, 0 or 1 for bool, else 0 to 9."""
+    generator = np.random.default_rng(seed)
+    if spec.dtype.is_float:
+        values: Array = generator.standard_normal(spec.shape)
+        if spec.dtype.storage.kind == "u":  # bfloat16: the upper half of a float32
+            bits = values.astype(np.float32).view(np.uint32) >> np.uint32(16)
+            return bits.astype(np.uint16)
+        return values.astype(spec.dtype.storage)
+    high = 2 if spec.dtype.value == "bool" else 10
+    return generator.integers(0, high, spec.shape).astype(spec.dtype.storage)
+
+
+def plan_outputs(
+    items: Sequence[str], specs: Sequence[TensorSpec], *, force: bool
+) -> dict[str, str]:
+    """The file of each result that is to be written, checked before the run.
+
+    Raises:
+        UsageError: an item names no output.
+        ResourceError: a file exists and ``force`` is not set, or a folder cannot be made.
+    """
+    known = [spec.name for spec in specs]
+    targets: dict[str, str] = {}
+    for item in items:
+        if "=" not in item:
+            folder = _made(Path(item))
+            targets.update({name: str(folder / file) for name, file in _file_names(known).items()})
+    explicit = [item for item in items if "=" in item]
+    for name, path in pairs(explicit, "--output", known=known).items():
+        if name not in known:
+            raise UsageError(
+                f"--output {name}={path}: the archive has no output {name!r}",
+                hint=f"its outputs are {', '.join(map(str, specs))}",
+            )
+        targets[name] = path
+    _refuse_targets(targets, force=force)
+    return targets
+
+
+def _refuse_targets(targets: Mapping[str, str], *, force: bool) -> None:
+    """What would lose a result, or something older."""
+    owners: dict[str, str] = {}
+    for name, path in targets.items():
+        other = owners.setdefault(path, name)
+        if other != name and path != "-":
+            raise UsageError(f"--output: {other!r} and {name!r} would both be written to {path}")
+    if "-" in owners and sys.stdout is None:
+        raise UsageError("- stands for standard output, which is closed", hint="give a file")
+    existing = [path for path in owners if path != "-" and Path(path).exists()]
+    if existing and not force:
+        verb, them = ("exist", "them") if len(existing) > 1 else ("exists", "it")
+        raise ResourceError(
+            f"{', '.join(existing)} {verb} already", hint=f"--force replaces {them}"
+        )
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"cannot make {folder}: {error.strerror}") from error
+    return folder
+
+
+def _file_names(names: Sequence[str]) -> dict[str, str]:
+    """A file for each output, different ones even where case does not count.
+
+    Names that can be file names as they are come first, so that only others are numbered.
+    """
+    files: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(names, key=lambda name: _safe(name) != name):
+        stem = candidate = _safe(name)
+        number = 2
+        while candidate.casefold() in taken:
+            candidate, number = f"{stem}.{number}", number + 1
+        taken.add(candidate.casefold())
+        files[name] = f"{candidate}.npy"
+    return files
+
+
+def _safe(name: str) -> str:
+    """``name`` as a file name."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".") or "_"
+
+
+def write_outputs(results: Mapping[str, Array], targets: Mapping[str, str]) -> dict[str, str]:
+    """Write results as .npy; the files by output name.
+
+    Raises:
+        ResourceError: a file cannot be written.
+    """
+    for name, path in targets.items():
+        buffer = BytesIO()
+        np.save(buffer, results[name], allow_pickle=False)
+        if path == "-":
+            sys.stdout.buffer.write(buffer.getvalue())
+            continue
+        try:
+            Path(path).write_bytes(buffer.getvalue())
+        except OSError as error:
+            raise ResourceError(f"cannot write {path}: {error.strerror}") from error
+    return dict(targets)

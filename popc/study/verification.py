@@ -1,0 +1,202 @@
+"""Compare what popc computes with what another runtime computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popc.api import compile_request
+from popc.frontend import LoadedModel, bound_values, expose_tensors
+from popc.progress import Watch
+from popc.request import CompileRequest
+from popc_runtime import TensorSpec, load
+from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.format import MAGIC, Array
+
+__all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
+
+# Rounding of half-precision and of quantised values moves a result by one step of the coarse grid.
+_COARSE_ATOL = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One tensor as computed by both sides.
+
+    Attributes:
+        name: ONNX name of the tensor.
+        node: The node that produces it ("" for inputs).
+        type: dtype and shape.
+        difference: Largest absolute difference.
+        allowed: What the tolerance allows at that element.
+        agrees: Whether every element is within the tolerance.
+        reason: Why not, in a few words.
+    """
+
+    name: str
+    node: str
+    type: str
+    difference: float
+    allowed: float
+    agrees: bool
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+
+def compare(
+    name: str, ours: Array, theirs: Array, *, rtol: float, atol: float, node: str = ""
+) -> Comparison:
+    """Compare two arrays; ``atol`` is relative to the largest finite value of ``theirs``."""
+    type_ = f"{ours.dtype}[{','.join(map(str, ours.shape))}]"
+    if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        other = f"{theirs.dtype}[{','.join(map(str, theirs.shape))}]"
+        return Comparison(name, node, type_, np.inf, 0.0, agrees=False, reason=f"expected {other}")
+    if ours.size == 0:
+        return Comparison(name, node, type_, 0.0, 0.0, agrees=True)
+    if ours.dtype.kind not in "fiu":
+        equal = bool((ours == theirs).all())
+        reason = "" if equal else f"{int((ours != theirs).sum()):,} elements differ"
+        return Comparison(name, node, type_, float(not equal), 0.0, agrees=equal, reason=reason)
+    wide, reference = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (wide == reference) | (np.isnan(wide) & np.isnan(reference))
+    finite = np.abs(reference[np.isfinite(reference)])
+    peak = float(finite.max(initial=0.0))
+    coarse = max(atol, _COARSE_ATOL) if ours.dtype == np.float16 else atol
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, np.abs(wide - reference))
+    difference = np.where(np.isnan(difference), np.inf, difference)
+    allowed = rtol * np.abs(np.where(np.isfinite(reference), reference, 0.0)) + coarse * peak
+    worst = int(np.argmax(difference - allowed))
+    excess = int((difference > allowed).sum())
+    return Comparison(
+        name,
+        node,
+        type_,
+        float(difference.reshape(-1)[worst]),
+        float(allowed.reshape(-1)[worst]),
+        agrees=excess == 0,
+        reason=f"{excess:,} of {ours.size:,} elements differ" if excess else "",
+    )
+
+
+def run_onnxruntime(
+    model: LoadedModel,
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+    *,
+    optimise: bool = False,
+) -> list[Array]:
+    """The tensors named ``outputs``, computed by onnxruntime.
+
+    Raises:
+        ResourceError: onnxruntime is not installed, or cannot run the model.
+    """
+    if not outputs:
+        return []
+    _require_onnxruntime()
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    if not optimise:
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            expose_tensors(model, outputs), settings, providers=["CPUExecutionProvider"]
+        )
+        known = {one.name for one in session.get_inputs()}
+        arrays: list[Array] = session.run(
+            list(outputs), {name: array for name, array in feeds.items() if name in known}
+        )
+    except Exception as error:
+        raise ResourceError(f"onnxruntime cannot run the model: {error}") from error
+    return arrays
+
+
+def _require_onnxruntime() -> None:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise ResourceError(
+            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
+        )
+
+
+def verify_file(
+    request: CompileRequest,
+    file: Path,
+    inputs: Sequence[str],
+    *,
+    every: bool,
+    rtol: float,
+    atol: float,
+    watch: Watch,
+) -> list[Comparison]:
+    """Compare a model, or an archive and its model, with onnxruntime on the same inputs.
+
+    Args:
+        request: The model.
+        file: The model too, or the archive.
+        inputs: ``NAME=VALUE``; random numbers for inputs that are not named.
+        every: Compare all tensors of the model.
+        rtol, atol: See `compare`.
+        watch: Told of the compilation.
+
+    Raises:
+        UsageError: an archive is given without its model.
+        ResourceError: onnxruntime is missing or cannot run the model.
+    """
+    with file.open("rb") as stream:
+        is_archive = stream.read(len(MAGIC)) == MAGIC
+    _require_onnxruntime()  # before a long compilation, not after
+    if is_archive and request.model == file:
+        raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
+    if is_archive and every:
+        raise UsageError("--all compiles the model: give the model instead of the archive")
+    loaded = request.load()
+    if every:
+        request = replace(request, outputs=loaded.tensor_names())
+    results, feeds = _run_popc(file if is_archive else None, request, inputs, watch)
+    bound = bound_values(loaded, request.bind)
+    _require_all_inputs(loaded, {*bound, *feeds})
+    names = [name for name in results if name in loaded.tensor_names()]
+    reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
+    return [
+        compare(name, results[name], array, rtol=rtol, atol=atol, node=loaded.producer_of(name))
+        for name, array in zip(names, reference, strict=True)
+    ]
+
+
+def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
+    missing = [info.name for info in model.inputs if info.name not in given]
+    if missing:
+        raise UsageError(
+            f"the model takes {', '.join(missing)}, which the archive does not",
+            hint="--bind NAME=VALUE what was bound when the archive was compiled; "
+            "if nothing was, --model names another model",
+        )
+
+
+def _run_popc(
+    archive: Path | None, request: CompileRequest, inputs: Sequence[str], watch: Watch
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Results and inputs of one run."""
+    from popc.inputs.arrays import gather_inputs, random_array
+
+    with tempfile.TemporaryDirectory(prefix="popc-verify-") as folder:
+        path = archive or Path(folder) / "model.popx"
+        if archive is None:
+            compile_request(request, watch).save(path)
+        executable = load(os.fspath(path))
+    given = gather_inputs(inputs, executable.inputs)[0]
+    missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
+    feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
+    return executable.run(feeds), feeds

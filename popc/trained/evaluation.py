@@ -1,0 +1,131 @@
+"""Evaluate a model on a data set between the epochs of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import popc_runtime
+from popc_runtime import Executable, VariableRole
+from popc_runtime.data.batches import Batches
+from popc_runtime.errors import UsageError
+from popc_runtime.format import Array
+from popc_runtime.kernels.preparation import floats_of
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy.typing as npt
+
+__all__ = ["Evaluation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """The share of samples whose highest score is that of their label."""
+
+    output: str
+    labels: Array
+
+
+class Evaluation:
+    """Runs an inference archive of the same model with the weights as they are.
+
+    Its metrics are the means of its outputs that are single numbers, and, if asked for, the
+    accuracy: the share of samples for which the largest element along axis 1 of an output has the
+    number that a label says.
+    """
+
+    def __init__(
+        self,
+        archive: str | os.PathLike[str],
+        data: Mapping[str, npt.ArrayLike],
+        accuracy: tuple[str, str] | None = None,
+    ) -> None:
+        """Load the archive and check the data.
+
+        Args:
+            archive: An archive compiled with constant_weights=false.
+            data: Arrays by input of the archive; the labels may be one more.
+            accuracy: The name of an output, and of the array with its labels.
+
+        Raises:
+            UsageError: the weights of the archive are constant, or names do not exist.
+            InputMismatchError: the data does not fit.
+        """
+        self.executable = popc_runtime.load(archive)
+        self._weights = [
+            spec.name for spec in self.executable.state.specs if spec.role is VariableRole.WEIGHT
+        ]
+        if not self._weights:
+            raise UsageError(
+                f"the weights of {archive} are constant: nothing could be evaluated with it",
+                hint="compile it with --set constant_weights=false",
+            )
+        arrays = {name: np.asarray(value) for name, value in data.items()}
+        self._accuracy = _find_accuracy(self.executable, arrays, accuracy)
+        inputs = {spec.name for spec in self.executable.inputs}
+        self._batches = Batches(
+            self.executable, {name: array for name, array in arrays.items() if name in inputs}
+        )
+        self._numbers = [
+            spec.name
+            for spec in self.executable.outputs
+            if not self.executable.stream(spec.name).shape
+        ]
+
+    def __call__(self, trained: Executable) -> dict[str, float]:
+        """The metrics with the weights of ``trained``.
+
+        Raises:
+            InputMismatchError: it does not have these weights.
+        """
+        weights = trained.state.read(VariableRole.WEIGHT)
+        known = {name: weights[name] for name in self._weights if name in weights}
+        self.executable.state.write(known)
+        sums: dict[str, list[float]] = {name: [] for name in self._numbers}
+        hits: list[Array] = []
+        for step, feeds in enumerate(self._batches.steps()):
+            results = self.executable.run(feeds)
+            for name, values in sums.items():
+                values.append(float(np.mean(self._floats(results, name), dtype=np.float64)))
+            if self._accuracy is not None:
+                hits.append(self._hits(results, step))
+        metrics = {name: float(np.mean(values)) for name, values in sums.items()}
+        if hits:
+            metrics["accuracy"] = float(np.mean(np.concatenate(hits)))
+        return metrics
+
+    def _floats(self, results: Mapping[str, Array], name: str) -> Array:
+        return floats_of(results[name], self.executable.stream(name).dtype)
+
+    def _hits(self, results: Mapping[str, Array], step: int) -> Array:
+        assert self._accuracy is not None
+        stream = self.executable.stream(self._accuracy.output)
+        scores = self._floats(results, self._accuracy.output).reshape(-1, *stream.shape[1:])
+        rows = slice(step * len(scores), (step + 1) * len(scores))
+        best: Array = scores.argmax(axis=1) == self._accuracy.labels[rows]
+        return best.reshape(-1)
+
+
+def _find_accuracy(
+    executable: Executable, arrays: Mapping[str, Array], wanted: tuple[str, str] | None
+) -> Accuracy | None:
+    if wanted is None:
+        return None
+    output, labels = wanted
+    names = [spec.name for spec in executable.outputs]
+    if output not in names:
+        raise UsageError(
+            f"accuracy: the archive has no output {output!r}", hint=f"it has {', '.join(names)}"
+        )
+    if labels not in arrays:
+        raise UsageError(
+            f"accuracy: the data has no array {labels!r}", hint=f"it has {', '.join(arrays)}"
+        )
+    if len(executable.stream(output).shape) < 2:
+        raise UsageError(f"accuracy: {output!r} has no axis of classes")
+    return Accuracy(output, arrays[labels])

@@ -1,0 +1,3 @@
+"""The cycles that runs would have taken on the target."""
+
+__all__: list[str] = []

@@ -1,0 +1,71 @@
+"""Cycle counters of an executable: what its last run, and all of them, would have taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from popc_runtime.cycles.execution import ExecutionReport, Profile
+from popc_runtime.device.engine import Engine
+from popc_runtime.errors import UsageError
+
+__all__ = ["CycleCounters"]
+
+_INNER: Final = re.compile("inner(?:_ipu_([0-9]{1,4}))?")
+
+
+class CycleCounters:
+    """Counts what runs, and says what that costs.
+
+    With several replicas, which run side by side, figures are those of the one that takes longest.
+    """
+
+    def __init__(self, profile: Profile, engines: Sequence[Engine]) -> None:
+        self._profile = profile
+        self._counts = [engine.counts for engine in engines if engine.counts is not None]
+        self._runs = 0
+        self._last = [list[tuple[int, int]]() for _ in self._counts]
+        self._all = [list[tuple[int, int]]() for _ in self._counts]
+
+    def begin(self) -> None:
+        """Forget what a run that failed has left."""
+        for counts in self._counts:
+            counts.take()
+
+    def end(self) -> None:
+        """Note what a run has done."""
+        self._runs += 1
+        self._last = [counts.take() for counts in self._counts]
+        self._all = [
+            [(one[0] + more[0], one[1] + more[1]) for one, more in zip(sums, new, strict=True)]
+            if sums
+            else new
+            for sums, new in zip(self._all, self._last, strict=True)
+        ]
+
+    def cycle_count(self, name: str) -> int:
+        """Cycles of the last run: see `Executable.get_cycle_count`."""
+        kind = "inner" if _INNER.fullmatch(name) else "outer"
+        wanted = name in ("", "outer") or kind == "inner"
+        if not wanted or kind not in self._profile.instrumentations:
+            there = ", ".join(self._profile.instrumentations)
+            raise UsageError(
+                f"there is no cycle counter {name or 'outer'!r}",
+                hint=f"the archive was compiled with hardware_instrumentations = {there}; names "
+                "are outer, and inner_ipu_0 and so on",
+            )
+        report = self.report(total=False)
+        if kind == "outer":
+            return report.cycles
+        found = _INNER.fullmatch(name)
+        assert found is not None, "matched above"
+        return report.inner_cycles(int(found[1] or 0))
+
+    def report(self, *, total: bool) -> ExecutionReport:
+        """The execution report of the last run, or of all."""
+        if not self._runs:
+            raise UsageError("nothing has run yet: run the program before asking for its cycles")
+        runs, counts = (self._runs, self._all) if total else (1, self._last)
+        reports = [self._profile.report(one, runs) for one in counts]
+        return max(reports, key=lambda report: report.cycles)

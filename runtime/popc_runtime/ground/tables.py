@@ -1,0 +1,70 @@
+"""Tables that are put together from one part per family."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+
+from popc_runtime.ground.hints import Generic, TypeVar
+
+__all__ = ["LazyTable", "merge_families"]
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+
+def merge_families(parts: Iterable[tuple[ModuleType, Mapping[_K, _V]]]) -> Mapping[_K, _V]:
+    """One table from the tables of several modules.
+
+    Raises:
+        ValueError: two modules define the same key; names both.
+    """
+    table: dict[_K, _V] = {}
+    owner: dict[_K, str] = {}
+    for module, part in parts:
+        for key, value in part.items():
+            if key in table:
+                raise ValueError(f"{key} is in {owner[key]} and in {module.__name__}")
+            table[key] = value
+            owner[key] = module.__name__
+    return table
+
+
+class LazyTable(Mapping[str, _V], Generic[_V]):
+    """A table whose parts are imported when a key of theirs is looked up.
+
+    Args:
+        package: Where the modules are.
+        attribute: The name of the table in each module.
+        families: The keys of each module's table, by module name.
+
+    Raises:
+        ValueError: two modules list the same key.
+    """
+
+    def __init__(self, package: str, attribute: str, families: Mapping[str, Iterable[str]]) -> None:
+        self._package = package
+        self._attribute = attribute
+        self._owner: dict[str, str] = {}
+        self._found: dict[str, _V] = {}
+        for module, keys in families.items():
+            for key in keys:
+                if key in self._owner:
+                    raise ValueError(f"{key} is in {self._owner[key]} and in {module}")
+                self._owner[key] = module
+
+    def __getitem__(self, key: str) -> _V:
+        if key not in self._found:
+            module = import_module(f"{self._package}.{self._owner[key]}")
+            self._found[key] = getattr(module, self._attribute)[key]
+        return self._found[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._owner
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owner)
+
+    def __len__(self) -> int:
+        return len(self._owner)

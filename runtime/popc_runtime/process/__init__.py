@@ -1,0 +1,3 @@
+"""The process that a program runs in: threads, forks, signals, files."""
+
+__all__: list[str] = []

@@ -1,0 +1,85 @@
+"""Whose turn it is with an executable."""
+
+from __future__ import annotations
+
+from _thread import RLock  # what `threading` has more is not needed, and takes its time
+from collections.abc import Callable
+
+from popc_runtime.errors import DeviceError
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
+from popc_runtime.process.forks import forget_in_children, free
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+__all__ = ["Background", "RunLock"]
+
+
+class RunLock:
+    """A lock that a thread which has it may take again, and whether that thread is within a run.
+
+    A run that forks goes on in the child too; that of another thread does not exist there.
+
+    Attributes:
+        lock: Always the same object: others keep it too.  It is not wrapped, so that Ctrl-C cannot
+            come between taking it and having it.
+        running: Whether the thread that has the lock is within a run.
+    """
+
+    __slots__ = ("__weakref__", "lock", "running")
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.running = False
+        forget_in_children(self)
+
+    def forget_threads(self) -> None:
+        """See `forget_in_children`."""
+        if free(self.lock):
+            self.running = False
+
+
+class Background:
+    """A thread that makes calls in their order; a child starts its own.
+
+    To be used by one thread at a time, except for `finish`.
+    """
+
+    __slots__ = ("__weakref__", "_refuses", "_worker")
+
+    def __init__(self) -> None:
+        self._worker: ThreadPoolExecutor | None = None
+        self._refuses = False
+        forget_in_children(self)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a thread."""
+        return self._worker is not None
+
+    def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
+        """Make a call after all others.
+
+        Raises:
+            DeviceError: calls are refused.
+        """
+        if self._refuses:
+            raise DeviceError("the executable is closed")
+        if self._worker is None:
+            from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
+
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
+        return self._worker.submit(call, *args)
+
+    def refuse(self) -> None:
+        """Take no more calls."""
+        self._refuses = True
+
+    def finish(self) -> None:
+        """Wait until all calls have been made."""
+        if self._worker is not None:
+            self._worker.shutdown(wait=True)
+
+    def forget_threads(self) -> None:
+        """See `forget_in_children`."""
+        self._worker = None

@@ -1,0 +1,230 @@
+"""What lives on the device from run to run, as the host reads and writes it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from popc_runtime.device import LOAD_PROGRAM, Engine
+from popc_runtime.errors import CheckpointError, DeviceError, UsageError
+from popc_runtime.format import Array, Manifest, VariableRole, VariableSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from popc_runtime.device import ReplicatedEngine
+
+__all__ = ["DeviceState"]
+
+
+class DeviceState:
+    """The variables and the random numbers of an executable.
+
+    Thread-safe: reading and writing waits for a run that is going on.
+
+    Attributes:
+        specs: Name, dtype, shape and role of each variable.
+    """
+
+    def __init__(
+        self, engine: Engine | ReplicatedEngine, manifest: Manifest, lock: threading.RLock
+    ) -> None:
+        self.specs: tuple[VariableSpec, ...] = manifest.variables
+        self._engine = engine
+        self._manifest = manifest
+        self._lock = lock
+
+    def read(
+        self, role: VariableRole | None = None, *, every_replica: bool = False
+    ) -> dict[str, Array]:
+        """Copies of the values of all variables, or of those of one role, by name.
+
+        What all replicas hold alike is read from the first; of a variable that some replicas share,
+        each group's values are a row; parts of a divided one are put together.  With
+        ``every_replica`` there is a row for each replica.
+        """
+        with self._lock:
+            specs = [spec for spec in self.specs if role is None or spec.role is role]
+            if every_replica:
+                return {spec.name: np.stack(self._held(spec.name)) for spec in specs}
+            return {spec.name: self._value(spec) for spec in specs}
+
+    def _held(self, name: str) -> list[Array]:
+        """The arrays of a variable, one per replica."""
+        return [engine.variables[name] for engine in self._engine.replicas]
+
+    def _value(self, spec: VariableSpec) -> Array:
+        held = self._held(spec.name)
+        if not spec.rows:
+            return held[0].copy()
+        if spec.whole:
+            flat: Array = np.concatenate([array.reshape(-1) for array in held])
+            return flat[: prod(spec.whole)].reshape(spec.whole)
+        return np.stack([held[spec.rows.index(row)] for row in range(max(spec.rows) + 1)])
+
+    def _set(self, spec: VariableSpec, value: npt.ArrayLike) -> None:
+        held, rows = self._held(spec.name), np.asarray(value)
+        if spec.whole:
+            padded = np.zeros((len(held), *spec.shape), spec.dtype.storage)
+            padded.reshape(-1)[: rows.size] = rows.reshape(-1)
+            rows = padded
+        for number, array in enumerate(held):
+            np.copyto(array, rows[spec.rows[number]] if spec.rows else rows)
+
+    def check_equal_across_replicas(self) -> None:
+        """Check that replicas which share a variable hold the same values, bit for bit.
+
+        Raises:
+            DeviceError: they do not; lists the variables with the replicas that differ.
+        """
+        with self._lock:
+            problems = [line for spec in self.specs for line in _differences(spec, self._held)]
+        if problems:
+            raise DeviceError(
+                "variables differ between replicas that share them",
+                details=tuple(problems),
+                hint="values that differ were written to one replica only: say so with "
+                "variable_settings, or reduce them over the replicas",
+            )
+
+    def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
+        """Replace the values of some variables: of all that are given, or of none.
+
+        Raises:
+            InputMismatchError: names are unknown, dtypes or shapes differ; lists every problem.
+        """
+        from popc_runtime.state.variables import check_variables
+
+        checked = check_variables(self.specs, values)
+        with self._lock:
+            for spec in self.specs:
+                if spec.name in checked:
+                    self._set(spec, checked[spec.name])
+
+    def reset(self) -> None:
+        """Give all variables the values that they had when the archive was loaded."""
+        with self._lock:
+            if self.specs:
+                self._engine.run(LOAD_PROGRAM)
+
+    def set_hyper_parameters(
+        self,
+        values: Mapping[str, float] | None = None,
+        /,
+        *,
+        group: str = "default",
+        **named: float,
+    ) -> None:
+        """Change numbers of the optimizer, such as ``learning_rate``, from the next run on.
+
+        Only those that were compiled as changeable can be; `TrainingSpec` lists them.
+
+        Args:
+            values: Numbers by name; they may also be given as keyword arguments.
+            group: The group of tensors that they hold for.
+
+        Raises:
+            UsageError: there is no such number, or it is a constant; lists every problem.
+        """
+        from popc_runtime.state.variables import find_hyper_parameters
+
+        chosen = find_hyper_parameters(self._manifest.training, {**(values or {}), **named}, group)
+        with self._lock:
+            for variable, value in chosen.items():
+                for array in self._held(variable):
+                    array[...] = value
+
+    def save_checkpoint(
+        self, path: str | os.PathLike[str], progress: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write all variables and the state of the random numbers to one file, or nothing.
+
+        What replicas share is written once.
+
+        Training goes on from a checkpoint exactly as it would have without the interruption.
+
+        Args:
+            path: The file; one that exists is replaced.
+            progress: Plain data that `load_checkpoint` gives back.
+
+        Raises:
+            ResourceError: the file cannot be written.
+        """
+        from popc_runtime.state.checkpoint import Checkpoint, write_checkpoint
+
+        with self._lock:
+            checkpoint = Checkpoint(
+                tensors=self.read(),
+                dtypes={spec.name: spec.dtype for spec in self.specs},
+                model_sha256=self._manifest.model_sha256,
+                random=self._engine.random.save(),
+                progress=progress or {},
+            )
+        write_checkpoint(path, checkpoint)
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Restore what `save_checkpoint` wrote; its ``progress``.
+
+        Raises:
+            CheckpointError: no checkpoint, damaged, or of another model or optimizer; lists every
+                variable that does not fit.  Nothing has changed then.
+            ResourceError: the file cannot be read.
+        """
+        from popc_runtime.state.checkpoint import read_checkpoint
+        from popc_runtime.state.variables import check_checkpoint
+
+        checkpoint = read_checkpoint(path)
+        check_checkpoint(checkpoint, self._manifest, str(path))
+        with self._lock:
+            try:
+                self._engine.random.restore(checkpoint.random)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"the random numbers in {path} are damaged, or those of another program",
+                    subject=str(path),
+                    hint="compile the model as it was when the checkpoint was written",
+                    details=(str(error),),
+                ) from error
+            for spec in self.specs:
+                self._set(spec, checkpoint.tensors[spec.name])
+        return dict(checkpoint.progress)
+
+    def random_state(self) -> Any:
+        """Where the device's random numbers are: plain data for `set_random_state`."""
+        with self._lock:
+            return self._engine.random.save()
+
+    def set_random_state(self, state: Any) -> None:
+        """Go on with the random numbers from where `random_state` was called.
+
+        Raises:
+            UsageError: it is damaged, or the state of another program.  Nothing has changed then.
+        """
+        with self._lock:
+            try:
+                self._engine.random.restore(state)
+            except ValueError as error:
+                raise UsageError(
+                    "the random state is damaged, or that of another program",
+                    hint="use what random_state() gave of this program, as it is",
+                    details=(str(error),),
+                ) from error
+
+
+def _differences(spec: VariableSpec, held: Callable[[str], Sequence[Array]]) -> Iterator[str]:
+    """What is wrong with a variable, as a line of text."""
+    arrays = held(spec.name)
+    rows = spec.rows or (0,) * len(arrays)
+    firsts = [rows.index(row) for row in rows]
+    others = [
+        number
+        for number, first in enumerate(firsts)
+        if arrays[number].tobytes() != arrays[first].tobytes()
+    ]
+    if others:
+        yield f"{spec}: replicas {', '.join(map(str, others))}"
