@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from popc.popart.scopes import ATTRIBUTES, Scopes
 __all__ = ["DEFAULT_ONNX_OPSET", "_BuilderCore"]
 
 DEFAULT_ONNX_OPSET: Final = 10
+_UNNAMED: Final = count()
 _OLDEST_OPSET, _NEWEST_OPSET = 6, 11
 _DEBUG_ID: Final = "__debug_info_id"
 # Operators whose nodes PopART writes without the id of their debug information.
@@ -181,7 +183,7 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
     @native
     def setGraphName(self, name: str) -> None:
         """Name the graph; "" gives it a name of its own."""
-        self._graph.proto.graph.name = name or self._graph.new_name("_0")
+        self._graph.proto.graph.name = name or f"_{next(_UNNAMED)}"
 
     def getModelProto(self) -> bytes:
         """The model as ONNX's message, unchecked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +10,11 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from popc import frontend
+from popc.frontend import LoadedModel
 from popc.popart.errors import popart_exception
 
-__all__ = ["check_model", "load_model", "repack"]
+__all__ = ["check_model", "load_model", "read_for_session", "repack"]
 
 # A longer text is the model itself and no name of a file.
 _LONGEST_NAME: Final = 10_000
@@ -85,6 +88,50 @@ def repack(model: onnx.ModelProto) -> None:
             data = np.array(numbers, "<u8" if wide else "<i4").tobytes()[: count * width]
             tensor.ClearField("uint64_data" if wide else "int32_data")
             tensor.raw_data = data
+
+
+def read_for_session(modelProtoOrFilename: bytes | str) -> LoadedModel:
+    """A model as popc compiles it, with the files of its external data found.
+
+    Locations are relative to the current folder, as in PopART, else to the folder of the model.
+
+    Raises:
+        popart_exception: there is no such model, or no such data.
+        PopcError: popc cannot read the model.
+    """
+    model, folder = load_model(modelProtoOrFilename)
+    weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
+    paths = {id(one): _data_file(one, folder) for one in weights}
+    root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder
+    for weight in weights:
+        for item in weight.external_data:
+            if item.key == "location":
+                item.value = paths[id(weight)].relative_to(root).as_posix()
+    return frontend.load_model(model, root)
+
+
+def _data_file(weight: onnx.TensorProto, folder: str) -> Path:
+    """The file that holds the data of a weight.
+
+    Raises:
+        popart_exception: there is none, or its place in it is none.
+    """
+    entries = {item.key: item.value for item in weight.external_data}
+    location = entries.get("location", "")
+    if not location:
+        raise popart_exception(f"No location for the external data of tensor '{weight.name}'")
+    for key, least in (("length", 1), ("offset", 0)):
+        text = entries.get(key, str(least))
+        if not text.lstrip("-").isdecimal() or int(text) < least:
+            raise popart_exception(
+                f"Invalid {key} {text} of the external data of tensor '{weight.name}'"
+            )
+    for path in (Path(location), Path(folder) / location):
+        if path.is_file():
+            return path.resolve()
+    raise popart_exception(
+        f"Unrecognised file name '{location}' of the external data of tensor '{weight.name}'"
+    )
 
 
 def check_model(model: onnx.ModelProto) -> None:

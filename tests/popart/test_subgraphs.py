@@ -10,7 +10,10 @@ import onnx
 import onnxruntime
 import pytest
 
+import popc
+import popc_runtime
 from popc.popart import Builder, popart_exception
+from popc.popart.loading import read_for_session
 
 
 def _run(builder: Builder, feeds: dict[str, Any]) -> list[Any]:
@@ -148,6 +151,25 @@ def test_weights_move_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     again = Builder("m.onnx")
     assert again.getTrainableTensorIds() == ["a", "b", "c"]
     assert again.getTensorShape("Relu:0") == [2, 3]
+
+
+def test_weights_in_a_file_are_compiled(tmp_path: Path) -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    names = [builder.addInitializedInputTensor(np.full([3], 2.0 + n, np.float32)) for n in (0, 1)]
+    y = builder.aiOnnx.mul([builder.aiOnnx.add([x, names[0]]), names[1]])
+    builder.addOutputTensor(y)
+    (tmp_path / "sub").mkdir()
+    builder.saveInitializersExternally(names[:1], str(tmp_path / "a.bin"))
+    builder.saveInitializersExternally(names[1:], str(tmp_path / "sub" / "b.bin"))
+    archive = popc.compile(read_for_session(builder.getModelProto()))
+    value = np.arange(3, dtype=np.float32)
+    archive.save(tmp_path / "m.popx")
+    result = popc_runtime.load(tmp_path / "m.popx").run({"x": value})[y]
+    np.testing.assert_array_equal(result, (value + 2) * 3)
+    (tmp_path / "a.bin").unlink()
+    with pytest.raises(popart_exception, match="Unrecognised file name"):
+        read_for_session(builder.getModelProto())
 
 
 @pytest.mark.parametrize(
