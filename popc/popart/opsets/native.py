@@ -149,11 +149,13 @@ def _check_convolutions(
     """Check the inputs and the numbers of each convolution."""
     if not inputs:
         raise popart_exception("MultiConv has no inputs: at least one convolution is needed")
-    for group in inputs:
-        if not 2 <= len(group) <= 3:
+    for index, group in enumerate(inputs):
+        where = f"MultiConv: convolution {index} has {len(group)} inputs, but"
+        if len(group) < 2:
+            raise popart_exception(f"{where} must have at least two inputs - data and weights")
+        if len(group) > 3:
             raise popart_exception(
-                f"MultiConv: a convolution has {len(group)} inputs, but must have data, weights "
-                f"and optionally a bias"
+                f"{where} can have at most three inputs - data, weights, and bias"
             )
     for name, value in values.items():
         if isinstance(value, list) and value and len(value) != len(inputs):
