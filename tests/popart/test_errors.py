@@ -52,7 +52,7 @@ Call = Callable[[Builder, str], object]
         (lambda b, x: b.aiGraphcore.copyvarupdate([x, x]), popart_exception, ("The first arg of "
          "copyvarupdate should be an initalised tensor")),
         (lambda b, x: b.aiGraphcore.multiconv([]), popart_exception, "no inputs"),
-        (lambda b, x: b.aiGraphcore.multiconv([[x]]), popart_exception, "must have at least two inputs - d"),
+        (lambda b, x: b.aiGraphcore.multiconv([[x]]), popart_exception, "at least two inputs"),
         (lambda b, x: b.aiGraphcore.multiconv([[x, x]], pads=[[0], [0]]), popart_exception,
          r"number of pads parameter sets \(2\) does not match the number of input sets \(1\)"),
         (lambda b, x: b.addUntypedInputTensor(), popart_exception, "Can not add untyped tensors"),
