@@ -189,7 +189,7 @@ class NodeMethods(NodeBase):
         node = self._node(nodeOutputName)
         if node.op_type != "Conv":
             raise popart_exception(
-                "Builder::setEnableConvDithering should only be called on operators: Conv; but was "
+                "Builder::setEnableConvDithering should only be called on convolutions but was "
                 f"given: {node.op_type}"
             )
         attributes.write(node, _DITHERING, enableConvDithering)
@@ -212,7 +212,7 @@ class NodeMethods(NodeBase):
         if mode not in _MODES:
             raise popart_exception(
                 f"Unsupported mat mul serialization mode '{mode}'. Supported modes are "
-                f"{', '.join(repr(one) for one in _MODES)}"
+                f"{', '.join(map(repr, _MODES[:-1]))} or {_MODES[-1]!r}"
             )
         if mode != "none":
             attributes.write(node, f"{_SERIALIZED}_mode", mode)
