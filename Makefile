@@ -61,6 +61,7 @@ lint: $(VENV)/.lint  ## style, types, layers, budgets
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks tools
 	$(BIN)/mypy samples
+	$(BIN)/mypy facade
 	$(BIN)/lint-imports
 	$(BIN)/python tools/budgets.py
 

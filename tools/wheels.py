@@ -1,7 +1,8 @@
 """Build the wheels that are published, for every platform, on any Linux machine.
 
 popc-runtime has one wheel for each kind of processor that it has native kernels for, compiled by
-`zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel.
+`zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel, and
+so is popc-popart.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _LIBRARY: Final = "popc_runtime/native/_native.abi3.so"
 _NOT_SOURCES: Final = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__")
 _SOURCES: Final = {
     "popc": ("pyproject.toml", "README.md", "LICENSE", "popc"),
+    "popc-popart": ("facade",),
     "popc-runtime": ("runtime",),
 }
 # What would be compiled for the machine that builds, and not for those of users.
@@ -39,7 +41,7 @@ def main() -> int:
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
     wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
-    wheels.append(build("popc", target, {}))
+    wheels += [build(project, target, {}) for project in ("popc", "popc-popart")]
     for wheel in wheels:
         print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
     return 0
@@ -79,7 +81,7 @@ def build(project: str, target: Path, environment: Mapping[str, str]) -> Path:
         for name in _SOURCES[project]:
             _copy(ROOT / name, Path(folder) / name)
         made = Path(folder) / "made"
-        source = Path(folder) / ("runtime" if project == "popc-runtime" else ".")
+        source = Path(folder) / ("." if project == "popc" else _SOURCES[project][0])
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(made), str(source)]
         done = subprocess.run(
             command, env={**outside, **environment}, capture_output=True, text=True, check=False

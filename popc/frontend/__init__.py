@@ -3,17 +3,20 @@
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
 from popc.frontend.describe import describe_model
+from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.recomputation import RecomputeRequests
-from popc.frontend.unsupported import UnsupportedOp, find_unsupported
+from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 
 __all__ = [
     "Annotations",
     "Bindings",
+    "GrowingModel",
     "ImportedModel",
+    "InferredType",
     "LoadedModel",
     "ModelSource",
     "RecomputeRequests",
@@ -26,6 +29,7 @@ __all__ = [
     "find_unsupported",
     "for_inference",
     "import_model",
+    "is_importable",
     "load_model",
     "read_weights",
     "strip_weights",

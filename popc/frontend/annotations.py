@@ -23,12 +23,13 @@ __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
 
 _PREFIX: Final = "__"
 _BY_ATTRIBUTE: Final = {one.attribute: one for one in ANNOTATIONS.values()}
-# Attributes that rules of operators read.
+# Attributes that rules of operators read, and that by which PopART's tools find a node again.
 _OF_OPERATORS: Final = (
     "__collectiveCommGroup",
     "__collectiveOperator",
     "__comm_group_size",
     "__comm_group_type",
+    "__debug_info_id",
     "__replicated_stream_mode",
     "__variable_settings",
 )

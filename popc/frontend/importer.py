@@ -28,7 +28,7 @@ from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported
 from popc.frontend.updates import VariableUpdates
-from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Unknown, Value
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
@@ -136,9 +136,11 @@ class GraphImporter:
         """The value of an ONNX name, captured from the enclosing graph if need be.
 
         Raises:
-            ModelError: nothing of that name has been defined.
+            ModelError: nothing of that name has been defined, or it cannot be computed.
         """
         found = self.scope.find(name)
+        if isinstance(found, Unavailable):
+            raise ModelError(found.reason)
         if found is not None:
             return found
         if self.parent is None:
@@ -327,7 +329,7 @@ class GraphImporter:
             return self.expand(body, inputs, proto)
         node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
         result = rule(node)
-        if isinstance(result, (Tensor, SequenceValue, OptionalValue, Unknown)):
+        if isinstance(result, Tensor | SequenceValue | OptionalValue | Unknown | Unavailable):
             return [result]
         return list(result)
 

@@ -26,8 +26,8 @@ from popc_runtime.format import MAGIC, Array
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
-# The path of a model, its bytes, or the message itself.
-ModelSource: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto
+# The path of a model, its bytes, the message itself, or what `load_model` made of one.
+ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -112,17 +112,23 @@ class LoadedModel:
         }
 
 
-def load_model(source: ModelSource) -> LoadedModel:
+def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
     """The model in a file, in bytes or in a message (which is not changed).
+
+    Args:
+        source: The model.
+        base_dir: The folder of external data, if the model is not a file.
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
         ResourceError: the file cannot be read.
     """
+    if isinstance(source, LoadedModel):
+        return source
     if isinstance(source, onnx.ModelProto):
-        return _checked(source, "", _digest_of(source), owned=False)
+        return _checked(source, base_dir, _digest_of(source), owned=False)
     if isinstance(source, bytes):
-        return _checked(_parse(source), "", hashlib.sha256(source).hexdigest(), owned=True)
+        return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
     path = Path(source)
     proto, digest = _read(path)
     return _checked(proto, str(path.absolute().parent), digest, owned=True)

@@ -23,6 +23,8 @@ __all__ = ["check_signature"]
 _VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _SINGLE: Final = onnx.defs.OpSchema.FormalParameterOption.Single
 _OLDEST_CHECKED: Final = 7
+# Inputs that Resize-11 demands although sizes take their place: PopART's builder leaves them out.
+_IN_PLACE_OF: Final = frozenset([("Resize", "scales")])
 _NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64} | {
     f"tensor({dtype.value})": dtype for dtype in DType
 }
@@ -105,7 +107,7 @@ def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
     for one in schema.inputs:
         dtypes = frozenset(_NAMES[name] for name in one.types if name in _NAMES)
         shares = one.is_homogeneous and len(one.types) > 1
-        required = one.option == _SINGLE
+        required = one.option == _SINGLE and (op_type, one.name) not in _IN_PLACE_OF
         formals.append(_Formal(one.name, required, one.type_str if shares else "", dtypes))
     repeats = bool(schema.inputs) and schema.inputs[-1].option == _VARIADIC
     return _Signature(tuple(formals), schema.min_input, repeats)

@@ -21,7 +21,7 @@ from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 
-__all__ = ["UnsupportedOp", "find_unsupported"]
+__all__ = ["UnsupportedOp", "find_unsupported", "is_importable"]
 
 _A = onnx.AttributeProto
 _ELEMENT_TYPE = "element type"
@@ -54,6 +54,11 @@ class UnsupportedOp:
         if self.reason.startswith(_ATTRIBUTE):
             return f"{self.operator}: {self.reason}"
         return self.operator
+
+
+def is_importable(domain: str, op_type: str, version: int) -> bool:
+    """Whether nodes of an operator, at an opset of its domain, can be imported."""
+    return not _why_unknown(domain, op_type, version)
 
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from popc.ir import Tensor
 from popc_runtime.format import DType
 
-__all__ = ["OptionalValue", "SequenceValue", "Unknown", "Value"]
+__all__ = ["OptionalValue", "SequenceValue", "Unavailable", "Unknown", "Value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,11 @@ class Unknown:
     """The result of a node that has been reported as a problem; its users stay silent."""
 
 
-Value: TypeAlias = "Tensor | SequenceValue | OptionalValue | Unknown"
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A result that popc cannot compute, which is no problem as long as nobody reads it."""
+
+    reason: str
+
+
+Value: TypeAlias = "Tensor | SequenceValue | OptionalValue | Unknown | Unavailable"

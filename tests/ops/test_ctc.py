@@ -12,8 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import popc
 from popc.ir import TensorType
 from popc.ops.build import infer_types
+from popc.popart import Builder
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import ctc
@@ -100,6 +102,19 @@ def test_element_type_of_the_result(number: int, dtype: Any) -> None:
     assert loss.dtype == dtype
     expected = _expected(logs.astype(np.float64), 3).sum()
     np.testing.assert_allclose(loss, expected, rtol=epsilon(dtype) * 2)
+
+
+def test_the_gradient_of_popart_is_not_missed_unless_it_is_read() -> None:
+    builder = Builder()
+    logs = builder.addInputTensor("FLOAT", [5, 2, 4])
+    sizes = [builder.addInputTensor("UINT32", shape) for shape in ([2, 3], [2], [2])]
+    loss = builder.aiGraphcore.ctcloss([logs, *sizes])
+    builder.addOutputTensor(loss)
+    assert builder.getTensorShape(loss) == []
+    popc.compile(builder.getModelProto())
+    builder.addOutputTensor(builder.aiOnnx.relu([loss.replace(":0", ":1")]))
+    with pytest.raises(ModelError, match="second output is not available"):
+        popc.compile(builder.getModelProto())
 
 
 def _gradients(logs: Array, *operands: Array, **attributes: Attribute) -> tuple[Array, Array]:

@@ -171,7 +171,7 @@ def test_subsample_of_several_operands() -> None:
 
 
 def test_new_tensors() -> None:
-    result = _run("Init", [], {"shape": [2, 3], "data_type": 10, "init_type": 1})
+    result = _run("Init", [], {"shape": [2, 3], "data_type": 12, "init_type": 1})
     assert (result.dtype.name, result.shape) == ("float16", (2, 3))
     result = _run("Zeros", [], {"shape": [4], "dtype": 6})
     assert (result.dtype.name, result.tolist()) == ("int32", [0, 0, 0, 0])

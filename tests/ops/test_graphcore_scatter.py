@@ -145,10 +145,10 @@ def test_grouped_scatter(op_type: str, reduction: str, axis: int) -> None:
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3])
-@pytest.mark.parametrize("depth", [0, 1, 2])
-def test_grouped_gather(axis: int, depth: int) -> None:
+@pytest.mark.parametrize(("depth", "dtype"), [(0, np.uint32), (1, np.int32), (2, np.int64)])
+def test_grouped_gather(axis: int, depth: int, dtype: type[np.integer[Any]]) -> None:
     x = _RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
-    indices = _RNG.integers(0, 3, (2, 2, 3)[: depth + 1]).astype(np.uint32)
+    indices = _RNG.integers(0, 3, (2, 2, 3)[: depth + 1]).astype(dtype)
     result = _run("GroupedGather", [x, indices], {"axis": axis, "group_size": 2})
     expected = np.stack([np.take(x[g], indices[g], axis - 1) for g in range(2)])
     np.testing.assert_array_equal(result, expected)

@@ -201,6 +201,14 @@ def test_tf_half_pixel_for_nn() -> None:
     )
 
 
+def test_sizes_without_scales_before_they_were_optional() -> None:
+    """The name of the scales is empty, as PopART's builder writes it."""
+    x, roi, sizes = _image(1, 2, 3, 4), np.zeros([0], np.float32), np.array([1, 2, 6, 8])
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    (y,) = run_op("Resize", [x, roi, None, sizes], attributes, constants={1, 3}, opset=11)
+    np.testing.assert_array_equal(y, x.repeat(2, 2).repeat(2, 3))
+
+
 @pytest.mark.parametrize("opset", [7, 9])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_upsample(opset: int, mode: str) -> None:

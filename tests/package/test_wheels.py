@@ -1,4 +1,4 @@
-"""Both wheels, built and installed as a user would, away from the checkout."""
+"""All wheels, built and installed as a user would, away from the checkout."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
-    for name in ("popc", "runtime"):
+    for name in ("facade", "popc", "runtime"):
         shutil.copytree(_ROOT / name, source / name, ignore=ignored)
-    _pip("wheel", "--quiet", "--no-deps", "-w", target, "./runtime", ".", cwd=source)
+    _pip("wheel", "--quiet", "--no-deps", "-w", target, "./runtime", "./facade", ".", cwd=source)
     return {path.name.split("-")[0]: path for path in target.glob("*.whl")}
 
 
@@ -106,6 +106,16 @@ def test_contents(wheels: dict[str, Path], name: str) -> None:
     assert {member for member in members if member.endswith(".py")} == sources
     assert "License-Expression: Apache-2.0" in text
     assert "Requires-Python: >=3.11" in text
+
+
+def test_popc_popart_installs_the_names_of_popart(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["popc_popart"]) as wheel:
+        members = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    sources = {
+        path.relative_to(_ROOT / "facade").as_posix() for path in (_ROOT / "facade").rglob("*.py")
+    }
+    assert members == sources | {"popart/py.typed"}
+    assert {"popart/__init__.py", "popart_core.py", "popart_opset10.py"} <= members
 
 
 def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.tensors import dtype_from_onnx
-from popc.frontend.values import Value
+from popc.frontend.values import Unavailable, Value
 from popc.ir import Tensor
 from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced
 from popc_runtime.errors import ModelError
@@ -18,7 +18,8 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 _DOMAIN: Final = "ai.graphcore"
-_REDUCTIONS: Final = {"Mean": "mean", "NoReduction": "none", "Sum": "sum"}
+# PopART's builder writes "None", and its documentation says "NoReduction".
+_REDUCTIONS: Final = {"Mean": "mean", "None": "none", "NoReduction": "none", "Sum": "sum"}
 
 
 def _reduction(node: Node) -> str:
@@ -47,10 +48,8 @@ def _nll(node: Node) -> Tensor:
     )
 
 
-def _ctc(node: Node) -> Tensor:
-    if node.wants_output(1):
-        raise ModelError("the gradient that PopART's Ctc has as second output is not available")
-    return ctc_loss(
+def _ctc(node: Node) -> list[Value | None]:
+    loss = ctc_loss(
         node,
         [node.input(index) for index in range(4)],
         _reduction(node),
@@ -58,6 +57,10 @@ def _ctc(node: Node) -> Tensor:
         zero_infinity=bool(node.integer("zeroInfinity", 0)),
         dtype=_output_dtype(node),
     )
+    return [
+        loss,
+        Unavailable("the gradient that PopART's Ctc has as second output is not available"),
+    ]
 
 
 def _output_dtype(node: Node) -> DType | None:

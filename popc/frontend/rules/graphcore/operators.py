@@ -23,12 +23,22 @@ __all__ = ["DOMAIN", "RULES", "constant_like", "emit_zeros", "graphcore_domain",
 
 DOMAIN: Final = "ai.graphcore"
 
-# PopART numbers its element types in this order.
-_POPART_DTYPES: Final = (
-    *(DType.UINT8, DType.INT8, DType.UINT16, DType.INT16, DType.INT32, DType.INT64),
-    *(DType.UINT32, DType.UINT64, DType.BOOL, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16),
-    DType.FLOAT64,
-)
+# PopART's numbers of its element types; 2 and 3 are its two of eight bits.
+_POPART_DTYPES: Final = {
+    0: DType.UINT8,
+    1: DType.INT8,
+    4: DType.UINT16,
+    5: DType.INT16,
+    6: DType.INT32,
+    7: DType.INT64,
+    8: DType.UINT32,
+    9: DType.UINT64,
+    10: DType.BOOL,
+    11: DType.FLOAT32,
+    12: DType.FLOAT16,
+    13: DType.BFLOAT16,
+    14: DType.FLOAT64,
+}
 
 
 def graphcore_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], ImportRule]:
@@ -185,7 +195,7 @@ def _subsampled(node: Node, x: Tensor, strides: tuple[int, ...]) -> Tensor:
 def _init(node: Node) -> Tensor:
     """Zeros, also where PopART leaves memory as it is; the type is of PopART's numbering."""
     number = node.integer("data_type")
-    if not 0 <= number < len(_POPART_DTYPES):
+    if number not in _POPART_DTYPES:
         raise ModelError(f"data_type {number} is not supported")
     return emit_zeros(node, node.integers("shape"), _POPART_DTYPES[number])
 

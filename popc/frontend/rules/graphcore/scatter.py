@@ -31,12 +31,19 @@ def _grouped_gather(node: Node) -> Tensor:
     rank = x.type.rank
     rows = emit_transpose(node, x, (0, axis, *(d for d in range(1, rank) if d != axis)))
     tuples = emit_reshape(node, indices, (*indices.type.shape, 1))
-    taken = standard_op(node, "GatherND", [rows, _signed(node, tuples)], {"batch_dims": 1})
+    taken = standard_op(node, "GatherND", [rows, _as_int64(node, tuples)], {"batch_dims": 1})
     depth = indices.type.rank - 1  # the axis becomes so many dimensions
     before = range(1 + depth, axis + depth)
     return emit_transpose(
         node, taken, (0, *before, *range(1, 1 + depth), *range(axis + depth, taken.type.rank))
     )
+
+
+def _as_int64(node: Node, indices: Tensor) -> Tensor:
+    """Indices of the one element type that GatherND takes."""
+    signed = _signed(node, indices)
+    is_wide = signed.type.dtype is DType.INT64
+    return signed if is_wide else converted(node, signed, DType.INT64)
 
 
 def _embedding_lookup(node: Node) -> Tensor:

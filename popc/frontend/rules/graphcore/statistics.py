@@ -75,7 +75,8 @@ def _sort(node: Node) -> list[Tensor]:
         "k": x.type.shape[axis],
         "largest": int(bool(node.integer("descending", 0))),
     }
-    return node.emit_all("TopK", [x], attributes)
+    values, places = node.emit_all("TopK", [x], attributes)
+    return [values, converted(node, places, DType.INT32)]
 
 
 def _shaped_dropout(node: Node) -> Tensor:

@@ -1,0 +1,3 @@
+"""Names that PopART keeps in its internal modules."""
+
+__all__: list[str] = []

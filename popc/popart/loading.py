@@ -1,0 +1,168 @@
+"""Models from files or bytes, and the check that ONNX itself makes of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from popc import frontend
+from popc.frontend import LoadedModel
+from popc.popart.errors import popart_exception
+
+__all__ = ["check_model", "load_model", "read_for_session", "repack"]
+
+# A longer text is the model itself and no name of a file.
+_LONGEST_NAME: Final = 10_000
+_SHOWN: Final = 100
+_MOST_CHECKED: Final = 1 << 28  # bytes of weights that the checker is given
+_T: Final = onnx.TensorProto
+# Types whose elements PopART copies, packed, into a field of wider numbers.
+_PACKED: Final = {
+    **dict.fromkeys((_T.INT8, _T.UINT8, _T.BOOL), 1),
+    **dict.fromkeys((_T.INT16, _T.UINT16, _T.FLOAT16), 2),
+    _T.UINT32: 4,
+}
+
+
+def load_model(modelProtoOrFilename: bytes | str) -> tuple[onnx.ModelProto, str]:
+    """A model and the folder of its file ("" if it was given as bytes).
+
+    Raises:
+        popart_exception: it is neither a file that holds a model nor a model.
+    """
+    path = _path(modelProtoOrFilename)
+    model = onnx.ModelProto()
+    if path is not None:
+        try:
+            model.ParseFromString(path.read_bytes())
+        except (DecodeError, OSError) as error:
+            raise popart_exception(f"Failed to parse ModelProto from file {path}") from error
+        repack(model)
+        return model, str(path.absolute().parent)
+    data = _bytes(modelProtoOrFilename)
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise _no_model(data) from error
+    if not model.HasField("graph"):
+        raise _no_model(data)
+    repack(model)
+    return model, ""
+
+
+def _path(source: bytes | str) -> Path | None:
+    if len(source) >= _LONGEST_NAME:
+        return None
+    try:
+        path = Path(source.decode() if isinstance(source, bytes) else source)
+        return path if path.is_file() else None
+    except (OSError, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _bytes(source: bytes | str) -> bytes:
+    return source if isinstance(source, bytes) else source.encode("utf-8", "surrogateescape")
+
+
+def _no_model(data: bytes) -> popart_exception:
+    shown = data[:_SHOWN].decode("latin-1").encode("unicode_escape").decode()
+    return popart_exception(f"Failed to load a ModelProto from the string '{shown}'")
+
+
+def repack(model: onnx.ModelProto) -> None:
+    """Give weights that PopART has packed into wider numbers the bytes that they are."""
+    for tensor in model.graph.initializer:
+        width = _PACKED.get(tensor.data_type)
+        wide = tensor.data_type == _T.UINT32
+        numbers = tensor.uint64_data if wide else tensor.int32_data
+        count = int(np.prod(tensor.dims, dtype=np.int64))
+        if width is None or count < 2 or len(numbers) >= count:
+            continue
+        step = 8 if wide else 4
+        if len(numbers) == -(-count * width // step):
+            data = np.array(numbers, "<u8" if wide else "<i4").tobytes()[: count * width]
+            tensor.ClearField("uint64_data" if wide else "int32_data")
+            tensor.raw_data = data
+
+
+def read_for_session(modelProtoOrFilename: bytes | str) -> LoadedModel:
+    """A model as popc compiles it, with the files of its external data found.
+
+    Locations are relative to the current folder, as in PopART, else to the folder of the model.
+
+    Raises:
+        popart_exception: there is no such model, or no such data.
+        PopcError: popc cannot read the model.
+    """
+    model, folder = load_model(modelProtoOrFilename)
+    weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
+    paths = {id(one): _data_file(one, folder) for one in weights}
+    root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder
+    for weight in weights:
+        for item in weight.external_data:
+            if item.key == "location":
+                item.value = paths[id(weight)].relative_to(root).as_posix()
+    return frontend.load_model(model, root)
+
+
+def _data_file(weight: onnx.TensorProto, folder: str) -> Path:
+    """The file that holds the data of a weight.
+
+    Raises:
+        popart_exception: there is none, or its place in it is none.
+    """
+    entries = {item.key: item.value for item in weight.external_data}
+    location = entries.get("location", "")
+    if not location:
+        raise popart_exception(f"No location for the external data of tensor '{weight.name}'")
+    for key, least in (("length", 1), ("offset", 0)):
+        text = entries.get(key, str(least))
+        if not text.lstrip("-").isdecimal() or int(text) < least:
+            raise popart_exception(
+                f"Invalid {key} {text} of the external data of tensor '{weight.name}'"
+            )
+    for path in (Path(location), Path(folder) / location):
+        if path.is_file():
+            return path.resolve()
+    raise popart_exception(
+        f"Unrecognised file name '{location}' of the external data of tensor '{weight.name}'"
+    )
+
+
+def check_model(model: onnx.ModelProto) -> None:
+    """Let ONNX's checker look at a model; at large or external weights it does not look.
+
+    Raises:
+        RuntimeError: the model is not valid; the text is the checker's.
+    """
+    weights = model.graph.initializer
+    nbytes = sum(len(tensor.raw_data) if tensor.HasField("raw_data") else 0 for tensor in weights)
+    external = any(tensor.data_location == _T.EXTERNAL for tensor in weights)
+    try:
+        onnx.checker.check_model(_skeleton(model) if external or nbytes > _MOST_CHECKED else model)
+    except onnx.checker.ValidationError as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with inputs for its weights."""
+    copy = onnx.ModelProto(ir_version=model.ir_version)
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    graph, source = copy.graph, model.graph
+    graph.name = source.name
+    graph.input.extend(source.input)
+    graph.output.extend(source.output)
+    graph.node.extend(source.node)
+    known = {info.name for info in source.input}
+    for tensor in source.initializer:
+        if tensor.name not in known:
+            graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
+    return copy
