@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Unpack
 
 from popc.archive import Archive, build_archive
-from popc.compiler import Planned, compile_program, plan_program
+from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.frontend import ModelSource
 from popc.progress import OnArtefact, OnGraph, OnProgress, Watch
 from popc.reporting.budget import check_budget
@@ -23,7 +23,7 @@ from popc.request import CompileKeywords, CompileRequest
 if TYPE_CHECKING:
     from popc.cost import CostReport
 
-__all__ = ["compile_model", "compile_request", "estimate_model", "estimate_request"]
+__all__ = ["archive_of", "compile_model", "compile_request", "estimate_model", "estimate_request"]
 
 
 def compile_model(
@@ -63,11 +63,21 @@ def compile_request(
     """`compile_model` for arguments that have been read."""
     check_target(request.options)
     compiled = compile_program(request, request.load(), watch)
+    archive = archive_of(compiled)
+    check_budget(compiled, archive, against)
+    return archive
+
+
+def archive_of(compiled: Compiled) -> Archive:
+    """The archive of a compiled program, with the costs that its options ask for.
+
+    Raises:
+        DoesNotFitError: a target was chosen, and the program does not fit it.
+    """
     planned = compiled.planned
     report, warnings = _costs(planned)
     archive = build_archive(compiled, report, cycles_of(planned))
     archive.notes = (*planned.model.notes, *warnings)
-    check_budget(compiled, archive, against)
     return archive
 
 

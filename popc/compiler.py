@@ -37,7 +37,9 @@ __all__ = [
     "Planned",
     "Transformed",
     "compile_program",
+    "lower_program",
     "plan_program",
+    "plan_transformed",
     "transform_program",
 ]
 
@@ -123,7 +125,11 @@ def compile_program(
         Stopped: the watch wants no further stage.
         AssertionError: with ``verify_ir``, a stage made something that its checker refuses.
     """
-    planned = plan_program(request, loaded, watch)
+    return lower_program(plan_program(request, loaded, watch), watch)
+
+
+def lower_program(planned: Planned, watch: Watch = UNWATCHED) -> Compiled:
+    """Make instructions of a program that has a plan."""
     with watch.stage(Stage.LOWER) as made:
         image = lower(planned.graph, planned.schedule, planned.plan)
         count = sum(len(instructions_of(block)) for block in image.programs.values())
@@ -133,7 +139,15 @@ def compile_program(
 
 def plan_program(request: CompileRequest, loaded: LoadedModel, watch: Watch = UNWATCHED) -> Planned:
     """Take a model through all stages up to the memory plan; errors are those of all stages."""
-    program = transform_program(request, loaded, watch)
+    return plan_transformed(transform_program(request, loaded, watch), watch)
+
+
+def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
+    """Order the ops of a program and find places for its tensors.
+
+    Raises:
+        DoesNotFitError, Stopped, AssertionError: see `compile_program`.
+    """
     graph, options = program.graph, program.options
     with watch.stage(Stage.SCHEDULE) as made:
         schedule = program.settled or _ordered(graph, options)
@@ -146,7 +160,7 @@ def plan_program(request: CompileRequest, loaded: LoadedModel, watch: Watch = UN
             graph,
             schedule,
             inplace=options.enable_inplace,
-            channels_last=_wants_channels_last(request),
+            channels_last=_wants_channels_last(program.request),
         )
         if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))

@@ -11,6 +11,7 @@ from popc_runtime.format import (
     Compression,
     KnownSizes,
     Manifest,
+    encode_archive,
     measure_archive,
     write_archive,
 )
@@ -40,6 +41,10 @@ class Archive:
         """
         write_archive(path, self.manifest, self._blobs, force=force, compression=self._compression)
         return Path(path)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file that `save` writes; `popc_runtime.load` takes them too."""
+        return encode_archive(self.manifest, self._blobs, self._compression)
 
     def size(self, known: KnownSizes | None = None) -> int:
         """The bytes of the file that `save` writes, without writing it.

@@ -170,6 +170,8 @@ from popc.popart.prefixes import (
     reservedStepPrefix,
     reservedUpdatedVarPrefix,
 )
+from popc.popart.session import InferenceSession, TrainingSession
+from popc.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback, PyWeightsIO, StepIOCallback
 from popc.popart.tensorinfo import TensorInfo, getTensorInfo
 from popc.popart.transformer import GraphTransformer
 
@@ -218,6 +220,8 @@ __all__ = [
     "ExperimentalSettings",
     "GradientTensorTrackingMethod",
     "GraphTransformer",
+    "IStepIO",
+    "InferenceSession",
     "InitType",
     "InputSettings",
     "InputShapeInfo",
@@ -237,6 +241,9 @@ __all__ = [
     "OutOfMemoryException",
     "Patterns",
     "PatternsLevel",
+    "PyStepIO",
+    "PyStepIOCallback",
+    "PyWeightsIO",
     "RecomputationType",
     "RecomputeType",
     "RecoveryAction",
@@ -248,6 +255,7 @@ __all__ = [
     "ScatterReduction",
     "SessionOptions",
     "SourceLocation",
+    "StepIOCallback",
     "SubgraphCopyingStrategy",
     "SyncPattern",
     "SyntheticDataMode",
@@ -257,6 +265,7 @@ __all__ = [
     "TensorRemapType",
     "TensorStorage",
     "TileSet",
+    "TrainingSession",
     "VariableRetrievalMode",
     "VariableSettings",
     "VirtualGraphMode",

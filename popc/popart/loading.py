@@ -12,7 +12,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from popc import frontend
 from popc.frontend import LoadedModel
+from popc.popart.dtypes import element_type
 from popc.popart.errors import popart_exception
+from popc.popart.inputs import InputShapeInfo
 
 __all__ = ["check_model", "load_model", "read_for_session", "repack"]
 
@@ -90,16 +92,20 @@ def repack(model: onnx.ModelProto) -> None:
             tensor.raw_data = data
 
 
-def read_for_session(modelProtoOrFilename: bytes | str) -> LoadedModel:
+def read_for_session(
+    modelProtoOrFilename: bytes | str, shapes: InputShapeInfo | None = None
+) -> LoadedModel:
     """A model as popc compiles it, with the files of its external data found.
 
     Locations are relative to the current folder, as in PopART, else to the folder of the model.
+    Inputs have the types of ``shapes``, where it has any.
 
     Raises:
         popart_exception: there is no such model, or no such data.
         PopcError: popc cannot read the model.
     """
     model, folder = load_model(modelProtoOrFilename)
+    _set_types(model, shapes or InputShapeInfo())
     weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
     paths = {id(one): _data_file(one, folder) for one in weights}
     root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder
@@ -108,6 +114,42 @@ def read_for_session(modelProtoOrFilename: bytes | str) -> LoadedModel:
             if item.key == "location":
                 item.value = paths[id(weight)].relative_to(root).as_posix()
     return frontend.load_model(model, root)
+
+
+def _set_types(model: onnx.ModelProto, shapes: InputShapeInfo) -> None:
+    """Give inputs the types that a session was told.
+
+    Raises:
+        popart_exception: inputs are repeated, or leave dimensions open about which nothing is told.
+    """
+    seen: set[str] = set()
+    weights = {weight.name for weight in model.graph.initializer}
+    for info in model.graph.input:
+        name = info.name
+        if name in seen:
+            raise popart_exception(f"Invalid ONNX Model : repeated name: ({name}) in input list")
+        seen.add(name)
+        if shapes.has(name):
+            known = shapes.get(name)
+            number = element_type(known.dataType()).onnx
+            info.CopyFrom(onnx.helper.make_tensor_value_info(name, number, known.shape()))
+        elif name not in weights:
+            _require_shape(info)
+
+
+def _require_shape(info: onnx.ValueInfoProto) -> None:
+    name, kind = info.name, info.type.tensor_type
+    if not kind.HasField("shape"):
+        raise popart_exception(
+            f"Could not find tensor {name} in InputShapeInfo, but no shape is specified in the "
+            f"onnx model"
+        )
+    sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
+    if any(size < 0 for size in sizes):
+        shown = " ".join(dim.dim_param or str(dim.dim_value) for dim in kind.shape.dim)
+        raise popart_exception(
+            f"Input tensor '{name}' must be specified in InputShapeInfo, as it has shape [{shown}]"
+        )
 
 
 def _data_file(weight: onnx.TensorProto, folder: str) -> Path:

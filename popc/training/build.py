@@ -76,7 +76,7 @@ def add_training(
             decompose_sums=options.decompose_grad_sum,
         )
     mirror_backward(graph)
-    pairs = _pairs(weights, gradients, settings.loss.name)
+    pairs = _pairs(weights, gradients, settings)
     with added_ops_in(graph, StepPart.UPDATE):
         context = _context(options, loss, scale)
         context = replace(context, largest_loss_scale=bound)
@@ -101,11 +101,12 @@ def add_training(
 
 
 def _pairs(
-    weights: Sequence[Tensor], gradients: Mapping[Tensor, Tensor], loss: str
+    weights: Sequence[Tensor], gradients: Mapping[Tensor, Tensor], settings: TrainingSettings
 ) -> list[tuple[Tensor, Tensor]]:
     """The weights that influence the loss, with their gradients."""
     pairs = [(weight, gradients[weight]) for weight in weights if weight in gradients]
-    if not pairs:
+    if not pairs and settings.needs_weights:
+        loss = settings.loss.name
         raise ModelError(
             f"no weight influences the loss {loss!r}",
             subject=loss,

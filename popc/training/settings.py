@@ -30,12 +30,14 @@ class TrainingSettings:
         trainable: Names or patterns of the weights to train; empty: every floating-point
             initializer with at least one dimension that is no constant of a formula.
         frozen: Names or patterns of weights that stay as they are, whatever ``trainable`` says.
+        needs_weights: Whether a model whose loss depends on no weight is refused.
     """
 
     loss: LossSpec
     optimizer: OptimizerSpec
     trainable: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
+    needs_weights: bool = True
 
     def is_trainable(self, name: str, type_: TensorType) -> bool:
         """Whether an initializer is a weight to train.

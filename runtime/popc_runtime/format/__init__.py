@@ -52,7 +52,14 @@ from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.format.encode import encode_program, oldest_reader
-    from popc_runtime.format.writer import Blob, KnownSizes, Piece, measure_archive, write_archive
+    from popc_runtime.format.writer import (
+        Blob,
+        KnownSizes,
+        Piece,
+        encode_archive,
+        measure_archive,
+        write_archive,
+    )
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -101,6 +108,7 @@ __all__ = [
     "VariableSpec",
     "aligned_bytes",
     "decode_program",
+    "encode_archive",
     "encode_program",
     "format_attribute",
     "format_program",
@@ -122,6 +130,7 @@ __getattr__ = lazy_names(
         "Blob": "popc_runtime.format.writer",
         "KnownSizes": "popc_runtime.format.writer",
         "Piece": "popc_runtime.format.writer",
+        "encode_archive": "popc_runtime.format.writer",
         "encode_program": "popc_runtime.format.encode",
         "measure_archive": "popc_runtime.format.writer",
         "oldest_reader": "popc_runtime.format.encode",

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence, Sized
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
@@ -112,6 +113,21 @@ def write_archive(
         _Writer(file, compression, threads or default_threads()).write(manifest, blobs)
         file.flush()
         os.fsync(file.fileno())
+
+
+def encode_archive(
+    manifest: Manifest, blobs: Sequence[Blob], compression: Compression = Compression.DEFAULT
+) -> bytes:
+    """The bytes of the file that `write_archive` would write.
+
+    Raises:
+        ValueError: see `write_archive`.
+    """
+    manifest = replace(manifest, format_version=FORMAT_VERSION, schema_hash=SCHEMA_HASH)
+    _check(manifest, blobs)
+    file = BytesIO()
+    _Writer(file, compression, default_threads()).write(manifest, blobs)
+    return file.getvalue()
 
 
 def measure_archive(

@@ -1,0 +1,58 @@
+"""How many elements inputs and anchors have in a step, and in which shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from popc.popart.dataflow import AnchorReturnType
+from popc.popart.enums import AnchorReturnTypeId
+from popc.popart.tensorinfo import _TensorInfoCore
+
+__all__ = ["StepSizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSizes:
+    """What a step is made of.
+
+    Attributes:
+        batches: Batches per step.
+        accumulation: Micro-batches of a batch.
+        replicas: How often it happens at the same time.
+    """
+
+    batches: int
+    accumulation: int
+    replicas: int
+
+    def anchor_dims(self, kind: AnchorReturnType) -> tuple[int, ...]:
+        """The dimensions in front of those of an anchored tensor; those of size 1 are left out."""
+        dims: tuple[int, ...] = (self.replicas,)
+        if kind.id() is AnchorReturnTypeId.All:
+            dims = (self.batches, self.accumulation, self.replicas)
+        elif kind.id() is AnchorReturnTypeId.EveryN:
+            if self.batches % kind.rp():
+                raise RuntimeError("Invalid anchor period, does not divide batchesPerStep")
+            dims = (self.batches // kind.rp(), self.accumulation, self.replicas)
+        return tuple(dim for dim in dims if dim > 1)
+
+    def anchor_array(self, kind: AnchorReturnType, info: _TensorInfoCore) -> np.ndarray:  # type: ignore[type-arg]
+        """An array for the values of an anchor in a step.
+
+        Raises:
+            TypeError: numpy has no such element type.
+        """
+        dtype = np.dtype(info.data_type_lcase())
+        return np.empty((*self.anchor_dims(kind), *info.shape()), dtype)
+
+    def anchor_count(self, kind: AnchorReturnType, info: _TensorInfoCore) -> int:
+        """The elements that an anchor returns."""
+        return prod(self.anchor_dims(kind)) * info.nelms()
+
+    def input_count(self, info: _TensorInfoCore, *, broadcast: bool) -> int:
+        """The elements that an input takes."""
+        replicas = 1 if broadcast else self.replicas
+        return info.nelms() * self.batches * self.accumulation * replicas

@@ -1,0 +1,193 @@
+"""The host's copies of variables: what is sent to the device, and what came back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from popc.popart.arrays import fill_tensor
+from popc.popart.errors import (
+    popart_exception,
+    popart_internal_exception,
+    popart_runtime_error,
+)
+from popc.popart.stepio import PyWeightsIO, copy_raw
+from popc_runtime import Executable, VariableRole, VariableSpec
+
+__all__ = ["HostWeights"]
+
+_Array = np.ndarray[Any, Any]
+_T: Final = onnx.TensorProto
+_SENT: Final = (VariableRole.WEIGHT, VariableRole.OPTIMIZER_STATE)
+
+
+class HostWeights:
+    """Values of variables on the host.
+
+    ``host`` is what the next transfer to the device sends, ``streams`` what the last one from it
+    brought.  Weights that are constants of the program, or that it does not have as variables,
+    keep the values of the model.
+    """
+
+    def __init__(self, model: onnx.ModelProto, base: str, unused: set[str]) -> None:
+        self._model, self._base = model, base
+        self._specs: dict[str, VariableSpec] = {}
+        self.host: dict[str, _Array] = {}
+        for weight in model.graph.initializer:
+            if weight.name not in unused and weight.data_type != _T.STRING:
+                self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
+        self.streams: dict[str, _Array] = {name: one.copy() for name, one in self.host.items()}
+
+    def connect(self, executable: Executable) -> None:
+        """Learn of the variables of a program; their state begins as the program has it."""
+        state = executable.state
+        self._specs = {spec.name: spec for spec in state.specs if spec.role in _SENT}
+        for name, value in state.read().items():
+            if name not in self._specs:
+                continue
+            given = self.host.get(name)
+            shape = self._specs[name].host_shape
+            if given is None:
+                self.host[name] = value.copy()
+            elif given.shape != shape and given.size == value.size:
+                self.host[name] = given.reshape(shape)
+            elif given.shape != shape:
+                self.host[name] = np.broadcast_to(given, shape).copy()
+            self.streams[name] = self.host[name].copy()
+
+    @property
+    def names(self) -> list[str]:
+        """All that is kept on the host."""
+        return list(self.host)
+
+    def send(self, executable: Executable) -> None:
+        """Write the values of the host to the device."""
+        values = {}
+        for name, spec in self._specs.items():
+            value = self.host[name]
+            storage = spec.dtype.storage
+            values[name] = value if value.dtype == storage else value.view(storage)
+        if values:
+            executable.state.write(values)
+
+    def fetch(self, executable: Executable) -> None:
+        """Read the values of the device."""
+        if not self._specs:
+            return
+        for name, value in executable.state.read().items():
+            if name in self._specs:
+                held = self.host[name].dtype
+                self.streams[name] = value.view(held) if held != value.dtype else value
+
+    def read(self, weights: PyWeightsIO) -> None:
+        """Copy what came from the device into arrays.
+
+        Raises:
+            popart_runtime_error: an array has another size.
+        """
+        for name, array in weights.weights.items():
+            source = self.streams.get(name)
+            if source is None:
+                continue
+            if source.nbytes != array.nbytes:
+                raise popart_runtime_error(
+                    f"sizes (in bytes) of src ({source.nbytes}) and dst ({array.nbytes}) differ in "
+                    f"hostStreamToHost for {name}"
+                )
+            if array.size:
+                copy_raw(array.reshape(-1), source)
+
+    def write(self, weights: PyWeightsIO) -> None:
+        """Take values from arrays.
+
+        Raises:
+            popart_internal_exception: an array has another shape.
+            popart_exception: it has another size in bytes.
+        """
+        for name, array in weights.weights.items():
+            target = self.host.get(name)
+            if target is None:
+                continue
+            if tuple(array.shape) != target.shape:
+                raise popart_internal_exception(
+                    f"The shape {list(array.shape)} of the array for {name} does not not match the "
+                    f"expected write region {list(target.shape)}"
+                )
+            if array.nbytes != target.nbytes:
+                raise popart_exception(
+                    f"cannot reset tensor data with data of non-matching size: {name} has "
+                    f"{target.nbytes} bytes, not {array.nbytes}"
+                )
+            self.host[name] = array.view(target.dtype).reshape(target.shape).copy()
+
+    def reset(self, model: onnx.ModelProto, folder: str, *, ignore_unknown: bool) -> None:
+        """Take the values of a model's initializers.
+
+        Raises:
+            popart_runtime_error: there is no such weight, or it has another type.
+        """
+        for weight in model.graph.initializer:
+            target = self.host.get(weight.name)
+            if target is None:
+                if ignore_unknown:
+                    continue
+                raise popart_runtime_error(f"resetWeights, no tensor '{weight.name}' in tensors")
+            value = np.array(onnx.numpy_helper.to_array(weight, folder))
+            if value.dtype != target.dtype or value.size != target.size:
+                raise popart_runtime_error(
+                    f"Trying to reset weights using tensor with non matching tensor info. Tensor "
+                    f"ID: {weight.name}"
+                )
+            self.host[weight.name] = value.reshape(target.shape)
+
+    def keep_fetched(self) -> None:
+        """What came from the device is what the host has."""
+        for name in self._specs:
+            self.host[name] = self.streams[name].copy()
+
+    def save_model(self, path: str) -> None:
+        """Write the model with the values that came from the device, and the optimizer's state.
+
+        Raises:
+            popart_exception: the file cannot be written.
+            popart_runtime_error: a file of external data cannot be written.
+        """
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        known = {weight.name: weight for weight in model.graph.initializer}
+        for name in self._specs:
+            value = self.streams[name]
+            if name not in known:
+                fill_tensor(model.graph.initializer.add(name=name), value)
+            elif known[name].data_location == _T.EXTERNAL:
+                _write_external(known[name], value)
+            else:
+                _set_data(known[name], value)
+        try:
+            Path(path).write_bytes(model.SerializeToString(deterministic=True))
+        except OSError as error:
+            raise popart_exception(f"Failed to open file {path}") from error
+
+
+def _set_data(weight: onnx.TensorProto, value: _Array) -> None:
+    name, number = weight.name, weight.data_type
+    weight.Clear()
+    weight.name, weight.data_type = name, number
+    weight.dims.extend(value.shape)
+    weight.raw_data = np.ascontiguousarray(value, value.dtype.newbyteorder("<")).tobytes()
+
+
+def _write_external(weight: onnx.TensorProto, value: _Array) -> None:
+    entries: Mapping[str, str] = {item.key: item.value for item in weight.external_data}
+    path = Path(entries["location"])
+    try:
+        with path.open("r+b") as file:
+            file.seek(int(entries.get("offset", "0")), os.SEEK_SET)
+            file.write(np.ascontiguousarray(value).tobytes())
+    except OSError as error:
+        raise popart_runtime_error(f"Failed to open file {path}") from error

@@ -1,0 +1,97 @@
+"""The program of a session: from the model to something that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import popc_runtime
+from popc.api import archive_of
+from popc.compiler import (
+    Planned,
+    Transformed,
+    lower_program,
+    plan_transformed,
+    transform_program,
+)
+from popc.frontend import LoadedModel
+from popc.ir import Graph, Op, TensorType
+from popc.options import Options
+from popc.popart.dtypes import data_type_named
+from popc.popart.enums import DataType
+from popc.popart.tensorinfo import _TensorInfoCore
+from popc.progress import Checkpoint, Watch
+from popc.request import CompileRequest
+from popc.training import TrainingSettings
+from popc_runtime import Executable
+from popc_runtime.format import DType
+
+__all__ = ["Program", "info_of"]
+
+_NAMES = {
+    DType.FLOAT32: "FLOAT",
+    DType.FLOAT64: "DOUBLE",
+}
+
+
+def info_of(type_: TensorType) -> _TensorInfoCore:
+    """A type of popc as PopART's."""
+    name = _NAMES.get(type_.dtype, type_.dtype.value.upper())
+    known = data_type_named(name) if name in DataType.__members__ else DataType.UNDEFINED
+    return _TensorInfoCore(known, type_.shape)
+
+
+@dataclass
+class Program:
+    """A model with everything that is fixed about it, as far as it has been compiled.
+
+    Attributes:
+        loaded: The model.
+        options: The options of popc.
+        anchors: The tensors that are returned.
+        training: How it is trained, if it is.
+        infos: Types of all tensors that there have been, by name.
+    """
+
+    loaded: LoadedModel
+    options: Options
+    anchors: Sequence[str]
+    training: TrainingSettings | None
+    infos: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    _transformed: Transformed | None = None
+    _planned: Planned | None = None
+
+    def transform(self) -> Transformed:
+        """The program whose graph is not edited any more."""
+        if self._transformed is None:
+            outputs = () if self.training else tuple(self.anchors)
+            request = CompileRequest(
+                self.loaded, self.options, outputs=outputs, training=self.training
+            )
+            watch = Watch(on_graph=self._note_types)
+            self._transformed = transform_program(request, self.loaded, watch)
+        return self._transformed
+
+    def _note_types(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+        del checkpoint, order
+        for name, tensor in graph.tensors.items():
+            self.infos.setdefault(name, tensor.type)
+
+    def planned(self) -> Planned:
+        """The program whose ops have an order."""
+        if self._planned is None:
+            self._planned = plan_transformed(self.transform())
+        return self._planned
+
+    def archive(self) -> bytes:
+        """The program as an archive."""
+        return archive_of(lower_program(self.planned())).to_bytes()
+
+    def orders(self) -> Mapping[Graph, Sequence[Op]]:
+        """The ops of all graphs in the order in which they run."""
+        return self.planned().schedule.orders
+
+
+def load_program(archive: bytes, seed: int) -> Executable:
+    """An executable of an archive."""
+    return popc_runtime.load(archive, seed=seed)

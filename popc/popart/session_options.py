@@ -1,0 +1,199 @@
+"""What a session is made with, as options of popc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import onnx
+
+from popc.options import Options
+from popc.popart.dataflow import DataFlow
+from popc.popart.device_info import DeviceInfo
+from popc.popart.enums import (
+    AnchorReturnTypeId,
+    CommGroupType,
+    DeviceType,
+    ExchangeStrategy,
+    NativeEnum,
+    ReplicatedStreamMode,
+    TileSet,
+)
+from popc.popart.locations import TensorLocation, TensorLocationSettings
+from popc.popart.optimizer_table import literal
+from popc.popart.option_enums import VirtualGraphMode
+from popc.popart.options import SessionOptions
+from popc.popart.options_table import Treatment
+from popc.popart.patterns import Patterns
+from popc.popart.records import Record
+from popc.request import make_options
+
+__all__ = ["accumulation_of", "options_of", "replicas_of"]
+
+_EXCHANGE: Final = {
+    ExchangeStrategy.OverlapInnerLoop: "overlap_inner_loop",
+    ExchangeStrategy.OverlapLoops: "overlap_loops",
+    ExchangeStrategy.OverlapStep: "overlap_loops",
+}
+_GROUPS: Final = {
+    CommGroupType.All: "all",
+    CommGroupType.Consecutive: "consecutive",
+    CommGroupType.Orthogonal: "orthogonal",
+    CommGroupType.Ungrouped: "none",
+}
+_LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
+_LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
+# Members that are no option of popc by their own name.
+_APART: Final = (
+    *("enableGradientAccumulation", "enableReplicatedGraphs"),
+    *("accumulationFactor", "replicatedGraphCount", "convolutionOptions"),
+)
+
+
+def replicas_of(options: SessionOptions) -> int:
+    """The number of replicas of one process."""
+    return int(options.replicatedGraphCount) if options.enableReplicatedGraphs else 1
+
+
+def accumulation_of(options: SessionOptions) -> int:
+    """How many micro-batches an update of the weights takes."""
+    return int(options.accumulationFactor) if options.enableGradientAccumulation else 1
+
+
+def options_of(
+    options: SessionOptions,
+    patterns: Patterns,
+    flow: DataFlow,
+    device: DeviceInfo,
+    model: onnx.ModelProto,
+    *,
+    trains: bool,
+) -> Options:
+    """The options of popc that do what a session is asked for.
+
+    Raises:
+        OptionError: they contradict each other.
+    """
+    values: dict[str, Any] = {
+        row.name: _plain(value)
+        for row, value in options.treated(Treatment.MAPPED)
+        if row.name not in _APART
+    }
+    partials = dict(options.convolutionOptions).get("partialsType")
+    if partials:
+        values["convolutionOptions.partialsType"] = partials
+    if not options.enableReplicatedGraphs:
+        values.pop("replicatedCollectivesSettings", None)
+    values["accumulation_factor"] = accumulation_of(options)
+    values["replicated_graph_count"] = replicas_of(options)
+    values["batches_per_step"] = flow.batchesPerStep()
+    values["anchors"] = {name: _anchor(flow, name) for name in flow.anchors()}
+    values["num_ipus"] = _ipus(options, device)
+    values["enable_inplace"] = "InPlace" not in patterns.disabled()
+    values["compression"] = "fast"
+    _add_streams(values, flow, model)
+    if not trains:
+        values.pop("accumulation_factor")
+    return make_options({name: value for name, value in values.items() if value is not None})
+
+
+def _plain(value: Any) -> Any:
+    """A value as an options file has it."""
+    if isinstance(value, NativeEnum):
+        return _words(value.name)
+    if isinstance(value, Record):
+        return {name: _plain(one) for name, one in value.changed().items()}
+    if isinstance(value, TensorLocation):
+        return _location(value)
+    if isinstance(value, TensorLocationSettings):
+        least = {name: getattr(value, name) for name in _LEAST}
+        return {**_location(value.location), **least}
+    if isinstance(value, Mapping):
+        return {literal(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _words(name: str) -> str:
+    """``OnEnterAndExit`` as ``on_enter_and_exit``."""
+    text = name.replace("IO", "Io").replace("NoRecompute", "None")
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in text).lstrip("_")
+
+
+def _location(location: TensorLocation) -> dict[str, Any]:
+    domain = location.shardingDomain
+    table = {name: getattr(location, name) for name in _LOCATION}
+    plain: dict[str, Any] = {name: _words(one.name) for name, one in table.items()}
+    plain["loadTileSet"], plain["storageTileSet"] = (
+        one.name.lower() for one in (location.loadTileSet, location.storageTileSet)
+    )
+    plain["replicatedTensorSharding"] = int(location.replicatedTensorSharding)
+    plain["shardingDomain"] = _group(domain.type, domain.replicaGroupSize)
+    return plain
+
+
+def _group(kind: CommGroupType, size: int) -> str:
+    sized = kind in (CommGroupType.Consecutive, CommGroupType.Orthogonal)
+    return f"{_GROUPS[kind]}:{size}" if sized else _GROUPS[kind]
+
+
+def _anchor(flow: DataFlow, name: str) -> str:
+    kind = flow.art(name)
+    if kind.id() is AnchorReturnTypeId.EveryN:
+        return f"every_n:{kind.rp()}"
+    return kind.id().name.lower()
+
+
+def _ipus(options: SessionOptions, device: DeviceInfo) -> int:
+    """The IPUs of one replica; without virtual graphs everything is on the first."""
+    if options.virtualGraphMode is VirtualGraphMode.Off or device.type is DeviceType.Cpu:
+        return 1
+    return max(1, device.numIpus // replicas_of(options))
+
+
+def _add_streams(values: dict[str, Any], flow: DataFlow, model: onnx.ModelProto) -> None:
+    """How inputs, anchors and variables are transferred and shared."""
+    facts = {item.key: item.value for item in model.metadata_props}
+    tiles, strategies, modes, groups = ({}, {}, {}, {})  # type: ignore[var-annotated]
+    for name in (info.name for info in model.graph.input):
+        _note(tiles, name, facts.get(f"__tile_set/{name}"), _tile_set)
+        _note(strategies, name, facts.get(f"__exchange_strategy/{name}"), _strategy)
+        _note(modes, name, facts.get(f"__replicated_stream_mode/{name}"), _mode)
+    for name in flow.anchors():
+        kind = flow.art(name)
+        _note(tiles, name, str(int(kind.tileSet())), _tile_set)
+        _note(strategies, name, str(int(kind.exchangeStrategy())), _strategy)
+    for name in (weight.name for weight in model.graph.initializer):
+        kind_text = facts.get(f"__comm_group_type/{name}")
+        if kind_text is not None and int(kind_text):
+            size = int(facts.get(f"__comm_group_size/{name}", "0"))
+            groups[literal(name)] = _group(CommGroupType(int(kind_text)), size)
+    tables = {
+        "tile_sets": tiles,
+        "exchange_strategies": strategies,
+        "replicated_stream_mode": modes,
+        "variable_settings": groups,
+    }
+    values.update({name: table for name, table in tables.items() if table})
+
+
+def _note(
+    table: dict[str, str], name: str, number: str | None, words: Callable[[int], str]
+) -> None:
+    text = "" if number is None else words(int(number))
+    if text:
+        table[literal(name)] = text
+
+
+def _tile_set(number: int) -> str:
+    return "io" if TileSet(number) is TileSet.IO else ""
+
+
+def _strategy(number: int) -> str:
+    return _EXCHANGE.get(ExchangeStrategy(number), "")
+
+
+def _mode(number: int) -> str:
+    mode = ReplicatedStreamMode(number)
+    return "broadcast" if mode is ReplicatedStreamMode.Broadcast else ""

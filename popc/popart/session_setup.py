@@ -1,0 +1,429 @@
+"""What a session is made of: the model, copies of all settings, and the program."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import onnx
+
+from popc.frontend import LoadedModel
+from popc.ir import TensorType
+from popc.popart.anchor_arrays import StepSizes
+from popc.popart.dataflow import DataFlow
+from popc.popart.device_info import DeviceInfo
+from popc.popart.engine_cache import SavedProgram, cache_key, read_program, write_program
+from popc.popart.enums import DeviceType, ReplicatedStreamMode
+from popc.popart.errors import (
+    popart_exception,
+    popart_internal_exception,
+    popart_runtime_error,
+)
+from popc.popart.inputs import InputShapeInfo
+from popc.popart.loading import read_for_session
+from popc.popart.logger import log
+from popc.popart.optimizer_table import literal, optimizer_table
+from popc.popart.optimizers import Optimizer
+from popc.popart.options import SessionOptions
+from popc.popart.patterns import Patterns
+from popc.popart.prefixes import reserved_prefix_of
+from popc.popart.program import Program, info_of, load_program
+from popc.popart.serialized_ir import serialized_ir
+from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.tensorinfo import _TensorInfoCore
+from popc.reporting.estimation import costs_of
+from popc.training import TrainingSettings, parse_training
+from popc_runtime import Executable
+
+__all__ = ["Setup"]
+
+_WORDS_PER_WORKER: Final = 4
+_FLOATS: Final = (1, 10, 11, 16)
+_GRADIENT: Final = "Gradient___"
+
+
+@dataclass
+class Setup:
+    """A session without its state.
+
+    Attributes:
+        loaded: The model.
+        flow: Batches per step, and anchors.
+        device, options, patterns, name: As they were given; copies.
+        loss, optimizer: How it trains; "" and ``None`` if it does not.
+    """
+
+    loaded: LoadedModel
+    flow: DataFlow
+    device: DeviceInfo
+    options: SessionOptions
+    patterns: Patterns
+    name: str
+    loss: str = ""
+    optimizer: Optimizer | None = None
+    was_loaded: bool = False
+    _program: Program | None = None
+    _saved: SavedProgram | None = None
+    _archive: bytes = b""
+    _types: dict[str, _TensorInfoCore] = field(default_factory=dict[str, _TensorInfoCore])
+
+    @classmethod
+    def of(
+        cls,
+        source: bytes | str,
+        flow: DataFlow,
+        device: DeviceInfo,
+        shapes: InputShapeInfo | None,
+        patterns: Patterns | None,
+        options: SessionOptions | None,
+        name: str,
+        *,
+        loss: str = "",
+        optimizer: Optimizer | None = None,
+    ) -> Self:
+        """Copies of what a session is given, checked one by one.
+
+        Raises:
+            popart_exception: something is wrong with them.
+            PopcError: popc cannot read the model.
+        """
+        loaded = read_for_session(source, shapes)
+        options = (options or SessionOptions()).copied()
+        patterns = (patterns or Patterns()).copied()
+        if optimizer is None and not flow.nAnchors():
+            raise popart_exception("User must specify an anchor tensor when doing inference.")
+        options.require_supported()
+        patterns.require_mandatory()
+        made = cls(loaded, flow, device, options, patterns, name, loss, optimizer)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        for name in _all_names(self.model):
+            prefix = reserved_prefix_of(name)
+            if prefix and not _is_state(name, self.model):
+                raise popart_exception(
+                    f"Provided tensor {name} has an invalid name: clash with reserved prefix "
+                    f"{prefix}"
+                )
+        options = self.options
+        if self.optimizer is None and options.enableGradientAccumulation:
+            raise popart_exception("Gradient Accumulation only available when training.")
+        if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
+            raise popart_exception(
+                f"accumulationFactor is {options.accumulationFactor}, but "
+                f"enableGradientAccumulation is false"
+            )
+        if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
+            raise popart_exception(
+                f"replicatedGraphCount is {options.replicatedGraphCount}, but "
+                f"enableReplicatedGraphs is false"
+            )
+        known = _all_names(self.model)
+        if self.optimizer is not None and self.loss not in known:
+            raise popart_exception(
+                f"Could not find loss tensor '{self.loss}' in main graph tensors"
+            )
+        for name in self.flow.anchors():
+            if name not in known and not reserved_prefix_of(name):
+                listed = ", ".join(sorted(known))
+                raise popart_exception(
+                    f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
+                )
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model."""
+        return self.loaded.proto
+
+    @property
+    def base(self) -> str:
+        """The folder that its external data are relative to."""
+        return self.loaded.base_dir
+
+    @property
+    def sizes(self) -> StepSizes:
+        """What a step is made of."""
+        return StepSizes(
+            self.flow.batchesPerStep(), accumulation_of(self.options), replicas_of(self.options)
+        )
+
+    @property
+    def unused_weights(self) -> set[str]:
+        """Initializers that nothing reads."""
+        names = {weight.name for weight in self.model.graph.initializer}
+        return names - _read_names(self.model.graph) - set(self.flow.anchors())
+
+    @property
+    def rng_words(self) -> int:
+        """The length of the state of random numbers."""
+        device = self.device
+        workers = device.tilesPerIPU * device.numWorkerContexts
+        return self.sizes.replicas * 2 * workers * _WORDS_PER_WORKER
+
+    # -- the program -----------------------------------------------------------------------------
+
+    def transform(self) -> None:
+        """Compile as far as no device is needed, unless the cache has the program.
+
+        Raises:
+            popart_exception, PopcError: what is wrong with the model or with settings.
+        """
+        settings = options_of(
+            *(self.options, self.patterns, self.flow, self.device, self.model),
+            trains=self.optimizer is not None,
+        )
+        training = self._training() if self.optimizer is not None else None
+        self._program = Program(self.loaded, settings, self.flow.anchors(), training)
+        self._saved = self._cached()
+        if self._saved is None:
+            self._program.transform()
+
+    def optimizer_table(self) -> dict[str, Any]:
+        """The optimizer as popc's training file has it."""
+        assert self.optimizer is not None
+        scaling = self.options.automaticLossScalingSettings
+        weights = [weight.name for weight in self.model.graph.initializer]
+        return optimizer_table(self.optimizer, weights, scaling)
+
+    def _training(self) -> TrainingSettings:
+        loss = {"type": "identity", "input": self.loss, "name": self.loss}
+        table: dict[str, Any] = {"loss": loss, "optimizer": self.optimizer_table()}
+        floats = [
+            weight
+            for weight in self.model.graph.initializer
+            if weight.data_type in _FLOATS and weight.name not in self.unused_weights
+        ]
+        if any(not weight.dims for weight in floats):
+            table["weights"] = {"trainable": [literal(weight.name) for weight in floats]}
+        settings = parse_training(table)
+        return TrainingSettings(
+            settings.loss, settings.optimizer, settings.trainable, settings.frozen, False
+        )
+
+    def executable(self, seed: int) -> Executable:
+        """The program, loaded; the cache gets it if it is new there."""
+        if self._saved is None:
+            self._saved = self._cached()
+        if self._saved is None:
+            archive = self.archive()
+            path = self._cache_file()
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_program(path, self._to_save(archive))
+            return load_program(archive, seed)
+        self.was_loaded = True
+        self._types = {
+            name: _TensorInfoCore(kind, shape) for name, (kind, shape) in self._saved.infos.items()
+        }
+        return load_program(self._saved.archive, seed)
+
+    def archive(self) -> bytes:
+        """The program as an archive."""
+        if not self._archive:
+            assert self._program is not None
+            self._archive = self._program.archive()
+        return self._archive
+
+    def summary(self) -> str:
+        """What a run costs."""
+        assert self._program is not None
+        return str(costs_of(self._program.planned()))
+
+    def serialized(self) -> str:
+        """The ops in the order in which they run, as JSON."""
+        assert self._program is not None
+        return serialized_ir(self._program.orders(), self._program.planned().graph)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _key(self) -> str:
+        assert self._program is not None
+        model = self.model.SerializeToString(deterministic=True)
+        settings = repr((self._program.options, self._program.training, self.loss, self.name))
+        return cache_key((model, settings.encode(), repr(self.device).encode()))
+
+    def _cache_file(self) -> Path | None:
+        options = self.options
+        hardware = (DeviceType.Ipu, DeviceType.OfflineIpu)
+        if not options.enableEngineCaching or not options.cachePath:
+            return None
+        if self.device.type not in hardware:
+            return None
+        return Path(options.cachePath).expanduser() / f"{self._key()}.popef"
+
+    def _cached(self) -> SavedProgram | None:
+        path = self._cache_file()
+        if path is None or not path.is_file():
+            return None
+        try:
+            found = read_program(path)
+        except popart_exception as error:
+            log("session", "WARN", f"Compiling again: {error}")
+            return None
+        log("session", "INFO", f"Using the cached program {path}")
+        return found
+
+    def _to_save(self, archive: bytes) -> SavedProgram:
+        infos = {name: self.info(name) for name in self.ids()}
+        return SavedProgram(
+            self._key(), archive, {n: (one.data_type(), one.shape()) for n, one in infos.items()}
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the program to a file.
+
+        Raises:
+            PopcError: it cannot be compiled, or not be written.
+        """
+        saved = self._saved if self._saved is not None else self._to_save(self.archive())
+        write_program(path, saved)
+
+    def load(self, path: Path) -> None:
+        """Take the program of a file.
+
+        Raises:
+            popart_exception: it holds something else, or the program of another session.
+        """
+        found = read_program(path)
+        if found.key != self._key():
+            log("session", "WARN", f"{path} holds the program of another model or of other options")
+        self._saved = found
+        self.was_loaded = True
+
+    # -- tensors ---------------------------------------------------------------------------------
+
+    def _require_executable(self) -> None:
+        if self._saved is not None and not self._types:
+            raise popart_runtime_error(
+                "There is no executatable. Try calling Session::prepareDevice first."
+            )
+
+    def info(self, name: str) -> _TensorInfoCore:
+        """The type of a tensor.
+
+        Raises:
+            popart_exception: there is no such tensor.
+        """
+        self._require_executable()
+        if name in self._types:
+            return self._types[name]
+        found = self._found_type(name)
+        if found is None:
+            raise popart_exception(f"No Ir::Tensor with TensorId '{name}'")
+        return info_of(found)
+
+    def _found_type(self, name: str) -> TensorType | None:
+        assert self._program is not None
+        infos = self._program.infos
+        if name in infos:
+            return infos[name]
+        base = re.sub("^[A-Za-z0-9]+___", "", name)
+        return infos.get(base) if name.startswith(_GRADIENT) else None
+
+    def ids(self) -> set[str]:
+        """The names of all tensors."""
+        self._require_executable()
+        assert self._program is not None
+        return set(self._types or self._program.infos)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def check_counts(self, stepio: Any) -> None:
+        """Check the numbers of elements of a step's arrays.
+
+        Raises:
+            popart_runtime_error: an array has too many or too few, or there is no such tensor.
+            popart_internal_exception: an array is for a tensor that is no anchor.
+        """
+        known = self.ids()
+        names = _all_names(self.model)
+        inputs = {info.name for info in self.model.graph.input}
+        for name in sorted(stepio.inputs):
+            if name in known:
+                self._check_input(name, stepio.inputs[name].size, inputs)
+            elif name in names:
+                log("session", "WARN", f"The tensor '{name}' is not needed, and is ignored")
+            else:
+                raise popart_runtime_error(_unknown("input", name))
+        for name in sorted(stepio.outputs):
+            if name not in known and name not in names:
+                raise popart_runtime_error(_unknown("output", name))
+            if not self.flow.isAnchored(name):
+                raise popart_internal_exception(
+                    f"Non-anchored Tensor {name} is an output of the StepIO"
+                )
+            self._check_output(name, stepio.outputs[name].size)
+
+    def _check_input(self, name: str, given: int, inputs: set[str]) -> None:
+        info, sizes = self.info(name), self.sizes
+        expected = sizes.input_count(info, broadcast=self._is_broadcast(name))
+        if given != expected:
+            raise popart_exception(
+                f"Unexpected number of input elements for Tensor {name}. Expected {expected}, but "
+                f"received {given}.\n{_factors(sizes, info)}"
+            )
+        if name not in inputs:
+            raise popart_runtime_error(
+                f"The tensor '{name}' has been provided as one of the inputs to the stepIO, but it "
+                f"is not registered as one of the inputs to the model. Please check your model "
+                f"construction."
+            )
+
+    def _check_output(self, name: str, given: int) -> None:
+        info, sizes, kind = self.info(name), self.sizes, self.flow.art(name)
+        expected = sizes.anchor_count(kind, info)
+        if given != expected:
+            raise popart_exception(
+                f"Unexpected number of output elements for Tensor {name}. Expected {expected}, but "
+                f"received {given}.\n{_factors(sizes, info)}, return type {kind.id().name}"
+            )
+
+    def _is_broadcast(self, name: str) -> bool:
+        key, mode = f"__replicated_stream_mode/{name}", int(ReplicatedStreamMode.Broadcast)
+        facts = {item.key: item.value for item in self.model.metadata_props}
+        return facts.get(key) == str(mode)
+
+
+def _factors(sizes: StepSizes, info: _TensorInfoCore) -> str:
+    return (
+        f"To disable this check, call enableRuntimeAsserts(False) on the StepIO. The numbers are: "
+        f"replication factor {sizes.replicas}, accumulation factor {sizes.accumulation}, batches "
+        f"per step {sizes.batches}, elements {info.nelms()}"
+    )
+
+
+def _unknown(kind: str, name: str) -> str:
+    return (
+        f"Testing that the buffer provided by user for {kind} Tensor {name} has the correct number "
+        f"of elements, But there is no Tensor named {name} in the Ir's main Graph."
+    )
+
+
+def _all_names(model: onnx.ModelProto) -> set[str]:
+    """The tensors of the outermost graph."""
+    graph = model.graph
+    names = {name for node in graph.node for name in node.output if name}
+    names.update(info.name for info in graph.input)
+    names.update(weight.name for weight in graph.initializer)
+    return names
+
+
+def _read_names(graph: onnx.GraphProto) -> set[str]:
+    """The tensors that nodes of a graph or its subgraphs read."""
+    names = {info.name for info in graph.output}
+    for node in graph.node:
+        names.update(node.input)
+        for attribute in node.attribute:
+            for nested in (attribute.g, *attribute.graphs):
+                names |= _read_names(nested)
+    return names
+
+
+def _is_state(name: str, model: onnx.ModelProto) -> bool:
+    """Whether a tensor is the optimizer's state, which models hold that training has written."""
+    return any(weight.name == name for weight in model.graph.initializer)
