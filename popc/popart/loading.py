@@ -106,6 +106,9 @@ def read_for_session(
     """
     model, folder = load_model(modelProtoOrFilename)
     _set_types(model, shapes or InputShapeInfo())
+    if not model.graph.output and model.graph.node:
+        # Anchors take the place of outputs, but a model without any is none to ONNX.
+        model.graph.output.add(name=model.graph.node[-1].output[0])
     weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
     paths = {id(one): _data_file(one, folder) for one in weights}
     root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder

@@ -288,10 +288,12 @@ class _Session:
             stepio.take(name, value)
 
         anchors = () if synthetic else self._setup.flow.anchors()
+        names = {spec.name: spec.name for spec in executable.outputs}
+        names |= {f"{name}.2": name for name in infos}  # what is both has a number as an output
         takers = {
-            spec.name: (lambda value, name=spec.name: take(name, value))
+            spec.name: (lambda value, name=names[spec.name]: take(name, value))
             for spec in executable.outputs
-            if spec.name in anchors
+            if names[spec.name] in anchors
         }
         with popart_errors(runtime=True):
             executable.run_connected({name: samples(name) for name in infos}, takers)

@@ -19,6 +19,7 @@ from popc.popart.enums import (
     ReplicatedStreamMode,
     TileSet,
 )
+from popc.popart.errors import popart_exception
 from popc.popart.locations import TensorLocation, TensorLocationSettings
 from popc.popart.optimizer_table import literal
 from popc.popart.option_enums import VirtualGraphMode
@@ -88,6 +89,7 @@ def options_of(
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
     values["anchors"] = {name: _anchor(flow, name) for name in flow.anchors()}
+    values["default_anchor"] = _anchor_of_inputs(flow, model)
     values["num_ipus"] = _ipus(options, device)
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
     values["compression"] = "fast"
@@ -143,6 +145,22 @@ def _anchor(flow: DataFlow, name: str) -> str:
     if kind.id() is AnchorReturnTypeId.EveryN:
         return f"every_n:{kind.rp()}"
     return kind.id().name.lower()
+
+
+def _anchor_of_inputs(flow: DataFlow, model: onnx.ModelProto) -> str | None:
+    """The return type of inputs that are anchors: as outputs they have names of their own.
+
+    Raises:
+        popart_exception: there are several.
+    """
+    names = [info.name for info in model.graph.input if flow.isAnchored(info.name)]
+    kinds = {_anchor(flow, name) for name in names}
+    if len(kinds) > 1:
+        raise popart_exception(
+            f"popc returns inputs with one return type only, but {', '.join(names)} have "
+            f"{len(kinds)}"
+        )
+    return kinds.pop() if kinds else None
 
 
 def _ipus(options: SessionOptions, device: DeviceInfo) -> int:
