@@ -58,6 +58,7 @@ class Program:
     anchors: Sequence[str]
     training: TrainingSettings | None
     infos: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    _has_names: bool = False
     _transformed: Transformed | None = None
     _planned: Planned | None = None
 
@@ -76,6 +77,10 @@ class Program:
         del checkpoint, order
         for name, tensor in graph.tensors.items():
             self.infos.setdefault(name, tensor.type)
+        if not self._has_names:  # as the model has them, before they are cut among replicas
+            for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
+                self.infos.setdefault(name, tensor.type)
+            self._has_names = True
 
     def planned(self) -> Planned:
         """The program whose ops have an order."""

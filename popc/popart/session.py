@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -277,21 +278,19 @@ class _Session:
         self._has_run = True
 
     def _step(self, executable: Executable, stepio: IStepIO) -> None:
-        synthetic = self._setup.options.syntheticDataMode is not SyntheticDataMode.Off
-        infos = {spec.name: self._setup.info(spec.name) for spec in executable.inputs}
+        setup = self._setup
+        infos = {spec.name: setup.info(spec.name) for spec in executable.inputs}
 
         def samples(name: str) -> Iterator[np.ndarray[Any, Any]]:
             while True:
                 yield stepio.sample(name, infos[name])
 
-        def take(name: str, value: np.ndarray[Any, Any]) -> None:
-            stepio.take(name, value)
-
-        anchors = () if synthetic else self._setup.flow.anchors()
+        synthetic = setup.options.syntheticDataMode is not SyntheticDataMode.Off
+        anchors = () if synthetic else setup.flow.anchors()
         names = {spec.name: spec.name for spec in executable.outputs}
         names |= {f"{name}.2": name for name in infos}  # what is both has a number as an output
         takers = {
-            spec.name: (lambda value, name=names[spec.name]: take(name, value))
+            spec.name: _taker(stepio, names[spec.name], setup.picked(names[spec.name]))
             for spec in executable.outputs
             if names[spec.name] in anchors
         }
@@ -466,6 +465,19 @@ class _Session:
             raise popart_exception(f"Could not open file {filename}")
         with popart_errors():
             self._setup.load(path)
+
+
+def _taker(
+    stepio: IStepIO, name: str, picked: Callable[[int], bool]
+) -> Callable[[np.ndarray[Any, Any]], None]:
+    """Hands those values of an anchor on whose numbers within a step are picked."""
+    numbers = itertools.count()
+
+    def take(value: np.ndarray[Any, Any]) -> None:
+        if picked(next(numbers)):
+            stepio.take(name, value)
+
+    return take
 
 
 class InferenceSession(_Session):

@@ -88,8 +88,10 @@ def options_of(
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
-    values["anchors"] = {name: _anchor(flow, name) for name in flow.anchors()}
-    values["default_anchor"] = _anchor_of_inputs(flow, model)
+    counts_micro_batches = accumulation_of(options) > 1  # the session then picks the samples
+    anchors = {name: _anchor(flow, name, counts_micro_batches) for name in flow.anchors()}
+    values["anchors"] = anchors
+    values["default_anchor"] = _anchor_of_inputs(anchors, model)
     values["num_ipus"] = _ipus(options, device)
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
     values["compression"] = "fast"
@@ -140,21 +142,21 @@ def _group(kind: CommGroupType, size: int) -> str:
     return f"{_GROUPS[kind]}:{size}" if sized else _GROUPS[kind]
 
 
-def _anchor(flow: DataFlow, name: str) -> str:
+def _anchor(flow: DataFlow, name: str, counts_micro_batches: bool) -> str:
     kind = flow.art(name)
     if kind.id() is AnchorReturnTypeId.EveryN:
-        return f"every_n:{kind.rp()}"
+        return "all" if counts_micro_batches else f"every_n:{kind.rp()}"
     return kind.id().name.lower()
 
 
-def _anchor_of_inputs(flow: DataFlow, model: onnx.ModelProto) -> str | None:
+def _anchor_of_inputs(anchors: Mapping[str, str], model: onnx.ModelProto) -> str | None:
     """The return type of inputs that are anchors: as outputs they have names of their own.
 
     Raises:
         popart_exception: there are several.
     """
-    names = [info.name for info in model.graph.input if flow.isAnchored(info.name)]
-    kinds = {_anchor(flow, name) for name in names}
+    names = [info.name for info in model.graph.input if info.name in anchors]
+    kinds = {anchors[name] for name in names}
     if len(kinds) > 1:
         raise popart_exception(
             f"popc returns inputs with one return type only, but {', '.join(names)} have "

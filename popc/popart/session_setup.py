@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -15,7 +16,7 @@ from popc.popart.anchor_arrays import StepSizes
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_cache import SavedProgram, cache_key, read_program, write_program
-from popc.popart.enums import DeviceType, ReplicatedStreamMode
+from popc.popart.enums import AnchorReturnTypeId, DeviceType, ReplicatedStreamMode
 from popc.popart.errors import (
     popart_exception,
     popart_internal_exception,
@@ -324,6 +325,13 @@ class Setup:
             return infos[name]
         base = re.sub("^[A-Za-z0-9]+___", "", name)
         return infos.get(base) if name.startswith(_GRADIENT) else None
+
+    def picked(self, name: str) -> Callable[[int], bool]:
+        """Says of the number of an anchor's value within a step whether it is returned."""
+        kind, sizes = self.flow.art(name), self.sizes
+        if kind.id() is not AnchorReturnTypeId.EveryN or sizes.accumulation == 1:
+            return lambda _: True
+        return lambda number: (number // sizes.replicas + 1) % kind.rp() == 0
 
     def ids(self) -> set[str]:
         """The names of all tensors."""
