@@ -16,9 +16,11 @@ from popc.compiler import (
 )
 from popc.frontend import LoadedModel
 from popc.ir import Graph, Op, TensorType
+from popc.ops import OPS
 from popc.options import Options
 from popc.popart.dtypes import data_type_named
 from popc.popart.enums import DataType
+from popc.popart.listings import Listings
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Checkpoint, Watch
 from popc.request import CompileRequest
@@ -51,6 +53,7 @@ class Program:
         anchors: The tensors that are returned.
         training: How it is trained, if it is.
         infos: Types of all tensors that there have been, by name.
+        listings: The drawings that are made on the way.
     """
 
     loaded: LoadedModel
@@ -58,6 +61,7 @@ class Program:
     anchors: Sequence[str]
     training: TrainingSettings | None
     infos: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    listings: Listings = field(default_factory=Listings)
     _has_names: bool = False
     _transformed: Transformed | None = None
     _planned: Planned | None = None
@@ -69,12 +73,15 @@ class Program:
             request = CompileRequest(
                 self.loaded, self.options, outputs=outputs, training=self.training
             )
-            watch = Watch(on_graph=self._note_types)
-            self._transformed = transform_program(request, self.loaded, watch)
+            self._transformed = transform_program(request, self.loaded, self._watch)
         return self._transformed
 
+    @property
+    def _watch(self) -> Watch:
+        return Watch(on_graph=self._note_types)
+
     def _note_types(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
-        del checkpoint, order
+        self.listings.draw(checkpoint, graph, order)
         for name, tensor in graph.tensors.items():
             self.infos.setdefault(name, tensor.type)
         if not self._has_names:  # as the model has them, before they are cut among replicas
@@ -82,10 +89,17 @@ class Program:
                 self.infos.setdefault(name, tensor.type)
             self._has_names = True
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws random numbers."""
+        graphs = self.transform().graph.walk()
+        specs = (OPS.get(op.op_type) for graph in graphs for op in graph.ops)
+        return any(spec is not None and spec.random for spec in specs)
+
     def planned(self) -> Planned:
         """The program whose ops have an order."""
         if self._planned is None:
-            self._planned = plan_transformed(self.transform())
+            self._planned = plan_transformed(self.transform(), self._watch)
         return self._planned
 
     def archive(self) -> bytes:

@@ -39,6 +39,7 @@ from popc.popart.tensorinfo import _TensorInfoCore
 from popc.popart.translation import popart_errors
 from popc.trained.optimizer import update_optimizer
 from popc_runtime import Executable
+from popc_runtime.errors import UsageError
 
 __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]
 
@@ -63,8 +64,8 @@ class _Session:
         """
         self._setup = setup
         self._executable: Executable | None = None
-        self._is_prepared = self._sent = self._has_run = self._was_loaded = False
-        self._fetched = False
+        self._is_prepared = self._sent = self._has_run = False
+        self._rng: tuple[int, ...] = ()  # as they were set, until they are used
         self._checked = False
         self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
         setup.transform()
@@ -274,6 +275,7 @@ class _Session:
             self._checked = True
             if isinstance(stepio, PyStepIO):
                 setup.check_counts(stepio)
+        self._rng = ()
         self._step(self._executable, stepio)
         self._has_run = True
 
@@ -306,8 +308,12 @@ class _Session:
         Raises:
             popart_runtime_error: the device is not prepared.
         """
+        if not self._is_prepared and not self._setup.is_random:
+            log("session", "WARN", "Nothing is random, so that a seed has no effect")
+            return
         executable = self._prepared("setRandomSeed")
         self._seed = seedValue & 0xFFFFFFFFFFFFFFFF
+        self._rng = ()
         executable.set_seed(self._seed)
 
     def getRandomSeed(self) -> int:
@@ -327,6 +333,10 @@ class _Session:
         """
         self._require_rng("get")
         executable = self._prepared("getRNGState")
+        if self._setup.options.syntheticDataMode is not SyntheticDataMode.Off:
+            return []
+        if self._rng:
+            return list(self._rng)
         return rng_state_of(executable.state.random_state(), self._setup.rng_words)
 
     @native
@@ -338,14 +348,19 @@ class _Session:
         """
         self._require_rng("set")
         executable = self._prepared("setRNGState")
+        if self._setup.options.syntheticDataMode is not SyntheticDataMode.Off:
+            return
         words = self._setup.rng_words
         if len(rngValue) != words:
             raise popart_runtime_error(
                 f"Devicex::setRngStateValue received rngState of size {len(rngValue)}; was "
                 f"expecting size {words}"
             )
-        with popart_errors(runtime=True):
+        try:
             executable.state.set_random_state(state_of_rng(rngValue))
+        except UsageError:  # as hardware does, take any words: they are a seed
+            executable.set_seed(hash(tuple(rngValue)) & 0xFFFFFFFFFFFFFFFF)
+        self._rng = tuple(rngValue)
 
     def _require_rng(self, verb: str) -> None:
         if not self._setup.options.enableLoadAndOffloadRNGState:

@@ -107,11 +107,8 @@ def _plain(value: Any) -> Any:
         return _words(value.name)
     if isinstance(value, Record):
         return {name: _plain(one) for name, one in value.changed().items()}
-    if isinstance(value, TensorLocation):
+    if isinstance(value, TensorLocation | TensorLocationSettings):
         return _location(value)
-    if isinstance(value, TensorLocationSettings):
-        least = {name: getattr(value, name) for name in _LEAST}
-        return {**_location(value.location), **least}
     if isinstance(value, Mapping):
         return {literal(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple | set):
@@ -125,7 +122,10 @@ def _words(name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in text).lstrip("_")
 
 
-def _location(location: TensorLocation) -> dict[str, Any]:
+def _location(location: TensorLocation | TensorLocationSettings) -> dict[str, Any]:
+    if isinstance(location, TensorLocationSettings):
+        least = {name: getattr(location, name) for name in _LEAST}
+        return {**_location(location.location), **least}
     domain = location.shardingDomain
     table = {name: getattr(location, name) for name in _LOCATION}
     plain: dict[str, Any] = {name: _words(one.name) for name, one in table.items()}

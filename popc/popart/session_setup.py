@@ -21,8 +21,10 @@ from popc.popart.errors import (
     popart_exception,
     popart_internal_exception,
     popart_runtime_error,
+    poplar_exception,
 )
 from popc.popart.inputs import InputShapeInfo
+from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
 from popc.popart.optimizer_table import literal, optimizer_table
@@ -34,6 +36,7 @@ from popc.popart.program import Program, info_of, load_program
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.tensorinfo import _TensorInfoCore
+from popc.progress import Checkpoint
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
@@ -166,6 +169,11 @@ class Setup:
         workers = device.tilesPerIPU * device.numWorkerContexts
         return self.sizes.replicas * 2 * workers * _WORDS_PER_WORKER
 
+    @property
+    def is_random(self) -> bool:
+        """Whether seeds have an effect, as far as that is known yet."""
+        return self._saved is not None or (self._program is not None and self._program.is_random)
+
     # -- the program -----------------------------------------------------------------------------
 
     def transform(self) -> None:
@@ -182,7 +190,10 @@ class Setup:
         self._program = Program(self.loaded, settings, self.flow.anchors(), training)
         self._saved = self._cached()
         if self._saved is None:
+            self._program.listings = Listings.of(self.options)
             self._program.transform()
+            if Checkpoint.FINAL in self._program.listings.checkpoints:
+                self._program.planned()
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""
@@ -231,7 +242,13 @@ class Setup:
         return self._archive
 
     def summary(self) -> str:
-        """What a run costs."""
+        """What a run costs.
+
+        Raises:
+            poplar_exception: the device is none that costs are known of.
+        """
+        if self.device.type is DeviceType.Cpu:
+            raise poplar_exception("Profiling is disabled for current device type.")
         assert self._program is not None
         return str(costs_of(self._program.planned()))
 
@@ -359,7 +376,7 @@ class Setup:
             else:
                 raise popart_runtime_error(_unknown("input", name))
         for name in sorted(stepio.outputs):
-            if name not in known and name not in names:
+            if name not in known and self._found_type(name) is None:
                 raise popart_runtime_error(_unknown("output", name))
             if not self.flow.isAnchored(name):
                 raise popart_internal_exception(

@@ -20,6 +20,8 @@ __all__ = ["popart_errors"]
 def popart_errors(*, runtime: bool = False) -> Iterator[None]:
     """Let errors of popc within the block be PopART's; ``runtime`` says which of its classes.
 
+    Their hints are left out: they name options of popc, which programs for PopART do not set.
+
     Raises:
         OutOfMemoryException: a program does not fit.
         popart_exception: anything else that popc refuses.
@@ -27,7 +29,13 @@ def popart_errors(*, runtime: bool = False) -> Iterator[None]:
     try:
         yield
     except DoesNotFitError as error:
-        raise OutOfMemoryException(OutOfMemoryError(str(error))) from error
+        raise OutOfMemoryException(OutOfMemoryError(_text(error))) from error
     except PopcError as error:
+        if isinstance(error.__cause__, popart_exception):  # of a StepIO, within a step
+            raise error.__cause__ from None
         kind = popart_runtime_error if runtime else popart_exception
-        raise kind(str(error)) from error
+        raise kind(_text(error)) from error
+
+
+def _text(error: PopcError) -> str:
+    return "\n".join((error.message, *(f"  {line}" for line in error.details)))

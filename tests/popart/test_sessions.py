@@ -164,7 +164,7 @@ def test_step_io_wraps_around() -> None:
     step = popart.PyStepIO(
         {x: np.ones((2, 2, 3), np.float32)}, {y: np.zeros((2, 2, 4), np.float32)}
     )
-    step.enableRuntimeAsserts(False)
+    step.enableRuntimeAsserts(False)  # noqa: FBT003 - PopART's form
     for _ in range(3):
         session.run(step)
     assert step.outputs[y].all()
@@ -179,7 +179,7 @@ def test_callbacks_are_called_for_each_sample() -> None:
     samples = iter(np.arange(12, dtype=np.float32).reshape(2, 2, 3))
     results: list[_Array] = []
 
-    def give(name: str, prefetch: bool) -> _Array:
+    def give(name: str, prefetch: bool) -> _Array:  # noqa: FBT001 - PopART's form
         assert prefetch is False
         calls.append(("in", name))
         sample: _Array = next(samples)
@@ -312,8 +312,8 @@ def test_random_numbers_go_on_from_their_state() -> None:
     options.enableLoadAndOffloadRNGState = True
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [64])
-    (y,) = builder.aiOnnx.dropout([x], 1, 0.5)
-    (loss,) = [builder.aiGraphcore.l1loss([y], 1.0)]
+    y = builder.aiGraphcore.shapeddropout([x], [64], 0.5)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
     device = popart.DeviceManager().createIpuModelDevice({})
     session = popart.TrainingSession(
         builder.getModelProto(),
@@ -339,3 +339,18 @@ def test_random_numbers_go_on_from_their_state() -> None:
     np.testing.assert_array_equal(first, anchors[y])
     with pytest.raises(popart.popart_runtime_error, match="received rngState of size 1; was"):
         session.setRNGState([1])
+
+
+@pytest.mark.parametrize(
+    ("checks", "files"),
+    [("", []), ("FWD0:FINAL", ["final.dot", "fwd0.dot"]), ("MainLoops", ["main_loops.dot"])],
+)
+def test_graphs_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, checks: str, files: list[str]
+) -> None:
+    monkeypatch.setenv("POPART_DOT_CHECKS", checks)
+    options = popart.SessionOptions()
+    options.logDir = str(tmp_path)
+    model, _, _, y = _doubled()
+    popart.InferenceSession(model, popart.DataFlow(1, [y]), _CPU, userOptions=options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == files

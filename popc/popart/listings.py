@@ -1,0 +1,69 @@
+"""Drawings of the graph that a session writes at the moments that its options name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from popc.ir import Graph, Op, format_dot
+from popc.popart.errors import popart_exception
+from popc.popart.options import SessionOptions
+from popc.progress import Checkpoint
+
+__all__ = ["Listings"]
+
+_ALL = "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Listings:
+    """What is drawn, and where.
+
+    Attributes:
+        checkpoints: The moments.
+        folder: Where the files are written.
+        first, last: The ops of the top graph that are drawn.
+    """
+
+    checkpoints: frozenset[Checkpoint] = field(default_factory=frozenset[Checkpoint])
+    folder: str = ""
+    first: int = 0
+    last: int = 10_000
+
+    @classmethod
+    def of(cls, options: SessionOptions) -> Self:
+        """What options ask for, and the environment variable POPART_DOT_CHECKS.
+
+        Raises:
+            popart_exception: there is no such moment.
+        """
+        text = os.environ.get("POPART_DOT_CHECKS", "")
+        names = [*options.dotChecks, *(name for name in text.split(":") if name)]
+        known = {one.value.replace("_", "").upper(): one for one in Checkpoint}
+        found: set[Checkpoint] = set()
+        for name in names:
+            key = name.replace("_", "").upper()
+            if key != _ALL and key not in known:
+                raise popart_exception(
+                    f"Unrecognised dot check {name}: there are {', '.join(known)} and {_ALL}"
+                )
+            found.update(known.values() if key == _ALL else [known[key]])
+        return cls(frozenset(found), options.logDir or ".", options.firstDotOp, options.finalDotOp)
+
+    def draw(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+        """Write the drawing of a moment, if it is asked for.
+
+        Raises:
+            popart_exception: it cannot be written.
+        """
+        if checkpoint not in self.checkpoints:
+            return
+        path = Path(self.folder) / f"{checkpoint.value}.dot"
+        text = format_dot(graph, order, first=self.first, last=self.last)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise popart_exception(f"Failed to open file {path}") from error
