@@ -16,10 +16,9 @@ from popc.popart.anchor_arrays import StepSizes
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_cache import SavedProgram, cache_key, read_program, write_program
-from popc.popart.enums import AnchorReturnTypeId, DeviceType, ReplicatedStreamMode
+from popc.popart.enums import AnchorReturnTypeId, DeviceType
 from popc.popart.errors import (
     popart_exception,
-    popart_internal_exception,
     popart_runtime_error,
     poplar_exception,
 )
@@ -41,7 +40,7 @@ from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 
-__all__ = ["Setup"]
+__all__ = ["Setup", "all_names"]
 
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
@@ -105,7 +104,7 @@ class Setup:
         return made
 
     def _check(self) -> None:
-        for name in _all_names(self.model):
+        for name in all_names(self.model):
             prefix = reserved_prefix_of(name)
             if prefix and not _is_state(name, self.model):
                 raise popart_exception(
@@ -125,7 +124,7 @@ class Setup:
                 f"replicatedGraphCount is {options.replicatedGraphCount}, but "
                 f"enableReplicatedGraphs is false"
             )
-        known = _all_names(self.model)
+        known = all_names(self.model)
         if self.optimizer is not None and self.loss not in known:
             raise popart_exception(
                 f"Could not find loss tensor '{self.loss}' in main graph tensors"
@@ -330,12 +329,13 @@ class Setup:
         self._require_executable()
         if name in self._types:
             return self._types[name]
-        found = self._found_type(name)
+        found = self.found_type(name)
         if found is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{name}'")
         return info_of(found)
 
-    def _found_type(self, name: str) -> TensorType | None:
+    def found_type(self, name: str) -> TensorType | None:
+        """The type of a tensor that the program has had; ``None`` if there is none."""
         assert self._program is not None
         infos = self._program.infos
         if name in infos:
@@ -356,80 +356,8 @@ class Setup:
         assert self._program is not None
         return set(self._types or self._program.infos)
 
-    # -- checks ----------------------------------------------------------------------------------
 
-    def check_counts(self, stepio: Any) -> None:
-        """Check the numbers of elements of a step's arrays.
-
-        Raises:
-            popart_runtime_error: an array has too many or too few, or there is no such tensor.
-            popart_internal_exception: an array is for a tensor that is no anchor.
-        """
-        known = self.ids()
-        names = _all_names(self.model)
-        inputs = {info.name for info in self.model.graph.input}
-        for name in sorted(stepio.inputs):
-            if name in known:
-                self._check_input(name, stepio.inputs[name].size, inputs)
-            elif name in names:
-                log("session", "WARN", f"The tensor '{name}' is not needed, and is ignored")
-            else:
-                raise popart_runtime_error(_unknown("input", name))
-        for name in sorted(stepio.outputs):
-            if name not in known and self._found_type(name) is None:
-                raise popart_runtime_error(_unknown("output", name))
-            if not self.flow.isAnchored(name):
-                raise popart_internal_exception(
-                    f"Non-anchored Tensor {name} is an output of the StepIO"
-                )
-            self._check_output(name, stepio.outputs[name].size)
-
-    def _check_input(self, name: str, given: int, inputs: set[str]) -> None:
-        info, sizes = self.info(name), self.sizes
-        expected = sizes.input_count(info, broadcast=self._is_broadcast(name))
-        if given != expected:
-            raise popart_exception(
-                f"Unexpected number of input elements for Tensor {name}. Expected {expected}, but "
-                f"received {given}.\n{_factors(sizes, info)}"
-            )
-        if name not in inputs:
-            raise popart_runtime_error(
-                f"The tensor '{name}' has been provided as one of the inputs to the stepIO, but it "
-                f"is not registered as one of the inputs to the model. Please check your model "
-                f"construction."
-            )
-
-    def _check_output(self, name: str, given: int) -> None:
-        info, sizes, kind = self.info(name), self.sizes, self.flow.art(name)
-        expected = sizes.anchor_count(kind, info)
-        if given != expected:
-            raise popart_exception(
-                f"Unexpected number of output elements for Tensor {name}. Expected {expected}, but "
-                f"received {given}.\n{_factors(sizes, info)}, return type {kind.id().name}"
-            )
-
-    def _is_broadcast(self, name: str) -> bool:
-        key, mode = f"__replicated_stream_mode/{name}", int(ReplicatedStreamMode.Broadcast)
-        facts = {item.key: item.value for item in self.model.metadata_props}
-        return facts.get(key) == str(mode)
-
-
-def _factors(sizes: StepSizes, info: _TensorInfoCore) -> str:
-    return (
-        f"To disable this check, call enableRuntimeAsserts(False) on the StepIO. The numbers are: "
-        f"replication factor {sizes.replicas}, accumulation factor {sizes.accumulation}, batches "
-        f"per step {sizes.batches}, elements {info.nelms()}"
-    )
-
-
-def _unknown(kind: str, name: str) -> str:
-    return (
-        f"Testing that the buffer provided by user for {kind} Tensor {name} has the correct number "
-        f"of elements, But there is no Tensor named {name} in the Ir's main Graph."
-    )
-
-
-def _all_names(model: onnx.ModelProto) -> set[str]:
+def all_names(model: onnx.ModelProto) -> set[str]:
     """The tensors of the outermost graph."""
     graph = model.graph
     names = {name for node in graph.node for name in node.output if name}

@@ -1,0 +1,300 @@
+"""The heart of a session: its device, its weights and its runs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from popc.popart.calls import call_form, native
+from popc.popart.dataflow import DataFlow
+from popc.popart.enums import (
+    DeviceConnectionType,
+)
+from popc.popart.errors import (
+    popart_exception,
+    popart_runtime_error,
+)
+from popc.popart.host_weights import HostWeights
+from popc.popart.loading import load_model
+from popc.popart.option_enums import SyntheticDataMode
+from popc.popart.session_setup import Setup
+from popc.popart.step_checks import check_counts
+from popc.popart.stepio import IStepIO, PyStepIO, PyWeightsIO
+from popc.popart.tensorinfo import _TensorInfoCore
+from popc.popart.translation import popart_errors
+from popc_runtime import Executable
+
+__all__ = ["SessionCore"]
+
+_NOT_PREPARED: Final = (
+    "Devicex::prepare() must be called before Devicex::run(const IStepIO &) is called."
+)
+
+
+class SessionCore:
+    """What both kinds of sessions have in common."""
+
+    _TRAINS: ClassVar[bool] = False
+
+    _setup: Setup
+    _weights: HostWeights
+
+    def _begin(self, setup: Setup) -> None:
+        """Compile as far as no device is needed.
+
+        Raises:
+            popart_exception: what is wrong with the model or with settings; see `Setup`.
+        """
+        self._setup = setup
+        self._executable: Executable | None = None
+        self._is_prepared = self._sent = self._has_run = False
+        self._rng: tuple[int, ...] = ()  # as they were set, until they are used
+        self._checked = False
+        self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
+        setup.transform()
+        self._weights = HostWeights(setup.model, setup.base, setup.unused_weights)
+
+    # -- what it is made of ----------------------------------------------------------------------
+
+    @property
+    def dataFlow(self) -> DataFlow:
+        """Batches per step, and the tensors that are returned."""
+        return self._setup.flow
+
+    @property
+    def replicationFactor(self) -> int:
+        """The number of replicas."""
+        return self._setup.sizes.replicas
+
+    @property
+    def accumulationFactor(self) -> int:
+        """The micro-batches of an update."""
+        return self._setup.sizes.accumulation
+
+    def _getDataFlow(self) -> DataFlow:
+        return self._setup.flow
+
+    def _replicationFactor(self) -> int:
+        return self._setup.sizes.replicas
+
+    def _accumulationFactor(self) -> int:
+        return self._setup.sizes.accumulation
+
+    @native
+    def getInfo(self, id: str, /) -> _TensorInfoCore:  # noqa: A002
+        """The type of a tensor.
+
+        Raises:
+            popart_exception: there is no such tensor.
+        """
+        return self._setup.info(id)
+
+    def _ids(self) -> set[str]:
+        return self._setup.ids()
+
+    def initAnchorArrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Arrays for the values of all anchors of a step, not initialised."""
+        flow, sizes = self._setup.flow, self._setup.sizes
+        return {
+            name: sizes.anchor_array(flow.art(name), self._setup.info(name))
+            for name in flow.anchors()
+        }
+
+    # -- the device ------------------------------------------------------------------------------
+
+    def prepareDevice(self, loadEngine: bool = True) -> None:
+        """Compile, and load the program unless ``loadEngine`` is off.
+
+        Raises:
+            OutOfMemoryException: the program does not fit.
+            popart_exception: the device cannot be attached to.
+        """
+        options = self._setup.options
+        with popart_errors():
+            executable = self._setup.executable(self._seed)
+        if not options.compileEngine:
+            return
+        self._executable = executable
+        self._weights.connect(executable)
+        self._is_prepared = True
+        if loadEngine:
+            self.loadEngineAndConnectStreams()
+
+    def loadEngineAndConnectStreams(self) -> None:
+        """Attach to the device.
+
+        Raises:
+            popart_runtime_error: nothing has been compiled, or there is no such device to attach.
+        """
+        device = self._setup.device
+        if self._executable is None:
+            raise popart_runtime_error(
+                "Trying to load an engine but no compiled engine. Did you forget to call "
+                "prepareDevice()?"
+            )
+        if device.connectionType is DeviceConnectionType.Never:
+            return
+        if not device.isAttached and not device.tryAttachUntilTimeout():
+            raise popart_runtime_error("Failed to attach to device")
+
+    def _prepared(self, what: str) -> Executable:
+        if not self._is_prepared or self._executable is None:
+            raise popart_runtime_error(f"Must call prepareDevice before {what}.")
+        return self._executable
+
+    # -- weights ---------------------------------------------------------------------------------
+
+    def weightsFromHost(self) -> None:
+        """Send all variables to the device.
+
+        Raises:
+            popart_runtime_error: the device is not prepared.
+        """
+        executable = self._prepared("weightsFromHost")
+        if self._setup.options.syntheticDataMode is SyntheticDataMode.Off:
+            with popart_errors(runtime=True):
+                self._weights.send(executable)
+        self._sent = True
+
+    def weightsToHost(self) -> None:
+        """Fetch all variables from the device.
+
+        Raises:
+            popart_runtime_error: the device is not prepared.
+        """
+        executable = self._prepared("weightsToHost")
+        if self._setup.options.syntheticDataMode is SyntheticDataMode.Off:
+            self._weights.fetch(executable)
+
+    @native
+    def readWeights(self, weightsIo: PyWeightsIO, /) -> None:
+        """Copy what `weightsToHost` has fetched into arrays.
+
+        Raises:
+            popart_runtime_error: the device is not prepared, or an array has another size.
+        """
+        self._prepared("readWeights")
+        self._weights.read(weightsIo)
+
+    @native
+    def writeWeights(self, weightsIo: PyWeightsIO, /) -> None:
+        """Take values that the next `weightsFromHost` sends.
+
+        Raises:
+            popart_runtime_error: the weights are constants.
+            popart_exception: an array has another shape or size.
+        """
+        self._require_variables("writeWeights")
+        self._weights.write(weightsIo)
+
+    def _require_variables(self, what: str) -> None:
+        if not self._TRAINS and self._setup.options.constantWeights:
+            raise popart_runtime_error(
+                f"Cannot call {what} when constantWeights is set. Set "
+                f"SessionOptions.constantWeights to false to change weights"
+            )
+
+    @native
+    def modelToHost(self, fn: str, /) -> None:
+        """Write the model with the weights of the device, and the state of the optimizer.
+
+        Raises:
+            popart_runtime_error: the device is not prepared.
+            popart_exception: the file cannot be written.
+        """
+        self._prepared("modelToHost")
+        self.weightsToHost()
+        self._weights.save_model(fn)
+        self._weights.keep_fetched()
+
+    @native
+    def resetHostWeights(
+        self,
+        modelProtoOrFilename: bytes | str,
+        ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
+    ) -> None:
+        """Take the weights of a model; the next `weightsFromHost` sends them.
+
+        Raises:
+            popart_runtime_error: weights are constants, unknown or of another type.
+            popart_exception: there is no such model.
+        """
+        self._require_variables("resetHostWeights")
+        model, folder = load_model(modelProtoOrFilename)
+        ignored = ignoreWeightsInModelWithoutCorrespondingHostWeight
+        self._weights.reset(model, folder, ignore_unknown=ignored)
+        self._sent = False
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Run a step.
+
+        Forms: ``(stepio, debugName="")``, ``(programHandle, stepio, debugName="")``.
+
+        Raises:
+            popart_runtime_error: the session is not ready, or arrays do not fit.
+            popart_exception: there is no such program.
+        """
+        call_form("run", (SessionCore._run, SessionCore._run_named), self, args, kwargs)
+
+    def _run_named(self, programHandle: str, stepio: IStepIO, debugName: str = "") -> None:
+        del stepio, debugName
+        raise popart_exception(f"[Devicex::run] Program {programHandle} not found.")
+
+    def _run(self, stepio: IStepIO, debugName: str = "") -> None:
+        del debugName
+        setup = self._setup
+        if setup.device.connectionType is DeviceConnectionType.Never:
+            raise popart_runtime_error("Offline IPU device is not configured for execution")
+        if self._TRAINS and self._weights.names and not self._sent:
+            raise popart_runtime_error(
+                "Must call weightsFromHost before run as the model has initializers and the "
+                "session has been created in training mode"
+            )
+        if not self._is_prepared or self._executable is None:
+            raise popart_runtime_error(_NOT_PREPARED)
+        if stepio.asserts and not self._checked:
+            self._checked = True
+            if isinstance(stepio, PyStepIO):
+                check_counts(setup, stepio)
+        self._rng = ()
+        self._step(self._executable, stepio)
+        self._has_run = True
+
+    def _step(self, executable: Executable, stepio: IStepIO) -> None:
+        setup = self._setup
+        infos = {spec.name: setup.info(spec.name) for spec in executable.inputs}
+
+        def samples(name: str) -> Iterator[np.ndarray[Any, Any]]:
+            while True:
+                yield stepio.sample(name, infos[name])
+
+        synthetic = setup.options.syntheticDataMode is not SyntheticDataMode.Off
+        anchors = () if synthetic else setup.flow.anchors()
+        names = {spec.name: spec.name for spec in executable.outputs}
+        names |= {f"{name}.2": name for name in infos}  # what is both has a number as an output
+        takers = {
+            spec.name: _taker(stepio, names[spec.name], setup.picked(names[spec.name]))
+            for spec in executable.outputs
+            if names[spec.name] in anchors
+        }
+        with popart_errors(runtime=True):
+            executable.run_connected({name: samples(name) for name in infos}, takers)
+
+
+def _taker(
+    stepio: IStepIO, name: str, picked: Callable[[int], bool]
+) -> Callable[[np.ndarray[Any, Any]], None]:
+    """Hands those values of an anchor on whose numbers within a step are picked."""
+    numbers = itertools.count()
+
+    def take(value: np.ndarray[Any, Any]) -> None:
+        if picked(next(numbers)):
+            stepio.take(name, value)
+
+    return take
