@@ -39,7 +39,7 @@ class StepSizes:
             dims = (self.batches // kind.rp(), self.accumulation, self.replicas)
         return tuple(dim for dim in dims if dim > 1)
 
-    def anchor_array(self, kind: AnchorReturnType, info: _TensorInfoCore) -> np.ndarray:  # type: ignore[type-arg]
+    def anchor_array(self, kind: AnchorReturnType, info: _TensorInfoCore) -> np.ndarray:
         """An array for the values of an anchor in a step.
 
         Raises:
