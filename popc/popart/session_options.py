@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx
@@ -80,11 +80,11 @@ def options_of(
         for row, value in options.treated(Treatment.MAPPED)
         if row.name not in _APART
     }
+    for name in _without_effect(options):
+        values.pop(name, None)
     partials = dict(options.convolutionOptions).get("partialsType")
     if partials:
         values["convolutionOptions.partialsType"] = partials
-    if not options.enableReplicatedGraphs:
-        values.pop("replicatedCollectivesSettings", None)
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
@@ -97,8 +97,31 @@ def options_of(
     values["compression"] = "fast"
     _add_streams(values, flow, model)
     if not trains:
-        values.pop("accumulation_factor")
+        _forget_training(values, pipelines=options.enablePipelining)
     return make_options({name: value for name, value in values.items() if value is not None})
+
+
+def _without_effect(options: SessionOptions) -> Iterator[str]:
+    """Members that PopART passes over because what they are about is off."""
+    if not options.enablePipelining:
+        yield "accumulateOuterFragmentSettings"
+        yield "stashAllTensorsInferencePipeline"
+    if options.executionPhaseSettings.phases < 2:
+        yield "executionPhaseSettings"
+    if not options.enableReplicatedGraphs:
+        yield "replicatedCollectivesSettings"
+    if not options.instrumentWithHardwareCycleCounter:
+        yield "hardwareInstrumentations"
+    if options.virtualGraphMode is not VirtualGraphMode.Auto:
+        yield "virtualGraphSplitRatios"
+
+
+def _forget_training(values: dict[str, Any], *, pipelines: bool) -> None:
+    """Leave out what PopART passes over where nothing is trained."""
+    values.pop("accumulation_factor")
+    values.pop("mergeVarUpdate", None)
+    if not pipelines or values.get("autoRecomputation") != "pipeline":
+        values.pop("autoRecomputation", None)
 
 
 def _plain(value: Any) -> Any:

@@ -354,3 +354,16 @@ def test_graphs_are_drawn(
     model, _, _, y = _doubled()
     popart.InferenceSession(model, popart.DataFlow(1, [y]), _CPU, userOptions=options)
     assert sorted(path.name for path in tmp_path.iterdir()) == files
+
+
+def test_inference_passes_over_options_of_training() -> None:
+    options = popart.SessionOptions()
+    options.autoRecomputation = popart.RecomputationType.Standard
+    options.mergeVarUpdate = popart.MergeVarUpdateType.All
+    model, x, _, y = _doubled()
+    flow = popart.DataFlow(1, [y])
+    session = popart.InferenceSession(model, flow, _CPU, userOptions=options)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.ones((2, 3), np.float32)}, anchors))
+    np.testing.assert_allclose(anchors[y][0], [12, 15, 18, 21])
