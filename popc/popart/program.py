@@ -82,12 +82,12 @@ class Program:
 
     def _note_types(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
         self.listings.draw(checkpoint, graph, order)
-        for name, tensor in graph.tensors.items():
-            self.infos.setdefault(name, tensor.type)
         if not self._has_names:  # as the model has them, before they are cut among replicas
             for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
                 self.infos.setdefault(name, tensor.type)
             self._has_names = True
+        for name, tensor in graph.tensors.items():
+            self.infos.setdefault(name, tensor.type)
 
     @property
     def is_random(self) -> bool:
