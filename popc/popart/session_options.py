@@ -112,6 +112,8 @@ def _without_effect(options: SessionOptions) -> Iterator[str]:
         yield "replicatedCollectivesSettings"
     if not options.instrumentWithHardwareCycleCounter:
         yield "hardwareInstrumentations"
+    if options.swapLimitScheduler < 0:  # no limit, which the default is as well
+        yield "swapLimitScheduler"
     if options.virtualGraphMode is not VirtualGraphMode.Auto:
         yield "virtualGraphSplitRatios"
 
