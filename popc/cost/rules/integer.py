@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
 from popc.cost.planner import Problem
-from popc.cost.rules.activation import STEPS
 from popc.cost.rules.common import CostRule, one_step_of, residual_and_activation
 from popc.cost.rules.matmul import product_sizes
 from popc.cost.rules.quantize import round_to_bytes
