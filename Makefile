@@ -49,8 +49,8 @@ docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
 
-native: $(VENV)/.test  ## make docs/native-instructions.md anew: which instructions run natively
-	$(BIN)/python -m tools.native_page > docs/native-instructions.md
+native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively
+	$(BIN)/python -m tools.native_page > docs/inside/native-instructions.md
 
 bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
 	$(BIN)/python -m benchmarks

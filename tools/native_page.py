@@ -1,4 +1,4 @@
-"""Print docs/native-instructions.md: which instructions run without Python.
+"""Print docs/inside/native-instructions.md: which instructions run without Python.
 
 `make native` writes it.  What is counted are the steps of the programs of ONNX's own tests of
 operators; a block of a program is one step.
