@@ -167,17 +167,15 @@ class GraphImporter:
     def _capture_tensor(self, tensor: Tensor) -> Tensor:
         if tensor in self.captures:
             return self.captures[tensor]
-        known = self.known_value(tensor) if self._is_cheap(tensor) else tensor.data
+        cheap = tensor.type.nbytes <= _FOLD_BYTES
+        known = self.known_value(tensor) if cheap else tensor.data
         if known is not None:
             inner = self.graph.add_constant(tensor.name, tensor.type, known)
         else:
             inner = self.graph.add_input(tensor.name, tensor.type)
+            self.context.known.note_capture(inner, tensor)
         self.captures[tensor] = inner
         return inner
-
-    @staticmethod
-    def _is_cheap(tensor: Tensor) -> bool:
-        return tensor.type.nbytes <= _FOLD_BYTES
 
     @property
     def runtime_captures(self) -> list[Tensor]:
@@ -250,6 +248,8 @@ class GraphImporter:
 
     def required_value(self, tensor: Tensor) -> Array | None:
         """As `known_value`, but weights that decide it stop being variables."""
+        if self.parent is not None:  # variables are the top graph's
+            return self.parent.required_value(tensor)
         return self.context.known.required(tensor, self.graph)
 
     def fold_if_small(self, op: Op) -> list[Tensor]:

@@ -15,7 +15,7 @@ from tools.campaigns.random_models.value import Value
 
 __all__ = ["random_recipe"]
 
-_OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23)
+_OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23, 24, 25, 26)
 _LAYERS: Final = (2, 14)  # fewest and most
 _MOST_ELEMENTS: Final = 1 << 13  # of an input
 _ATTEMPTS: Final = 4  # for each layer that is wanted

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FLOAT32: Final = 2.0**-24  # largest relative error of a rounding
-_FLOAT16: Final = 2.0**-11
+_UNITS: Final = {"float16": 2.0**-11, "float32": FLOAT32, "float64": 2.0**-53}
 FUNCTION: Final = 2.0**-20  # functions of single elements, relative to the largest result
 
 
@@ -101,7 +101,7 @@ def wide(array: Array) -> Array:
 
 def unit(dtype: Any) -> float:
     """The largest relative error of a rounding; 0 for integers."""
-    return {"float32": FLOAT32, "float16": _FLOAT16}.get(np.dtype(dtype).name, 0.0)
+    return _UNITS.get(np.dtype(dtype).name, 0.0)
 
 
 def rounding(array: Array) -> Array:

@@ -71,13 +71,15 @@ def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
 
 
 def _unite_captures(bodies: Sequence[GraphImporter]) -> list[Tensor]:
-    """The captures of all bodies; each body gets an input for every one, in the same order."""
+    """The captures of all bodies; each body gets an input for every one, in the same order.
+
+    A weight that stopped being a variable meanwhile may be a constant of the later body.
+    """
     union = list(dict.fromkeys(t for body in bodies for t in body.runtime_captures))
     for body in bodies:
-        inner = [body.captures.get(outer) for outer in union]
+        inputs = {outer: body.captures[outer] for outer in body.runtime_captures}
         body.graph.inputs = [
-            tensor or body.graph.add_input(outer.name, outer.type)
-            for outer, tensor in zip(union, inner, strict=True)
+            inputs.get(outer) or body.graph.add_input(outer.name, outer.type) for outer in union
         ]
     return union
 
