@@ -28,6 +28,9 @@ class Sequencer:
 
     What runs at load time has run before everything else: no order is required of it.  Whoever
     edits the graph otherwise needs another sequencer afterwards.
+
+    Attributes:
+        given_up: How many wishes have been in the way of what is required.
     """
 
     def __init__(self, graph: Graph, top: Graph) -> None:
@@ -37,6 +40,7 @@ class Sequencer:
         """
         self._graph = graph
         self._load = frozenset(find_load_ops(top) if graph is top else ())
+        self.given_up = 0
         self._build()
 
     def may_precede(self, first: Op, second: Op) -> bool:
@@ -144,8 +148,9 @@ class Sequencer:
         self._places = {node: place for place, node in enumerate(order)}
         self._wishes: dict[tuple[Node, Node], None] = {}
         for pair in [pair for pair in ordering if pair.wished]:
-            ordering.discard(pair)
-            self.wish(pair.first, pair.second)
+            if not self.wish(pair.first, pair.second):
+                ordering.discard(pair)
+                self.given_up += 1
 
     def _required(self, node: Node) -> Iterator[Node]:
         """What has to wait for ``node``, not by a wish alone."""
@@ -186,6 +191,7 @@ class Sequencer:
         assert not isinstance(first, Barrier), "wishes are about ops"
         assert not isinstance(second, Barrier), "wishes are about ops"
         self._graph.ordering.discard(OrderedPair(first, second))
+        self.given_up += 1
 
     def _link(self, first: Node, second: Node) -> None:
         """Add an edge that closes no circle, and mend the places."""
@@ -218,8 +224,7 @@ def _bins_of(graph: Graph, partition: str) -> dict[Op, int]:
     return {op: own[partition] for op, own in bins.items() if partition in own}
 
 
-def give_up_wishes(graph: Graph) -> None:
-    """Forget wishes that are in the way of what has come to be required, in all graphs."""
-    for nested in graph.walk():
-        if any(pair.wished for pair in nested.ordering):
-            Sequencer(nested, graph)
+def give_up_wishes(graph: Graph) -> int:
+    """Forget wishes in the way of what has come to be required, in all graphs; how many."""
+    wishing = [one for one in graph.walk() if any(pair.wished for pair in one.ordering)]
+    return sum(Sequencer(nested, graph).given_up for nested in wishing)

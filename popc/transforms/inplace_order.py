@@ -52,17 +52,19 @@ class InplaceOrder(Pass):
         return cls(options.enable_inplace, options.enable_inplace_ambiguity_checking)
 
     def run(self, graph: Graph) -> int:
-        """Require orders; the number of tensors for which that was done."""
+        """Require orders; for how many tensors, and how many wishes that has cost."""
         wanted = any(op.settings.inplace for nested in graph.walk() for op in nested.ops)
         if not self.enabled or not (wanted or self.check):
             return 0
         aliases = find_aliases(graph)
+        sequencers = {nested: Sequencer(nested, graph) for nested in graph.walk()}
         rivalries = [
             one
-            for nested in graph.walk()
-            for one in _rivalries(nested, aliases, Sequencer(nested, graph))
+            for nested, sequencer in sequencers.items()
+            for one in _rivalries(nested, aliases, sequencer)
         ]
         changes = sum(one.settle() for one in rivalries) if wanted else 0
+        changes += sum(sequencer.given_up for sequencer in sequencers.values())
         if self.check:
             problems = [problem for one in rivalries if (problem := one.ambiguity())]
             if problems:

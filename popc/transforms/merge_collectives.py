@@ -64,11 +64,11 @@ class MergeCollectives(Pass):
         return cls(chosen, options.prepare_schedule_for_merging_collectives, context.orders)
 
     def run(self, graph: Graph) -> int:
-        """Merge in each graph; the number of exchanges that there are less."""
+        """Merge in each graph; the number of exchanges that there are less, and of wishes."""
         if not self.op_types:
             return 0
         orders = self.orders(graph)
-        merged = 0
+        changes = give_up_wishes(graph)
         for nested in graph.walk():
             order = orders[nested]
             groups = (
@@ -76,9 +76,8 @@ class MergeCollectives(Pass):
             )
             for group in [one for one in groups if len(one) > 1]:
                 _merge(nested, group)
-                merged += len(group) - 1
-        give_up_wishes(graph)
-        return merged
+                changes += len(group) - 1
+        return changes + give_up_wishes(graph)
 
     def _key(self, op: Op) -> Hashable:
         """Equal keys: can be merged; ``None``: can never be."""

@@ -61,9 +61,11 @@ class OuterFragment(Pass):
         ops = [op for op in _updates(outer) if self._is_meant(op)]
         sequencer = Sequencer(outer, graph)
         if self.schedule is OuterFragmentSchedule.SERIAL:
-            return Outcome(_one_by_one(sequencer, ops))
-        alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
-        return Outcome(_side_by_side(sequencer, ops, alike=alike))
+            changes = _one_by_one(sequencer, ops)
+        else:
+            alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
+            changes = _side_by_side(sequencer, ops, alike=alike)
+        return Outcome(changes + sequencer.given_up)
 
     def _is_meant(self, op: Op) -> bool:
         chip = op.settings.virtual_graph

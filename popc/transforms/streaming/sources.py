@@ -191,10 +191,16 @@ class Sources:
         """Repeat the view by which ``tensor`` shows what is fetched."""
         op = tensor.producer
         assert op is not None, f"{tensor!r} is no view"
-        shown = self.fetched(op.operand(0), context, settings)
-        if op.op_type == "IpuCopy":  # every chip can fetch
-            self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
-            return
+        there = context
+        if op.op_type == "IpuCopy":
+            if self._sources[base_of(tensor)].kept is not None:  # every chip can fetch
+                shown = self.fetched(op.operand(0), context, settings)
+                self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
+                return
+            # Parts that replicas hold on a chip are gathered there.
+            there = context._replace(chip=op.settings.virtual_graph)
+            settings = replace(settings, virtual_graph=there.chip)
+        shown = self.fetched(op.operand(0), there, settings)
         twin = self.graph.add_op(
             op.op_type,
             [shown, *op.inputs[1:]],

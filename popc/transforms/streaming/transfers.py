@@ -17,7 +17,7 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
 from popc.transforms.streaming.storage import StorageMap
-from popc.transforms.streaming.views import base_of, is_view
+from popc.transforms.streaming.views import base_of, copied_from, is_view
 
 __all__ = ["Transfers"]
 
@@ -237,17 +237,27 @@ class _Visit:
         entered: set[int] = set()
         given = {subgraph: [*inner] for subgraph in op.subgraphs.values()}
         for index in range(first_capture(op), len(op.inputs)) if op.subgraphs else ():
-            source = self._sources.find(op.operand(index))
+            source = self._captured(op, index)
             if source is None or not self._goes_inside(op, index):
                 continue
             entered.add(index)
             if source.kept is not None:
                 self._graph.set_input(op, index, source.kept)
             for subgraph, name in zip(given, captured_as(op, index), strict=True):
+                name.type = source.tensor.type  # of a copy: that of a whole so far
                 given[subgraph].append(source.renamed(name))
         for subgraph, sources in given.items():
             self._transfers.visit(subgraph, sources)
         return entered
+
+    def _captured(self, op: Op, index: int) -> Source | None:
+        """The source that ``op`` captures; off chip, one of which it captures a copy will do."""
+        operand = op.operand(index)
+        source = self._sources.find(operand)
+        if source is None and is_main_loop(op):
+            source = self._sources.find(copied_from(operand))
+            return None if source is None or source.kept is None else source
+        return source
 
     def _goes_inside(self, op: Op, index: int) -> bool:
         """Whether what ``op`` captures is fetched inside, because it is main or writes to it."""
