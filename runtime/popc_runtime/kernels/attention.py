@@ -44,7 +44,7 @@ def _attention(binding: Binding) -> Calls:
     """softmax(scale * Q K^T + mask) V; see the op table for operands and attributes."""
     out, mode = binding.output(), binding.integer("scores", -1)
     wanted = (out,) if mode < 0 else (out, binding.output(1))
-    if not any(one.size for one in wanted) or binding.input(1).shape[2] == 0:
+    if not any(result.size for result in wanted) or binding.input(1).shape[2] == 0:
         return partial(out.fill, 0)
     problem, calls = set_up(binding)
     keys = problem.k.shape[2]

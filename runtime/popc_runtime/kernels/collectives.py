@@ -190,7 +190,7 @@ def _reduce_scatter(group: list[Binding]) -> Iterator[Call]:
         if filled.size and reduction.op == _LOCAL:
             yield from copy_calls(filled, flat[index][part])
         elif filled.size:
-            yield from reduction.calls([one[part] for one in flat], filled, lead)
+            yield from reduction.calls([operand[part] for operand in flat], filled, lead)
 
 
 # -- moves -----------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def _wants_planes(binding: Binding) -> bool:
     """Whether images lie pixel by pixel, and windows of several elements are read from them."""
     images = (binding.input(0), binding.output(), binding.optional(3))
     several = prod(binding.input(1).shape[2:]) > 1
-    return several and any(one is not None and _has_pixels(one) for one in images)
+    return several and any(image is not None and _has_pixels(image) for image in images)
 
 
 def _has_pixels(image: Array) -> bool:

@@ -47,8 +47,8 @@ def _blocks(
     for out, *operands in pieces:
         values = [*operands, *(space[: out.size].reshape(out.shape) for space in memory)]
         shared = any(
-            one < len(operands) and np.may_share_memory(out, operands[one])
-            for one in steps[-1].operands
+            index < len(operands) and np.may_share_memory(out, operands[index])
+            for index in steps[-1].operands
         )
         if not shared:  # else the last step would have to be one that may work in place
             values[-1] = out
@@ -93,14 +93,14 @@ def _places(steps: Sequence[Step], inputs: int) -> list[tuple[int, DType]]:
     found: list[tuple[int, DType]] = []
     count = 0
     for number, step in enumerate(steps):
-        place = next((one for one in free if one[1] is step.dtype), None)
+        place = next((spare for spare in free if spare[1] is step.dtype), None)
         if place is None:
             place, count = (count, step.dtype), count + 1
         else:
             free.remove(place)
         found.append(place)
-        dead = [one - inputs for one in dict.fromkeys(step.operands) if ends[one] == number]
-        free += [found[one] for one in dead if one >= 0]
+        dead = [index - inputs for index in dict.fromkeys(step.operands) if ends[index] == number]
+        free += [found[value] for value in dead if value >= 0]
     return found
 
 
@@ -108,15 +108,15 @@ def _step_binding(
     binding: Binding, steps: Sequence[Step], values: Sequence[Array], number: int
 ) -> Binding:
     known, step = len(binding.inputs), steps[number]
-    dtypes = [*binding.input_dtypes, *(one.dtype for one in steps)]
+    dtypes = [*binding.input_dtypes, *(each.dtype for each in steps)]
     return replace(
         binding,
-        inputs=tuple(values[one] for one in step.operands),
+        inputs=tuple(values[index] for index in step.operands),
         outputs=(values[known + number],),
-        input_dtypes=tuple(dtypes[one] for one in step.operands),
+        input_dtypes=tuple(dtypes[index] for index in step.operands),
         output_dtypes=(step.dtype,),
         attributes=step.attributes,
-        constant=tuple(one < known and binding.is_constant(one) for one in step.operands),
+        constant=tuple(index < known and binding.is_constant(index) for index in step.operands),
     )
 
 

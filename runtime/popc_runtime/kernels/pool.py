@@ -197,7 +197,7 @@ def _pixels_pooled(
     share: Array | None = None,
 ) -> tuple[Call, ...]:
     """The calls for images that lie pixel by pixel: each step takes rows with all channels."""
-    x, out = (np.moveaxis(one, 1, -1) for one in (binding.input(0), binding.output()))
+    x, out = (np.moveaxis(image, 1, -1) for image in (binding.input(0), binding.output()))
 
     def images(part: slice) -> Iterator[Call]:
         target = out[part]

@@ -57,7 +57,7 @@ def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
     transformation = binding.text("coordinate_transformation_mode")
     nearest_mode = binding.text("nearest_mode")
     found = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
-    indices = [np.array(one, np.intp) for one in found]
+    indices = [np.array(places, np.intp) for places in found]
     factors = [_repetition(index, axis) for index, axis in zip(indices, axes, strict=True)]
     if all(factors) and (repeat := _repeat(binding, factors)) is not None:
         return [repeat]

@@ -107,9 +107,9 @@ def guarded(binding: Binding) -> Binding:
     return replace(
         binding,
         inputs=tuple(
-            one if one is None or constant else one.view(Bound) for one, constant in pairs
+            array if array is None or constant else array.view(Bound) for array, constant in pairs
         ),
-        outputs=tuple(None if one is None else one.view(Result) for one in binding.outputs),
+        outputs=tuple(None if array is None else array.view(Result) for array in binding.outputs),
     )
 
 
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_plain, value)) if type(value) is tuple else value
     if isinstance(value, partial):
-        keywords = {name: _plain(one) for name, one in value.keywords.items()}
+        keywords = {name: _plain(argument) for name, argument in value.keywords.items()}
         return partial(_plain_function(value.func), *map(_plain, value.args), **keywords)
     return value
 

@@ -80,9 +80,9 @@ def check_generator(state: Any, name: str, where: str) -> None:
             value, at = field_of(value, part, at), f"{at}.{part}"
         if count and (not isinstance(value, list | tuple) or len(value) != count):
             raise ValueError(f"{at} is no list of {count} numbers")
-        for one in value if count else (value,):
-            if type(one) is not int or not 0 <= one <= most:
-                raise ValueError(f"{at} is {_shown(one)}, not a number from 0 to {most}")
+        for number in value if count else (value,):
+            if type(number) is not int or not 0 <= number <= most:
+                raise ValueError(f"{at} is {_shown(number)}, not a number from 0 to {most}")
     if name == "MT19937":
         field_of(state, "gauss", where, float)
 

@@ -149,7 +149,7 @@ class RandomState:
     def save(self) -> Plain:
         """Where all sequences are."""
         drawn = None if self._generator is None else self._generator.bit_generator.state
-        numbered = {str(one): state.save() for one, state in sorted(self._numbered.items())}
+        numbered = {str(number): state.save() for number, state in sorted(self._numbered.items())}
         return {
             "seed": _plain(self._seed),
             "drawn": _plain(drawn),
@@ -170,7 +170,7 @@ class RandomState:
         if rounding is not None:
             check_generator(rounding, "SFC64", f"{where}.rounding")
         made = (drawn, rounding, self._source, self._rounding_source)
-        check_seed(state, where, drawn=any(one is not None for one in made))
+        check_seed(state, where, drawn=any(generator is not None for generator in made))
         own = field_of(state, "own", where, list)
         if len(own) != len(self._own):
             raise ValueError(f"{where} has {len(own)} own sequences, not {len(self._own)}")
@@ -325,8 +325,8 @@ def _point(source: Array, bits: np.random.BitGenerator) -> None:
 
     interface = bits.ctypes
     drawn = (interface.next_uint32, interface.next_double, interface.bit_generator)
-    addresses = (cast(one, c_void_p).value for one in drawn)
-    source[:] = (interface.state_address, *(one or 0 for one in addresses))
+    addresses = (cast(pointer, c_void_p).value for pointer in drawn)
+    source[:] = (interface.state_address, *(pointer or 0 for pointer in addresses))
 
 
 def _plain(value: object) -> Plain:

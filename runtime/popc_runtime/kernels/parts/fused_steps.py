@@ -76,7 +76,7 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
         reads = operands[begin:end]
         if opcode not in STEP_OPCODES or not reads:
             raise ValueError(f"{opcode!r} of {len(reads)} operands is no step")
-        if not all(0 <= one < inputs + number for one in reads):
+        if not all(0 <= index < inputs + number for index in reads):
             raise ValueError(f"step {number} reads {reads}")
         prefix = f"step{number}_"
         own = {
@@ -94,29 +94,29 @@ def written(steps: Sequence[Step]) -> dict[str, Attribute]:
         "steps": tuple(step.opcode for step in steps),
         "dtypes": tuple(step.dtype.value for step in steps),
         "arities": tuple(len(step.operands) for step in steps),
-        "operands": tuple(one for step in steps for one in step.operands),
+        "operands": tuple(index for step in steps for index in step.operands),
     }
     for number, step in enumerate(steps):
-        attributes |= {f"step{number}_{name}": one for name, one in step.attributes.items()}
+        attributes |= {f"step{number}_{name}": value for name, value in step.attributes.items()}
     return attributes
 
 
 def last_uses(reads: Iterator[Sequence[int]]) -> dict[int, int]:
     """For each value that is read, the number of the step that does so last."""
-    return {one: number for number, operands in enumerate(reads) for one in operands}
+    return {index: number for number, operands in enumerate(reads) for index in operands}
 
 
 def _texts(attributes: Attributes, name: str) -> tuple[str, ...]:
     value = attributes.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} must be a list of texts, not {value!r}")
-    return tuple(str(one) for one in value)
+    return tuple(str(item) for item in value)
 
 
 def _numbers(attributes: Attributes, name: str) -> tuple[int, ...]:
     value = attributes.get(name)
-    if not isinstance(value, tuple) or not all(isinstance(one, int) for one in value):
+    if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
         raise ValueError(f"attribute {name!r} must be a list of integers, not {value!r}")
-    if name == "arities" and any(int(one) < 0 for one in value):
+    if name == "arities" and any(int(item) < 0 for item in value):
         raise ValueError("an arity is negative")
-    return tuple(int(one) for one in value)
+    return tuple(int(item) for item in value)
