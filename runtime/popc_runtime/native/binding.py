@@ -92,8 +92,8 @@ class Binding(Operands[View]):
 
         A kernel that is given this view must be told so: its strides are those of the elements.
         """
-        one = self.input(index)
-        return one.panels if isinstance(one, PackedView) and one.packing is packing else None
+        view = self.input(index)
+        return view.panels if isinstance(view, PackedView) and view.packing is packing else None
 
     def for_numpy(self) -> ArrayBinding:
         """The same for functions of numpy's kernels; they have scratch memory of their own."""
@@ -103,8 +103,8 @@ class Binding(Operands[View]):
         from popc_runtime.kernels.core.binding import Scratch
 
         return ArrayBinding(
-            tuple(None if one is None else np.asarray(one) for one in self.inputs),
-            tuple(None if one is None else np.asarray(one) for one in self.outputs),
+            tuple(None if view is None else np.asarray(view) for view in self.inputs),
+            tuple(None if view is None else np.asarray(view) for view in self.outputs),
             self.input_dtypes,
             self.output_dtypes,
             self.attributes,

@@ -27,9 +27,9 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 def is_plain(binding: Binding) -> bool:
     """Whether the operands are of few dimensions, and numbers that the processor computes with."""
-    views = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
-    halves = any(one in _HALVES for one in (*binding.input_dtypes, *binding.output_dtypes))
-    return not halves and all(one.ndim < MAX_RANK for one in views)
+    views = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    halves = any(dtype in _HALVES for dtype in (*binding.input_dtypes, *binding.output_dtypes))
+    return not halves and all(view.ndim < MAX_RANK for view in views)
 
 
 def move_record(to: View, source: View) -> Record:

@@ -26,8 +26,8 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Ax
     assert w is not None
     if w.shape[2:] != (3, 3) or any(axis.stride != 1 or axis.dilation != 1 for axis in axes):
         return False
-    images = [one for one in (x, out, residual) if one is not None]
-    if not all(is_channels_last(one) or _is_plain(one) for one in images):
+    images = [image for image in (x, out, residual) if image is not None]
+    if not all(is_channels_last(image) or _is_plain(image) for image in images):
         return False
     if residual is not None and is_channels_last(residual) != is_channels_last(out):
         return False

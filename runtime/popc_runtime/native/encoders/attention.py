@@ -26,7 +26,7 @@ def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if mask is not None:
         mask = broadcast_to(mask, (*q.shape[:3], k.shape[2]))
     operands = (q, k, v, heads_first, mask, None if stage < 0 else binding.output(1), lengths)
-    words = [word for one in operands for word in tensor_words(one)]
+    words = [word for operand in operands for word in tensor_words(operand)]
     words += [float_word(binding.number("scale")), float_word(binding.number("softcap", 0.0))]
     words += [stage, binding.integer("offset", 0), *_visible(binding)]
     return Record("Attention_f32", tuple(words))
@@ -64,7 +64,7 @@ def _rotary(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     x, before = packed(binding, 0)
     cosine, sine = binding.input(1), binding.input(2)
     shape = (*x.shape[:-1], cosine.shape[-1])
-    tables = [broadcast_to(one, shape) for one in (cosine, sine)]
+    tables = [broadcast_to(table, shape) for table in (cosine, sine)]
     words = (*tensors(x, out, *tables), binding.integer("interleaved", 0))
     return Record("Rotary_f32", words, (x, out, *tables), before=before)
 

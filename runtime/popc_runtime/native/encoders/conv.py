@@ -121,7 +121,7 @@ def _is_product(conv: Operands[View]) -> bool:
     x, w, out = conv.input(0), conv.input(1), conv.output()
     whole = x.shape[1:] == w.shape[1:] and prod(out.shape[2:]) == 1
     operands = (x, w, out, conv.optional(2), conv.optional(3))
-    plain = all(one is None or one.is_contiguous for one in operands)
+    plain = all(operand is None or operand.is_contiguous for operand in operands)
     return whole and plain and x.size > 0 and not any(conv.integers("pads", ()))
 
 

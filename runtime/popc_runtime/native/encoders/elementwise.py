@@ -234,8 +234,8 @@ def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         return map_record("Pow_wide_i64", out, [base, exponent], (), types) if fits else None
     work = DType.FLOAT32 if dtype in _FLOATS_OF_32 else DType.FLOAT64
     pairs = zip((base, exponent), types[1:], strict=True)
-    operands = [_as_float(binding, one, of, work) for one, of in pairs]
-    views, kinds = [one for one, _, _ in operands], [of for _, of, _ in operands]
+    operands = [_as_float(binding, operand, of, work) for operand, of in pairs]
+    views, kinds = [view for view, _, _ in operands], [of for _, of, _ in operands]
     before = tuple(step for _, _, steps in operands for step in steps)
     kernel = "Pow_f32" if work is DType.FLOAT32 else "Pow_f64"
     return replace(map_record(kernel, out, views, (), (dtype, *kinds)), before=before)

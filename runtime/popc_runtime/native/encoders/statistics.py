@@ -20,8 +20,8 @@ _MOST_FACTOR: Final = 64
 
 
 def _has_elements(binding: Binding) -> bool:
-    arrays = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
-    return is_plain(binding) and all(one.size > 0 for one in arrays)
+    arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    return is_plain(binding) and all(view.size > 0 for view in arrays)
 
 
 # -- Fourier transforms ----------------------------------------------------------------------------
