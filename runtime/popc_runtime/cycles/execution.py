@@ -190,9 +190,9 @@ class Profile:
         try:
             data = json.loads(document)
             self._target, self._clock = str(data["target"]), int(data["clock_hz"])
-            self.instrumentations = tuple(str(one) for one in data["instrumentations"])
+            self.instrumentations = tuple(str(name) for name in data["instrumentations"])
             self._program: list[Mapping[str, Any]] = data["program"]
-            self._beside = tuple(int(one) for one in data["beside"])
+            self._beside = tuple(int(cycles) for cycles in data["beside"])
             self._blocks = sum(1 for step in _all_steps(self._program) if "block" in step)
             self.report([], 0)  # finds out whether everything is there
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -206,7 +206,7 @@ class Profile:
         known = counts if len(counts) == self._blocks else None
         ops = tuple(_executed(self._program, runs, known, inner=False))
         assumed = known is None and self._blocks > 0
-        beside = tuple(one * runs for one in self._beside)
+        beside = tuple(cycles * runs for cycles in self._beside)
         report = ExecutionReport(self._target, self._clock, runs, ops, assumed, beside)
         report.by_kind()  # finds out whether the kinds are those that we know
         return report
@@ -230,7 +230,7 @@ def _executed(
     for step in steps:
         repeats = _repeats(step, times, counts)
         own = repeats[0] if step["type"] == "Loop" else times
-        cycles = tuple(int(one) * own for one in step["cycles"])
+        cycles = tuple(int(count) * own for count in step["cycles"])
         if len(cycles) != len(KINDS):
             raise ValueError(f"{len(cycles)} kinds of cycles")
         yield OpExecution(
@@ -263,7 +263,7 @@ def _repeats(
         trips = int(step["trips"])
         return times * trips if trips >= 0 else times, 0
     if "taken" in step:
-        then, all_ = (int(one) for one in step["taken"])
+        then, all_ = (int(count) for count in step["taken"])
         return times * then // all_, times - times * then // all_
     return times, times
 

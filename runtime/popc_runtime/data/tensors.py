@@ -190,7 +190,9 @@ def _is_stored_as(memory: memoryview, dtype: DType) -> bool:
 
 def _name_of(memory: memoryview) -> str:
     """The type of a buffer's elements, as messages show it."""
-    names = (one.value for one in DType if one is one.stored and _is_stored_as(memory, one))
+    names = (
+        dtype.value for dtype in DType if dtype is dtype.stored and _is_stored_as(memory, dtype)
+    )
     return next(names, f"format {memory.format!r}")
 
 

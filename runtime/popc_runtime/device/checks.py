@@ -83,8 +83,8 @@ def with_checks(
     operands = list(_floats_of(binding.inputs, binding.input_dtypes).values())
     check = _Check(item, operands, outputs, frozenset(kinds))
     if any(
-        np.may_share_memory(one.array, other.array)
-        for one in operands
+        np.may_share_memory(operand.array, other.array)
+        for operand in operands
         for other in outputs.values()
     ):
         return (check.look_before, *calls, check)  # what is overwritten cannot be looked at later

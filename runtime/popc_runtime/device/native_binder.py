@@ -186,7 +186,7 @@ class NativeBinder(Binder):
         body = self._items(block.body)
         self._loops = outer
         scalars = (self._view(slot) for slot in (block.count_slot, block.condition_slot))
-        limit, condition = (0 if one is None else one.address for one in scalars)
+        limit, condition = (0 if scalar is None else scalar.address for scalar in scalars)
         loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
         return _NativeStep(_nothing, block.name, "Repeat", loop)
 

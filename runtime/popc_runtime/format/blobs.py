@@ -169,7 +169,7 @@ def check_layout(blobs: tuple[BlobInfo, ...], end: int, limits: Limits) -> tuple
         raise corrupt(f"it would take more than {limits.total_bytes:,} bytes of memory")
     position = HEADER_SIZE
     gaps: list[range] = []
-    for blob in sorted(blobs, key=lambda one: (one.offset, one.stored_bytes)):
+    for blob in sorted(blobs, key=lambda info: (info.offset, info.stored_bytes)):
         if not 0 <= blob.offset - position < blob.alignment:
             raise corrupt(f"blob {blob.name!r} does not follow the one before it")
         gaps.append(range(position, blob.offset))

@@ -82,7 +82,10 @@ def encode_chunk(raw: Array, itemsize: int, compression: Compression) -> tuple[b
 
 
 def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressionParameters]) -> bytes:
-    frames = [ZstdCompressor(compression_params=one).compress(plane.data) for one in encoders]
+    frames = [
+        ZstdCompressor(compression_params=parameters).compress(plane.data)
+        for parameters in encoders
+    ]
     return min(frames, key=len)  # the first of equals: the order of encoders is fixed
 
 

@@ -114,7 +114,7 @@ class _Decoder:
             bits = struct.pack(f"<{count}q", *self._columns.take("value_float", count))
             floats = struct.unpack(f"<{count}d", bits)
             return floats[0] if single else floats
-        texts = tuple(self._string(one) for one in self._columns.take("value_text", count))
+        texts = tuple(self._string(index) for index in self._columns.take("value_text", count))
         if kind in {AttributeKind.WIDE, AttributeKind.WIDES}:
             wides = tuple(_wide(text) for text in texts)
             return wides[0] if single else wides

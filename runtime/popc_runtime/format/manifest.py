@@ -248,7 +248,7 @@ class Manifest:
             ("program", self.programs),
             ("option", [option.name for option in self.options]),
             ("variable", [variable.name for variable in self.variables]),
-            ("sequence element", [name for one in self.sequences for name in one.tensors]),
+            ("sequence element", [name for listed in self.sequences for name in listed.tensors]),
         )
         for what, names in checks:
             repeated = _repeated(names)

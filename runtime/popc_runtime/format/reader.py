@@ -316,4 +316,4 @@ def _read_table(
             raise header.incompatible(f"needs to know what a blob of kind {row.kind!r:.40} is")
         if row.kind == BlobKind.PROGRAM and row.raw_bytes > limits.program_bytes:
             raise corrupt(f"its program is larger than {limits.program_bytes:,} bytes")
-    return {row.name: row for row in sorted(rows, key=lambda one: one.offset)}
+    return {row.name: row for row in sorted(rows, key=lambda row: row.offset)}

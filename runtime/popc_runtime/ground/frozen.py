@@ -101,8 +101,8 @@ def _said(values: Mapping[str, Any], name: str) -> _Said:
         return _Said(default=value)
     from dataclasses import MISSING
 
-    given = {one: getattr(value, one) for one in _KNOWN}
-    return _Said({one: what for one, what in given.items() if what is not MISSING})
+    given = {key: getattr(value, key) for key in _KNOWN}
+    return _Said({key: what for key, what in given.items() if what is not MISSING})
 
 
 _NOTHING_SAID: Final = _Said()
@@ -137,7 +137,7 @@ class _Maker:
         self._defaults = tuple([said.get("default", _MISSING) for _, said in fields.values()])
         # So many arguments leave nothing but plain defaults.
         self._enough = max(
-            (n for n, one in enumerate(self._defaults, 1) if one is _MISSING), default=0
+            (n for n, default in enumerate(self._defaults, 1) if default is _MISSING), default=0
         )
         self.setters = tuple([getattr(kind, name).__set__ for name in fields])
         self.key: Callable[[Any], Any] | None = None  # what comparison compares
@@ -242,7 +242,7 @@ def _key(self: Any) -> Callable[[Any], Any]:
 
 
 def _short_key(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda one: tuple(getattr(one, name) for name in names)
+    return lambda self: tuple(getattr(self, name) for name in names)
 
 
 def _wanted(self: Any, where: str) -> list[str]:
