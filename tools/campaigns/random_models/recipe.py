@@ -146,7 +146,9 @@ def _require_comparable(value: Value) -> None:
 
 
 def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
-    found: onnx.GraphProto = next(one.g for one in node.attribute if one.name == name)
+    found: onnx.GraphProto = next(
+        attribute.g for attribute in node.attribute if attribute.name == name
+    )
     return found
 
 

@@ -49,7 +49,7 @@ class Step:
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute of the node."""
-        found = [one for one in self.node.attribute if one.name == name]
+        found = [attribute for attribute in self.node.attribute if attribute.name == name]
         return helper.get_attribute_value(found[0]) if found else default
 
     def operand(self, index: int) -> Value:
