@@ -28,7 +28,7 @@ _PASSES: Final = 6  # over the scores; an exponential counts as three
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Where results go.
+    """The arrays that results are written to.
 
     Attributes:
         out: [B, Hk, G, S, Dv]; any strides.

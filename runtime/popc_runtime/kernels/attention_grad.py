@@ -88,7 +88,7 @@ def _attention_grad(binding: Binding) -> Calls:
 
 
 def _mask_grad(binding: Binding, problem: Problem) -> Array | None:
-    """Where the blocks add up the gradient of the mask, if it is wanted."""
+    """The memory in which the blocks add up the gradient of the mask, if it is wanted."""
     if not binding.integer("mask_grad", 0):
         return None
     out = binding.output(3)

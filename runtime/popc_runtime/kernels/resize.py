@@ -65,7 +65,7 @@ def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
 
 
 def _repetition(indices: Array, axis: Axis) -> int:
-    """How often each element of the axis is repeated; 0 if not all are repeated equally."""
+    """The repetitions of each element of the axis; 0 if not all are repeated equally."""
     factor = axis.resized // axis.length
     repeated = np.repeat(np.arange(axis.length), factor)
     return factor if np.array_equal(indices, repeated) else 0

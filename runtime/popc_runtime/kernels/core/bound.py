@@ -72,12 +72,12 @@ class Bound(np.ndarray[Any, np.dtype[Any]]):
         context: object = None,
         return_scalar: bool = False,  # noqa: FBT001, FBT002 - numpy says so
     ) -> Any:
-        """What numpy's functions return: no memory of the program, but what they have computed."""
+        """The result of numpy's functions: what they have computed, no memory of the program."""
         del context
         return array[()] if return_scalar else array
 
     def _is_memory(self) -> bool:
-        """Whether it is a view of what `guarded` was given, and no result of a function of it."""
+        """True if it is a view of what `guarded` was given, and no result of a function of it."""
         base: Any = self.base
         while isinstance(base, Bound):
             base = base.base
@@ -85,7 +85,7 @@ class Bound(np.ndarray[Any, np.dtype[Any]]):
 
 
 class Result(Bound):
-    """What a kernel fills: a copy of it is wrong at any time."""
+    """A result that a kernel fills: a copy of it is wrong at any time."""
 
     def _is_strict(self) -> bool:
         return True

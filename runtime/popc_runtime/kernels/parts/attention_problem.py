@@ -1,4 +1,4 @@
-"""What attention and its gradient have in common: operands by head, blocks, scores.
+"""Common parts of attention and its gradient: operands by head, blocks, scores.
 
 Both run in blocks of heads (or of query rows) whose scores stay in L2.
 """
@@ -56,7 +56,7 @@ class Problem:
         return results.reshape(*self.q.shape[:4], results.shape[-1])
 
     def visible_keys(self, unit: Unit, *, whole: bool = False) -> int:
-        """How many of the leading keys a block needs (``whole``: all of them)."""
+        """The number of leading keys that a block needs (``whole``: all of them)."""
         return self.mask.visible_keys(unit[3], self.k.shape[2], whole=whole)
 
     def products(self, unit: Unit, keys: int, scratch: Scratch) -> tuple[Array, Array, list[Call]]:

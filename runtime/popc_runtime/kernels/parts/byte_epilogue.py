@@ -1,4 +1,4 @@
-"""What follows the sums of an integer product or convolution, if something does.
+"""Epilogues of the sums of an integer product or convolution, if there is one.
 
 Sums are rounded to float32 once, and then, in this order and each if it is there: multiplied by
 operand 5, rounded to multiples (attributes ``rounding_scale``, ``rounding_low`` and

@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from: source indices and weights, per ONNX Resize.
+"""Sources of the elements of a resized axis: indices and weights, per ONNX Resize.
 
 Resampling is separable, so an axis is described alone.  Coordinates are computed in float32, in
 the order of operations that other runtimes use: nearest neighbours hang on the last bit.  An axis
@@ -42,7 +42,7 @@ class Taps:
     weights: Sequence[Sequence[float]]
 
     def keeps(self, length: int) -> bool:
-        """Whether an axis of ``length`` elements stays as it is."""
+        """True if an axis of ``length`` elements stays as it is."""
         rows = enumerate(zip(self.indices, self.weights, strict=True))
         return len(self.indices) == length and all(
             sum(weight for index, weight in zip(*row, strict=True) if index == own) == 1.0
@@ -167,7 +167,7 @@ def _coordinates(axis: Axis, transformation: str) -> _Singles:
 
 
 def outside(axis: Axis, transformation: str) -> list[bool]:
-    """Which elements lie outside the source: those that get the extrapolation value."""
+    """True for elements outside the source: those that get the extrapolation value."""
     if transformation != "tf_crop_and_resize":
         return [False] * axis.resized
     return [not 0 <= position <= axis.length - 1 for position in _coordinates(axis, transformation)]

@@ -22,7 +22,7 @@ __all__ = ["Cell", "CellParts", "Stage", "gru", "lstm", "rnn"]
 
 @dataclass(frozen=True, slots=True)
 class CellParts:
-    """What a cell is built from; all weights are multiplied by the gains of their functions.
+    """The parts of a cell; all weights are multiplied by the gains of their functions.
 
     Attributes:
         states: The state before the step, each [n, B, H]: h, for LSTM also c.
