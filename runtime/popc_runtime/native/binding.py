@@ -1,4 +1,4 @@
-"""What an encoder is given: the operands of an instruction as views."""
+"""The input of an encoder: the operands of an instruction as views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Space:
         self._used = 0
 
     def mark(self) -> int:
-        """Where the next view would start: see `rewind`."""
+        """The place of the next view: see `rewind`."""
         return self._used
 
     def rewind(self, mark: int) -> None:
@@ -60,7 +60,7 @@ class Space:
 
 @frozen
 class Binding(Operands[View]):
-    """What an encoder is given; bfloat16 operands are views of their bit patterns.
+    """The input of an encoder; bfloat16 operands are views of their bit patterns.
 
     Attributes:
         scratch: Temporary memory for the duration of the instruction.
@@ -74,7 +74,7 @@ class Binding(Operands[View]):
 
     @classmethod
     def of(cls, binding: ArrayBinding, scratch: Space) -> Binding:
-        """What numpy's kernels are given, for encoders."""
+        """The input of numpy's kernels, for encoders."""
         return cls(
             tuple(map(as_view, binding.inputs)),
             tuple(map(as_view, binding.outputs)),

@@ -1,4 +1,4 @@
-"""What follows products of bytes, as the native kernels take it."""
+"""Epilogues of products of bytes, as the native kernels take them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def byte_epilogue(binding: Binding, numbers: Mapping[str, int]) -> ByteEpilogue 
 
 
 def _is_row(array: View) -> bool:
-    """Whether an array is numbers of columns that lie side by side."""
+    """True if an array is numbers of columns that lie side by side."""
     return array.size == 1 or array.strides[-1] == array.itemsize
 
 

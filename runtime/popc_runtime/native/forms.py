@@ -16,7 +16,7 @@ NO_ACTIVATION: Final = activation_words(0, ())
 
 
 def is_channels_last(array: View) -> bool:
-    """Whether the channels of a pixel lie side by side in an array [N, C, *sizes]."""
+    """True if the channels of a pixel lie side by side in an array [N, C, *sizes]."""
     return array.shape[1] == 1 or array.strides[1] == array.itemsize
 
 
@@ -75,7 +75,7 @@ def product_record(
 
 
 def stays_half(binding: Binding, index: int) -> bool:
-    """Whether an operand is a matrix of halves that a product can read as it is."""
+    """True if an operand is a matrix of halves that a product can read as it is."""
     matrix = binding.input(index)
     half = binding.input_dtypes[index] in (DType.FLOAT16, DType.BFLOAT16)
     return half and binding.is_constant(index) and matrix.ndim == 2

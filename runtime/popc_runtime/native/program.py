@@ -85,7 +85,7 @@ class _Writer:
 
 
 def _is_large(record: Record) -> bool:
-    """Whether a word of an instruction has more than 64 bits."""
+    """True if a word of an instruction has more than 64 bits."""
     parts = (*record.before, record, *record.after)
     return any(not -(1 << 63) <= word < 1 << 63 for part in parts for word in part.words)
 

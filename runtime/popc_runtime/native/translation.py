@@ -200,7 +200,7 @@ def _map(call: partial[Any], known: Container[str]) -> Record | None:
 
 
 def _is_elementwise(operands: Sequence[Any], out: Any) -> bool:
-    """Whether all are numbers, and operands broadcast to a result that has elements."""
+    """True if all are numbers, and operands broadcast to a result that has elements."""
     return (
         out.size > 0
         and out.ndim <= MAX_RANK
@@ -210,7 +210,7 @@ def _is_elementwise(operands: Sequence[Any], out: Any) -> bool:
 
 
 def _converts(source: Any, kind: Any, kernel: str) -> bool:
-    """Whether a map takes operands of a type where numpy's function computes in another one."""
+    """True if a map takes operands of a type where numpy's function computes in another one."""
     if source == kind:
         return True
     if kind.kind == "f":
@@ -243,7 +243,7 @@ def _map_of(name: str, kind: Any, known: Container[str]) -> str | None:
 
 
 def _product(call: partial[Any]) -> Record | None:
-    """Of matrices, of rows of two operands, or of a matrix and a row."""
+    """The product of matrices, of rows of two operands, or of a matrix and a row."""
     out = call.keywords.get("out")
     if not isinstance(out, np.ndarray) or len(call.keywords) != 1 or len(call.args) != 2:
         return None

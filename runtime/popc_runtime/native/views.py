@@ -1,4 +1,4 @@
-"""What encoders know of operands: views of memory, without numpy.
+"""Operands as encoders see them: views of memory, without numpy.
 
 A process that loads a program and runs it need not import numpy, which takes longer than all the
 rest.  So encoders get `View` objects, which have the names that numpy's arrays have for the same
@@ -91,7 +91,7 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements lie in memory one after another, in the order of their indices."""
+        """True if elements lie in memory one after another, in the order of their indices."""
         expected = self.itemsize
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1:
@@ -209,7 +209,7 @@ class PackedView(View):
 
     @property
     def address(self) -> int:  # type: ignore[override]
-        """Of the first element, in memory where all lie in their own order."""
+        """The address of the first element, in memory where all lie in their own order."""
         return self._unpack()
 
 
@@ -220,7 +220,7 @@ def _window(address: int, nbytes: int) -> memoryview:
 
 
 def address_of(buffer: memoryview) -> int:
-    """Where the bytes of a buffer lie."""
+    """The address of the bytes of a buffer."""
     from popc_runtime.native import _native
 
     return _native.address(buffer)
@@ -310,7 +310,7 @@ def _with_ones(shape: Sequence[int], strides: list[int], itemsize: int) -> tuple
 
 
 def is_same_memory(a: View, b: View) -> bool:
-    """Whether two views of the same type are the same elements (an op done in place)."""
+    """True if two views of the same type are the same elements (an op done in place)."""
     return a.address == b.address and a.strides == b.strides and a.shape == b.shape
 
 

@@ -13,7 +13,7 @@ __all__ = ["winograd_suits"]
 
 
 def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Axis]) -> bool:
-    """Whether a convolution of one group is one that takes less time so.
+    """True if a convolution of one group is one that takes less time so.
 
     Args:
         operands: X [N, C, H, W], W [M, C, 3, 3] and a residual of the result's shape or ``None``;
@@ -35,6 +35,6 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Ax
 
 
 def _is_plain(image: View) -> bool:
-    """Whether the pixels of a channel lie one behind the other."""
+    """True if the pixels of a channel lie one behind the other."""
     unit = image.itemsize
     return image.strides[3] == unit and image.strides[2] == image.shape[3] * unit

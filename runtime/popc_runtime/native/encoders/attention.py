@@ -33,7 +33,7 @@ def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _computable(binding: Binding) -> bool:
-    """Whether the kernel knows the types, and there is something to compute."""
+    """True if the kernel knows the types, and there is something to compute."""
     floats = (*binding.input_dtypes[:3], *binding.output_dtypes)
     masks = (None, DType.FLOAT32, DType.BOOL)
     masked = all(dtype in masks for dtype in binding.input_dtypes[3:4])
@@ -49,7 +49,7 @@ def _computable(binding: Binding) -> bool:
 
 
 def _visible(binding: Binding) -> tuple[int, int, int]:
-    """Whether keys after a query's position are bounded, the bound, and the one before it."""
+    """The bound of keys after a query's position, if any (1 or 0 first), and of those before."""
     right = binding.integer("right_window", -1)
     bounds = [0] * bool(binding.integer("causal", 0)) + [right] * (right >= 0)
     return int(bool(bounds)), min(bounds, default=0), binding.integer("left_window", -1)

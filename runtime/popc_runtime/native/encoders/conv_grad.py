@@ -129,7 +129,7 @@ class _Transposed:
     rest: tuple[View | None, int, tuple[int, ...]]
 
     def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
-        """Whether phases are computed one by one, and then woven to the result."""
+        """True if phases are computed one by one, and then woven to the result."""
         counts = [len(phase) for phase in phases]
         flat = all(count == 1 for count in counts[:-2])
         return self.binding.output().is_contiguous and flat and 1 < prod(counts) <= _MOST_PHASES

@@ -39,7 +39,7 @@ def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _what_is_wrong(binding: Binding) -> str:
-    """Which length or label is out of range."""
+    """The message about the length or label that is out of range."""
     from popc_runtime.kernels.ctc import KERNELS
 
     calls = KERNELS["Ctc"](binding.for_numpy())

@@ -204,7 +204,7 @@ def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Reco
 
 
 def _divide(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """What comes of integers divided by zero depends on their size."""
+    """A division; the result of integers divided by zero depends on their size."""
     dtype = binding.input_dtypes[0]
     narrow = dtype is not None and dtype.is_signed and dtype.itemsize < 8
     return _binary("DivNarrow" if narrow else "Div", binding, numbers)
@@ -320,7 +320,7 @@ def _scaled_add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _is_simple(binding: Binding, operands: int) -> bool:
-    """Whether operands and the result have one type, and the result elements."""
+    """True if operands and the result have one type, and the result elements."""
     out = binding.output()
     types = {*binding.input_dtypes[:operands], *binding.output_dtypes}
     plain = out.ndim <= MAX_RANK and out.size > 0

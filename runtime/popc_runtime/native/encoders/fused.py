@@ -137,7 +137,7 @@ def _flat(record: Record) -> Iterator[Record]:
 
 
 def _map_of(record: Record, shape: tuple[int, ...]) -> _Map:
-    """What a record says, with tensors broadcast to ``shape``.
+    """The map of a record, with tensors broadcast to ``shape``.
 
     An operand that is converted is so by itself, whatever it is broadcast to afterwards.
     """

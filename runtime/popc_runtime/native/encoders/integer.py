@@ -26,7 +26,7 @@ _Operands: TypeAlias = "tuple[View, View, View, View | None]"
 
 
 class ByteForm(IntEnum):
-    """How the library multiplies bytes; ``csrc/kernels/products_i8.h`` is the other side.
+    """The way the library multiplies bytes; ``csrc/kernels/products_i8.h`` is the other side.
 
     All forms give the same results.  A kernel refuses a form that the processor does not have.
     """
@@ -107,13 +107,13 @@ def _as_matrices(x: View, w: View, out: View, residual: View | None) -> _Operand
 
 
 def _are_bytes(binding: Binding) -> bool:
-    """Whether both factors are, and there are some."""
+    """True if both factors are bytes, and none of the operands is empty."""
     factors = (binding.input(0), binding.input(1), binding.output())
     return set(binding.input_dtypes[:2]) <= set(_BYTES) and all(factor.size for factor in factors)
 
 
 def _has_rows(matrix: View) -> bool:
-    """Whether the rows of a matrix are contiguous."""
+    """True if the rows of a matrix are contiguous."""
     return matrix.shape[-1] == 1 or matrix.strides[-1] == matrix.itemsize
 
 

@@ -19,7 +19,7 @@ _INDICES: Final = (DType.INT32, DType.INT64)
 
 
 def _is_plain(binding: Binding, indices: int) -> bool:
-    """Whether all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
+    """True if all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
     dtypes = list(binding.input_dtypes)
     number = dtypes.pop(indices)
     floats = all(dtype in (None, DType.FLOAT32) for dtype in (*dtypes, *binding.output_dtypes))
@@ -110,7 +110,7 @@ def _picked_grad(binding: Binding, numbers: Mapping[str, int], *, last: bool) ->
 
 
 def _wrong_label(labels: View, classes: int, ignored: object) -> str:
-    """Which label is none."""
+    """The message about the label that is out of range."""
     import numpy as np
 
     from popc_runtime.kernels.parts.labels import check_labels

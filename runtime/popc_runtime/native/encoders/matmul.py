@@ -39,7 +39,7 @@ def _product(
     numbers: Mapping[str, int],
     turned: tuple[bool, ...] = (False, False),
 ) -> Record | None:
-    """Of the first two operands, transposed if they are ``turned``."""
+    """The product of the first two operands, transposed if they are ``turned``."""
     left, right, out = binding.input(0), binding.input(1), binding.output()
     if not _are_floats(binding):
         return None
@@ -77,7 +77,7 @@ def _product(
 
 
 def _are_floats(binding: Binding) -> bool:
-    """Whether all operands are float32, but for a constant factor, which may be a half."""
+    """True if all operands are float32, but for a constant factor, which may be a half."""
     left, right, *others = (*binding.input_dtypes, *binding.output_dtypes)
     half = right is not DType.FLOAT32
     return all(dtype in (None, DType.FLOAT32) for dtype in (left, *others)) and (

@@ -35,7 +35,7 @@ def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _are_known(binding: Binding) -> bool:
-    """Whether operands are of types that the kernel reads, without gaps, zero points final."""
+    """True if operands are of types that the kernel reads, without gaps, zero points final."""
     stored = [binding.optional(index) for index in _STORED]
     types = binding.input_dtypes
     floats = [types[index] for index in _FLOATS if index < len(types)]

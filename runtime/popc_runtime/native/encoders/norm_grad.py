@@ -25,7 +25,7 @@ __all__ = ["ENCODERS"]
 
 
 def _is_plain(binding: Binding) -> bool:
-    """Whether all operands and results are float32, contiguous and not empty."""
+    """True if all operands and results are float32, contiguous and not empty."""
     arrays = (*binding.inputs, *binding.outputs)
     plain = all(view is None or (view.is_contiguous and view.size) for view in arrays)
     return plain and is_float32(binding)

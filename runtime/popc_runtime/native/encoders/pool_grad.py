@@ -38,7 +38,7 @@ def pooling_words(
 
 
 def of_squares(axes: Sequence[Axis]) -> bool:
-    """Whether windows are squares of 2 x 2 side by side."""
+    """True if windows are squares of 2 x 2 side by side."""
     return len(axes) == 2 and all(
         (axis.kernel, axis.stride, axis.dilation, axis.begin) == (2, 2, 1, 0)
         and axis.out == axis.size // 2
@@ -47,7 +47,7 @@ def of_squares(axes: Sequence[Axis]) -> bool:
 
 
 def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
-    """What each element of a window counts in an average, [*windows] float32.
+    """The weight of each element of a window in an average, [*windows] float32.
 
     Attribute ``count_include_pad`` says whether padding is counted.
     """

@@ -1,4 +1,4 @@
-"""What turns floats into small integers, and back."""
+"""Encoders that turn floats into small integers, and back."""
 
 from __future__ import annotations
 

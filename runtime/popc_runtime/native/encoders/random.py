@@ -40,7 +40,7 @@ def _has_scalars(ratio: View, training: View) -> bool:
 def _drops_float32(
     binding: Binding, given: View, mask: View | None, ratio: View, training: View
 ) -> bool:
-    """Whether the kernels know the operands of a dropout, or of its gradient."""
+    """True if the kernels know the operands of a dropout, or of its gradient."""
     plain = (
         _is_plain(given, DType.FLOAT32)
         and _is_plain(binding.output(), DType.FLOAT32)
@@ -121,7 +121,7 @@ def _filled(
 
 
 def _numpy_function(name: str) -> int:
-    """Where a function of numpy's interface for random numbers in C is; 0 if it is not exported."""
+    """The address of a function of numpy's interface for random numbers in C; 0 if not exported."""
     from ctypes import CDLL, c_void_p, cast
 
     from numpy.random import _generator

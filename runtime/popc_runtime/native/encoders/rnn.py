@@ -120,7 +120,7 @@ def _functions(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> tup
 
 
 def _is_usual(opcode: str, binding: Binding) -> bool:
-    """Whether the layer has the standard's functions, and nothing beyond states and bias."""
+    """True if the layer has the standard's functions, and nothing beyond states and bias."""
     directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
     beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]
     kept = binding.outputs[1 + _STATES[opcode] :]

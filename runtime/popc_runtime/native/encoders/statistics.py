@@ -28,7 +28,7 @@ def _has_elements(binding: Binding) -> bool:
 
 
 def _has_large_factor(length: int) -> bool:
-    """Whether a length has a prime factor that the kernel is slower for than numpy is."""
+    """True if a length has a prime factor that the kernel is slower for than numpy is."""
     for prime in range(2, _MOST_FACTOR + 1):
         while length > 0 and length % prime == 0:
             length //= prime
