@@ -1,4 +1,4 @@
-"""Which kernels run a program."""
+"""The choice of the kernels that run a program."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class NativeBinder(Binder):
     # -- running ---------------------------------------------------------------------------------
 
     def settings(self) -> AbstractContextManager[None]:
-        """Those of numpy, if it is called."""
+        """The settings of numpy, if it is called."""
         return self._numpy.settings() if self._calls_numpy else nullcontext()
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
@@ -208,7 +208,7 @@ class NativeBinder(Binder):
 
 
 def is_native(step: Step) -> bool:
-    """Whether a step runs without Python."""
+    """True if a step runs without Python."""
     return isinstance(step, _NativeStep) and not callable(step.item)
 
 

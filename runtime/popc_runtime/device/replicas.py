@@ -62,7 +62,7 @@ _LONG_INSTRUCTION: Final = 1 << 15  # bytes of the operands of one, on average
 
 @frozen
 class _Segment:
-    """What each replica does by itself.
+    """The steps that each replica runs by itself.
 
     Attributes:
         steps: Those of each replica.
@@ -154,7 +154,7 @@ class ReplicatedEngine:
 
     @property
     def kind(self) -> str:
-        """What computes."""
+        """The engine that computes."""
         return self.replicas[0].kind
 
     @property
@@ -209,7 +209,7 @@ class ReplicatedEngine:
         yield from self._segment(alone)
 
     def _meets(self, item: Item) -> bool:
-        """Whether replicas meet in ``item``."""
+        """True if replicas meet in ``item``."""
         return any(
             instruction.opcode in IO_OPCODES
             or isinstance(KERNELS[instruction.opcode], CollectiveKernel)
@@ -243,7 +243,7 @@ class ReplicatedEngine:
         yield _Segment(steps, walks, shared)
 
     def _pays(self, block: Block) -> bool:
-        """Whether threads that each run some replicas gain more than the hand-over costs."""
+        """True if threads that each run some replicas gain more than the hand-over costs."""
         instructions = list(self._instructions(block))
         if self._threads < 2 or any(instruction.opcode in _ORDERED for instruction in instructions):
             return False
@@ -337,7 +337,7 @@ class ReplicatedEngine:
         return repeat
 
     def _rows(self, block: Item) -> list[list[int]]:
-        """Where each replica counts how often a block runs, if it does."""
+        """The rows in which the replicas count how often a block runs, if they do."""
         counts = [engine.program.counts for engine in self.replicas]
         return [counted.row(block) for counted in counts if counted]
 

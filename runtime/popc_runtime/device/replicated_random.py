@@ -23,7 +23,7 @@ class ReplicatedRandom:
             sequence.seed(seed)
 
     def save(self) -> Any:
-        """Where all sequences are: plain data."""
+        """The states of all sequences: plain data."""
         return {"replicas": [sequence.save() for sequence in self._sequences]}
 
     def restore(self, state: Any) -> None:

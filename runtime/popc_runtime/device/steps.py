@@ -76,7 +76,7 @@ def naming(item: Instruction) -> Iterator[None]:
 
 
 def cannot_be_bound(opcode: str, name: str, cause: Exception) -> DeviceError:
-    """What tells which instruction does not get ready to run."""
+    """The error for an instruction that does not get ready to run."""
     reason = f"there is no {cause}" if isinstance(cause, KeyError) else str(cause) or repr(cause)
     return DeviceError(
         f"instruction {opcode} ({name}) cannot be bound: {reason}",

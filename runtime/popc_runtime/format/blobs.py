@@ -21,7 +21,7 @@ _CHUNK_COLUMNS: Final = ("chunk_bytes", "chunk_frames", "frame_bytes")
 
 
 class BlobKind(StrEnum):
-    """What a blob holds."""
+    """The content of a blob."""
 
     PROGRAM = "program"
     WEIGHTS = "weights"
@@ -58,12 +58,12 @@ class BlobInfo:
 
     @property
     def alignment(self) -> int:
-        """Of the offset in the file."""
+        """The alignment of the offset in the file."""
         return RAW_ALIGNMENT if self.codec is Codec.RAW else 1
 
     @property
     def is_known(self) -> bool:
-        """Whether this version of the format defines the kind."""
+        """True if this version of the format defines the kind."""
         return self.kind in BlobKind.__members__.values()
 
     def to_dict(self) -> dict[str, Packable]:
@@ -138,7 +138,7 @@ class BlobInfo:
 
 
 def is_blob_name(name: str) -> bool:
-    """Whether a blob may have this name."""
+    """True if a blob may have this name."""
     # Patterns take longer to compile than all names to check.
     return 0 < len(name) <= _NAME_LENGTH and name[0] in _FIRST and not name.strip(_REST)
 

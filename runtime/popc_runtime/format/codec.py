@@ -1,4 +1,4 @@
-"""How blobs are compressed: in chunks, and a chunk's bytes sorted by their place in the element.
+"""Compression of blobs: in chunks, with a chunk's bytes sorted by their place in the element.
 
 Trained weights look random except for sign and exponent.  Sorted into planes (all first bytes, all
 second bytes, ...) the exponents come together, and each plane is a zstd frame of its own.  Two
@@ -35,7 +35,7 @@ _MAX_THREADS: Final = 8
 
 
 class Codec(StrEnum):
-    """How a blob lies in the file."""
+    """The form in which a blob lies in the file."""
 
     RAW = "raw"  # as it is, on a page boundary, so that it can be mapped
     ZSTD = "zstd"  # chunks of one frame
@@ -43,7 +43,7 @@ class Codec(StrEnum):
 
 
 class Compression(StrEnum):
-    """How much time to spend on size."""
+    """The amount of time to spend on size."""
 
     FAST = "fast"
     DEFAULT = "default"

@@ -25,7 +25,7 @@ _FREQUENCIES: Final = ZstdCompressionParameters(
 
 @frozen
 class Extent:
-    """Where in a blob an array lies and how wide its elements are."""
+    """The place of an array in a blob, and the width of its elements."""
 
     offset: int
     nbytes: int

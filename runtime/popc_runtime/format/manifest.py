@@ -1,4 +1,4 @@
-"""What an archive says about itself: the facts that do not need the program to be loaded."""
+"""An archive's description of itself: the facts that do not need the program to be loaded."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class Origin(StrEnum):
-    """Where the value of an option comes from."""
+    """The origin of an option's value."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -74,7 +74,7 @@ class Origin(StrEnum):
 
 
 class ReturnType(StrEnum):
-    """Which of the values computed during one step an output stream returns."""
+    """The selection of values computed during one step that an output stream returns."""
 
     ALL = "all"  # one per batch: [batches_per_step, *shape]
     FINAL = "final"  # that of the last batch: shape
@@ -83,7 +83,7 @@ class ReturnType(StrEnum):
 
 
 class SyntheticData(StrEnum):
-    """How data is made up; integers and truth values are always zeros."""
+    """The way in which data is made up; integers and truth values are always zeros."""
 
     ZEROS = "zeros"
     RANDOM_NORMAL = "random_normal"  # mean 0, deviation 1
@@ -99,7 +99,7 @@ class FloatCheck(StrEnum):
 
 
 class StreamDirection(StrEnum):
-    """Which way a stream goes, seen from the device."""
+    """The direction of a stream, seen from the device."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -239,7 +239,7 @@ class Manifest:
         return manifest
 
     def problem(self) -> str:
-        """What is contradictory about the manifest, as a clause; empty if nothing is."""
+        """The contradiction in the manifest, as a clause; empty if there is none."""
         outputs = [tensor.name for tensor in self.outputs]
         checks = (
             ("input", [tensor.name for tensor in self.inputs]),

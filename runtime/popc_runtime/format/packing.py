@@ -265,7 +265,7 @@ class Columns:
         return zip(*columns, strict=True)
 
     def left(self, name: str) -> int:
-        """How many numbers of a column are left."""
+        """The count of numbers left in a column."""
         return len(self._columns[name]) - self._positions[name]
 
     def finish(self) -> None:

@@ -26,7 +26,7 @@ PANEL_ALIGNMENT: Final = 64  # bytes: a line of a panel
 
 
 def packing_problem(slot: Slot) -> str:
-    """What is wrong with how a slot is packed, as a clause; "" if it is not packed, or well."""
+    """The fault in how a slot is packed, as a clause; "" if it is not packed, or well."""
     if slot.packing is Packing.NONE:
         return ""
     if slot.region is not Region.CONSTANT or slot.dtype is not DType.FLOAT32:

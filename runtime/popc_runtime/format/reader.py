@@ -238,7 +238,7 @@ def _digest(data: memoryview) -> bytes:
 
 
 def probe(path: str | os.PathLike[str]) -> Manifest:
-    """What an archive says about itself; reads header and manifest only.
+    """An archive's own description; reads header and manifest only.
 
     Raises:
         ArchiveError: it cannot be loaded by this runtime, and why.

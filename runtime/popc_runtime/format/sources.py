@@ -1,4 +1,4 @@
-"""Where the bytes of an archive come from: a file or memory."""
+"""Sources of the bytes of an archive: a file or memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Source(Protocol):
 
     @property
     def begins_on_a_page(self) -> bool:
-        """Whether what is aligned in the archive is aligned in `view`."""
+        """True if what is aligned in the archive is aligned in `view`."""
 
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes.

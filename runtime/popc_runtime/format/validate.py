@@ -1,4 +1,4 @@
-"""What makes a program image safe to run: it stays within its memory and comes to its end.
+"""Checks that make a program image safe to run: it stays within its memory and comes to its end.
 
 An engine may rely on this: every slot lies within its region, every operand names a slot, nothing
 writes to constants, the scalars that steer blocks are scalars, calls lead to programs and never in
@@ -55,7 +55,7 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
 
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:
-    """What is wrong with a slot, as a clause."""
+    """The fault of a slot, as a clause."""
     problem = _shape_problem(slot)
     if problem:
         return problem
@@ -108,14 +108,14 @@ _RUNNING: Final = (-1, -1)
 
 @frozen
 class _Need:
-    """How a program uses a parameter: up to which byte, aligned to what, and whether it writes."""
+    """A program's use of a parameter: up to which byte, aligned to what, and whether it writes."""
 
     reach: int = 0
     alignment: int = 1
     written: bool = False
 
     def joined(self, other: _Need) -> _Need:
-        """What fulfils both."""
+        """A need that covers both."""
         alignment = lcm(self.alignment, other.alignment)
         return _Need(max(self.reach, other.reach), alignment, self.written or other.written)
 

@@ -51,7 +51,7 @@ class Piece:
 
 @frozen
 class Blob:
-    """What to write: ``size`` bytes, zero except for the pieces.
+    """A blob to write: ``size`` bytes, zero except for the pieces.
 
     The pieces are in order and do not overlap.  They are read chunk by chunk, so that weights are
     never copied as a whole.  ``oldest_reader`` is the first minor version of the format whose
