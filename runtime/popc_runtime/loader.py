@@ -79,7 +79,7 @@ def load(
 
 
 def _profile(archive: ArchiveFile) -> Profile | None:
-    """What the program's steps cost, if the archive was compiled to tell that."""
+    """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None
     from popc_runtime.cycles.execution import Profile
@@ -98,7 +98,7 @@ def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
-    """What decoding has checked for one replica holds for all."""
+    """Check the memory limit for all replicas together, as decoding has for one."""
     largest = max(image.arena_bytes, image.state_bytes, image.remote_bytes)
     if replicas * largest > limits.memory_bytes:
         raise CorruptArchiveError(

@@ -23,7 +23,7 @@ __all__ = ["Session", "Steppable"]
 
 
 class Steppable(Protocol):
-    """What a session needs of an executable."""
+    """The part of an executable that a session needs."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -34,7 +34,7 @@ class Steppable(Protocol):
         """Outputs of a step."""
 
     def stream(self, name: str) -> StreamSpec:
-        """What moves through a stream."""
+        """The data that moves through a stream."""
 
     def get_cycle_count(self, name: str = "") -> int:
         """Cycles of the last run."""

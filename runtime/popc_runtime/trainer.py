@@ -43,7 +43,7 @@ class Record:
 
 @frozen
 class Progress:
-    """How far a training has come; checkpoints hold it.
+    """The progress of a training; checkpoints hold it.
 
     Attributes:
         epoch: Epochs that are finished.
@@ -68,7 +68,7 @@ class Progress:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Progress:
-        """What `to_dict` gave.
+        """The record that `to_dict` gave.
 
         Raises:
             CheckpointError: it is something else.
@@ -209,7 +209,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """The progress so far."""
         losses, history = tuple(self._losses), tuple(self._history)
         sizes = (self.batches.samples, self.batches.samples_per_step) if losses else (0, 0)
         return Progress(self._epochs, len(losses), losses, history, self._seed, *sizes)

@@ -1,4 +1,4 @@
-"""What a run would have taken on the target, by what has run: an execution report.
+"""Execution reports: the cost of a run on the target, by what has run.
 
 The compiler says what every step of a program costs (`popc.cost.execution`); the engine counts
 iterations of loops and branches taken.
@@ -58,7 +58,7 @@ class OpExecution:
 
 @frozen
 class ExecutionReport:
-    """What one run, or all runs so far, would have taken on the target.
+    """The cost of one run, or of all runs so far, on the target, step by step.
 
     Attributes:
         target: The name of the target.
@@ -177,7 +177,7 @@ class ExecutionReport:
 
 
 class Profile:
-    """What the compiler says about the cost of a program.
+    """The compiler's figures for the cost of a program.
 
     Attributes:
         instrumentations: What may be asked for: "outer", "inner".
@@ -256,7 +256,7 @@ def _executed(
 def _repeats(
     step: Mapping[str, Any], times: int, counts: Sequence[tuple[int, int]] | None
 ) -> tuple[int, int]:
-    """How often the bodies of a step have run, or are thought to."""
+    """The number of times that the bodies of a step have run, or are thought to."""
     if "block" in step and counts is not None:
         return counts[int(step["block"])]
     if step["type"] == "Loop":

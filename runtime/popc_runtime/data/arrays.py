@@ -52,7 +52,7 @@ def check_arrays(
 
 
 def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """What results are written to: the memory of ``out``, as elements are stored.
+    """Check ``out``, and give the memory that results are written to, as elements are stored.
 
     Raises:
         UsageError: there is no such output, or what is given for it is no array or read-only.
@@ -86,7 +86,7 @@ def _target(array: object, spec: TensorSpec) -> Array:
 def array_taker(
     stream: StreamSpec, take: Callable[[Array], object]
 ) -> Callable[[memoryview], object]:
-    """What gives ``take`` an array of its own for each sample of a stream."""
+    """A function that gives ``take`` an array of its own for each sample of a stream."""
     storage, shape = stream.dtype.storage, stream.shape
 
     def taker(memory: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with the names of inputs, and with how much there is of a result."""
+"""Faults in the names of inputs, and in the amount of a result."""
 
 from __future__ import annotations
 

@@ -44,5 +44,5 @@ class SwitchedOutput:
 
 
 def discard(value: memoryview) -> None:
-    """What happens to outputs that nothing is connected to."""
+    """Take the outputs that nothing is connected to."""
     del value

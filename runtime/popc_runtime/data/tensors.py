@@ -59,7 +59,7 @@ class Tensor:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        """Whether the only element is not zero.
+        """True if the only element is not zero.
 
         Raises:
             ValueError: there is not exactly one.
@@ -183,7 +183,7 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
 
 
 def _is_stored_as(memory: memoryview, dtype: DType) -> bool:
-    """Whether a buffer's elements are of the type that ``dtype`` is stored as."""
+    """True if a buffer's elements are of the type that ``dtype`` is stored as."""
     code = memory.format.lstrip("@=<") if memory.format else ""
     return memory.itemsize == dtype.itemsize and _KINDS.get(code) == _KINDS[dtype.code]
 

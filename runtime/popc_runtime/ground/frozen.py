@@ -45,7 +45,7 @@ _KNOWN: Final = ("default", "default_factory", "repr", "hash", "compare", "metad
 
 
 class _Said(dict[str, Any]):
-    """What a class says about a field."""
+    """The settings that a class gives for a field."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -91,7 +91,7 @@ _Fields = Mapping[str, tuple[str, _Said]]
 
 
 def _said(values: Mapping[str, Any], name: str) -> _Said:
-    """What a class with the attributes ``values`` says about a field."""
+    """The settings for a field of a class with the attributes ``values``."""
     if name not in values:
         return _NOTHING_SAID
     value = values[name]
@@ -231,7 +231,7 @@ def _hash(self: Any) -> int:
 
 
 def _key(self: Any) -> Callable[[Any], Any]:
-    """What takes the fields that are compared from an object."""
+    """A function that takes the fields that are compared from an object."""
     maker = self.__frozen_maker__
     if maker.key is None:
         names = _wanted(self, "compare")

@@ -11,7 +11,7 @@ __all__ = ["forget_in_children", "free", "free_in_children"]
 
 
 class Forgetful(Protocol):
-    """What knows threads."""
+    """An object that knows threads."""
 
     def forget_threads(self) -> None:
         """Go on without those that the child does not have."""

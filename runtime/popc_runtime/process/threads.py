@@ -1,4 +1,4 @@
-"""How many threads a program runs on."""
+"""The number of threads that a program runs on."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _DTYPES: Final = {name: dtype for dtype, name in _NAMES.items()}
 
 @frozen
 class Checkpoint:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Attributes:
         tensors: Arrays by name, stored as `DType.storage` says.

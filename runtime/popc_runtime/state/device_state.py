@@ -1,4 +1,4 @@
-"""What lives on the device from run to run, as the host reads and writes it."""
+"""The tensors that live on the device from run to run, as the host reads and writes them."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class DeviceState:
         return dict(checkpoint.progress)
 
     def random_state(self) -> Any:
-        """Where the device's random numbers are: plain data for `set_random_state`."""
+        """The state of the device's random numbers: plain data for `set_random_state`."""
         with self._lock:
             return self._engine.random.save()
 
@@ -217,7 +217,7 @@ class DeviceState:
 
 
 def _differences(spec: VariableSpec, held: Callable[[str], Sequence[Array]]) -> Iterator[str]:
-    """What is wrong with a variable, as a line of text."""
+    """The fault of a variable, as a line of text."""
     arrays = held(spec.name)
     rows = spec.rows or (0,) * len(arrays)
     firsts = [rows.index(row) for row in rows]

@@ -51,7 +51,7 @@ def check_variables(
 
 
 def check_checkpoint(checkpoint: Checkpoint, manifest: Manifest, path: str) -> None:
-    """Whether ``checkpoint`` has the variables of the program, and no others.
+    """Check that ``checkpoint`` has the variables of the program, and no others.
 
     Raises:
         CheckpointError: it does not; lists every difference.

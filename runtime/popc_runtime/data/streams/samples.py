@@ -22,7 +22,7 @@ __all__ = [
 
 
 class StreamType(Protocol):
-    """What a sample of a stream looks like."""
+    """The shape and type of a sample of a stream."""
 
     @property
     def name(self) -> str:

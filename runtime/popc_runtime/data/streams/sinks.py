@@ -1,4 +1,4 @@
-"""What can receive an output stream.  A sink takes one sample per call."""
+"""Sinks that receive an output stream.  A sink takes one sample per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can feed an input stream.  A source gives one sample per call."""
+"""Sources that feed an input stream.  A source gives one sample per call."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class _QueueSource:
 
 
 def is_at_hand(source: object) -> bool:
-    """Whether reading samples ahead gains nothing: they lie in memory, a file or a queue."""
+    """True if reading samples ahead gains nothing: they lie in memory, a file or a queue."""
     kinds = (queue.Queue, str, os.PathLike, np.ndarray, list, tuple)
     return isinstance(source, kinds) or hasattr(source, "__array__")
 
