@@ -1,4 +1,4 @@
-"""What every option about schedules and memory changes, on sample networks.
+"""Effects of every option about schedules and memory, on sample networks.
 
     python -m benchmarks.options [--only TEXT] [--json FILE]
 

@@ -52,7 +52,7 @@ PUBLIC: Final = Path(__file__).with_name("measured.toml")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What somebody measured; cycles are those of a batch.
+    """Somebody's measurement; cycles are those of a batch.
 
     Attributes:
         cycles: None if they are not known; or the program did not fit.
@@ -74,7 +74,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says, and how many seconds of a processor it took to say it."""
+    """The model's report, and the seconds of a processor that it took."""
 
     report: CostReport
     seconds: float

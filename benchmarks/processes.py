@@ -1,4 +1,4 @@
-"""What has to be measured in a process of its own: start-up, compile time, peak memory, sizes."""
+"""Measurements in processes of their own: start-up, compile time, peak memory, sizes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _CACHES: Final = 1 << 23  # floats: what other layers leave in the caches
 _WINS: Final = 0.95  # in time: less is not worth other rounding
 _NEVER: Final = 1 << 30
 _PAGE: Final = '''\
-"""Which convolutions take less time by which algorithm: `tools/conv_costs.py`."""
+"""The fastest algorithm of a convolution by its shape: `tools/conv_costs.py`."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _read(journal: Path | None, seed: int) -> dict[int, dict[str, Any]]:
 
 
 def _tried(numbers: Iterator[int], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What came of each set, in the order in which they are done."""
+    """The outcome of each set, in the order in which they are done."""
     end = time.monotonic() + arguments.seconds
     with ProcessPoolExecutor(arguments.jobs) as pool:
         running: set[Future[dict[str, Any]]] = set()

@@ -25,7 +25,7 @@ __all__ = ["Outcome", "check_seed", "reproduce", "write_finding"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a seed.
+    """The outcome of a seed.
 
     Attributes:
         seed: Which.

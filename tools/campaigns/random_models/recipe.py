@@ -105,7 +105,7 @@ def follow(recipe: Recipe) -> dict[str, Value]:
 
 
 def next_values(node: onnx.NodeProto, values: Mapping[str, Value], opset: int) -> dict[str, Value]:
-    """What one node makes of the values that it reads.
+    """The results that one node makes of the values that it reads.
 
     Raises:
         RefusedError: onnxruntime does not run it, or a result is not comparable.
