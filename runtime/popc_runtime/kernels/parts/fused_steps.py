@@ -16,7 +16,15 @@ from popc_runtime.format.program import Attribute, Attributes
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 
-__all__ = ["MOST_INPUTS", "MOST_STEPS", "STEP_OPCODES", "Step", "last_uses", "steps_of", "written"]
+__all__ = [
+    "MOST_INPUTS",
+    "MOST_STEPS",
+    "STEP_OPCODES",
+    "FusedStep",
+    "last_uses",
+    "steps_of",
+    "written",
+]
 
 # Bounds for what an archive may ask for; the native kernel has some for what steps come to.
 MOST_INPUTS: Final = 12
@@ -41,7 +49,7 @@ STEP_OPCODES: Final = frozenset(
 
 
 @frozen
-class Step:
+class FusedStep:
     """One function of single elements.
 
     Attributes:
@@ -57,7 +65,7 @@ class Step:
     attributes: Attributes
 
 
-def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
+def steps_of(attributes: Attributes, inputs: int) -> tuple[FusedStep, ...]:
     """The steps of an instruction with ``inputs`` operands.
 
     Raises:
@@ -70,7 +78,7 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
     ends = [0, *accumulate(arities)]
     if not len(opcodes) == len(names) == len(arities) or ends[-1] != len(operands):
         raise ValueError("steps, dtypes, arities and operands do not belong together")
-    steps: list[Step] = []
+    steps: list[FusedStep] = []
     parts = zip(opcodes, names, pairwise(ends), strict=True)
     for number, (opcode, name, (begin, end)) in enumerate(parts):
         reads = operands[begin:end]
@@ -84,11 +92,11 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
             for key, value in attributes.items()
             if key.startswith(prefix)
         }
-        steps.append(Step(opcode, reads, DType(name), own))
+        steps.append(FusedStep(opcode, reads, DType(name), own))
     return tuple(steps)
 
 
-def written(steps: Sequence[Step]) -> dict[str, Attribute]:
+def written(steps: Sequence[FusedStep]) -> dict[str, Attribute]:
     """The attributes that `steps_of` reads."""
     attributes: dict[str, Attribute] = {
         "steps": tuple(step.opcode for step in steps),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
-from popc_runtime.kernels.parts.fused_steps import Step, last_uses, steps_of
+from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode
 from popc_runtime.native.record import Encoder, Record, tensor_words
@@ -82,7 +82,7 @@ def _fused(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _one_by_one(
-    binding: Binding, numbers: Mapping[str, int], steps: Sequence[Step]
+    binding: Binding, numbers: Mapping[str, int], steps: Sequence[FusedStep]
 ) -> Record | None:
     """All steps as records of their own; ``None`` if there are none for one of them."""
     records = _step_records(binding, numbers, steps, binding.scratch, binding.output())
@@ -95,7 +95,7 @@ def _one_by_one(
 def _step_records(
     binding: Binding,
     numbers: Mapping[str, int],
-    steps: Sequence[Step],
+    steps: Sequence[FusedStep],
     scratch: Space,
     last: View,
 ) -> list[Record] | None:
