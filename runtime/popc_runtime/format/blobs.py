@@ -109,27 +109,27 @@ class BlobInfo:
 
     def _problem(self, limits: Limits) -> str:
         if not is_blob_name(self.name):
-            return "has a name that blobs do not have"
+            return "has an invalid name"
         if len(self.sha256) != DIGEST_SIZE:
-            return "has no SHA-256"
+            return f"has a hash of {len(self.sha256)} bytes instead of {DIGEST_SIZE}"
         if self.offset % self.alignment:
             return f"is not aligned to {self.alignment}"
         too_dense = self.raw_bytes > limits.ratio * self.stored_bytes
         if too_dense and self.raw_bytes > limits.ratio_free_bytes:
-            return f"would grow from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
+            return f"would expand from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
         return self._chunk_problem()
 
     def _chunk_problem(self) -> str:
         if self.codec is Codec.RAW:
             plain = not self.chunks and self.raw_bytes == self.stored_bytes
-            return "" if plain else "is stored raw but has another size than declared"
+            return "" if plain else "is stored raw, but not in as many bytes as it has"
         widths = ITEMSIZES if self.codec is Codec.ZSTD_SHUFFLE else (1,)
         for chunk in self.chunks:
             width = len(chunk.frames)
             if width not in widths or not 0 < chunk.raw_bytes <= CHUNK_BYTES:
                 return f"has a chunk of {chunk.raw_bytes:,} bytes in {width} frames"
             if chunk.raw_bytes % width:
-                return f"has a chunk of {chunk.raw_bytes:,} bytes for elements of {width}"
+                return f"has a chunk of {chunk.raw_bytes:,} bytes, not a multiple of {width}"
         if sum(chunk.raw_bytes for chunk in self.chunks) != self.raw_bytes:
             return "has chunks that do not add up to its size"
         if sum(size for chunk in self.chunks for size in chunk.frames) != self.stored_bytes:
@@ -162,11 +162,11 @@ def check_layout(blobs: tuple[BlobInfo, ...], end: int, limits: Limits) -> tuple
         CorruptArchiveError: they overlap, leave larger gaps, or are too many or too large.
     """
     if len(blobs) > limits.blobs:
-        raise corrupt(f"it has {len(blobs)} blobs")
+        raise corrupt(f"it has {len(blobs):,} blobs, more than the limit of {limits.blobs:,}")
     if len({blob.name for blob in blobs}) != len(blobs):
         raise corrupt("two blobs have the same name")
     if sum(blob.raw_bytes for blob in blobs) > limits.total_bytes:
-        raise corrupt(f"it would take more than {limits.total_bytes:,} bytes of memory")
+        raise corrupt(f"it needs more than the limit of {limits.total_bytes:,} bytes of memory")
     position = HEADER_SIZE
     gaps: list[range] = []
     for blob in sorted(blobs, key=lambda info: (info.offset, info.stored_bytes)):

@@ -85,7 +85,7 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
     try:
         # A frame says itself how much to allocate, so that is looked at first.
         if get_frame_parameters(frame).content_size != size:
-            raise corrupt("a compressed block has another size than declared")
+            raise corrupt("a compressed block does not have the declared size")
         return ZstdDecompressor().decompress(frame, allow_extra_data=False)
     except ZstdError as error:
         raise corrupt(f"a compressed block cannot be read ({error})") from error

@@ -257,10 +257,11 @@ class Manifest:
         for sequence in self.sequences:
             missing = set(sequence.tensors).difference(outputs)
             if missing:
-                return f"sequence {sequence.name!r} has no output {min(missing)!r}"
+                return f"sequence {sequence.name!r} lists a missing output {min(missing)!r}"
         for stream in self.streams:
             if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
-                return f"stream {stream.name!r} is an {stream.direction} with {stream.return_type}"
+                kind = f"an {stream.direction} with return type {stream.return_type}"
+                return f"stream {stream.name!r} is {kind}"
         if len(self.model_sha256) != _SHA256_LENGTH or self.model_sha256.strip(_HEXADECIMAL):
             return "the hash of the model is not a SHA-256"
         return self._problem_of_streams() or self._problem_of_variables()
@@ -279,17 +280,18 @@ class Manifest:
                 whole = (*samples, *stream.shape) == tensor.shape
                 counted = prod(samples) == max(stream.samples_per_step, 1)
                 if stream.dtype is not tensor.dtype or not whole or not counted:
-                    return f"the stream of {direction} {tensor.name!r} has samples that do not fit"
+                    return f"{direction} {tensor.name!r} does not match the samples of its stream"
         return ""
 
     def _problem_of_variables(self) -> str:
         held = {variable.name for variable in self.variables}
         for number in self.training.hyper_parameters if self.training else ():
             if number.variable and number.variable not in held:
-                return f"there is no variable {number.variable!r}"
+                return f"the optimizer refers to a missing variable {number.variable!r}"
         for variable in self.variables:
             if variable.rows and len(variable.rows) != self.replicas:
-                return f"variable {variable.name!r} has rows of {len(variable.rows)} replicas"
+                rows = len(variable.rows)
+                return f"variable {variable.name!r} has {rows} rows for {self.replicas} replicas"
             if set(variable.rows) != set(range(max(variable.rows, default=-1) + 1)):
                 return f"rows of variable {variable.name!r} are missing"
             if variable.whole and prod(variable.whole) > prod(variable.shape) * self.replicas:

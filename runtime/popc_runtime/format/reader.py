@@ -283,7 +283,7 @@ def _check_content(info: BlobInfo, parts: Iterable[memoryview]) -> None:
 
 
 def _damaged(info: BlobInfo) -> CorruptArchiveError:
-    return corrupt(f"blob {info.name!r} has other contents than when it was written")
+    return corrupt(f"the contents of blob {info.name!r} do not match their hash")
 
 
 def _read_manifest(source: BlobSource, header: Header, limits: Limits) -> Fields:
@@ -313,7 +313,7 @@ def _read_table(
             raise corrupt("it has data between its blobs")
     for row in rows:
         if row.required and not row.is_known:
-            raise header.incompatible(f"needs to know what a blob of kind {row.kind!r:.40} is")
+            raise header.incompatible(f"has a required blob of kind {row.kind!r:.40}")
         if row.kind == BlobKind.PROGRAM and row.raw_bytes > limits.program_bytes:
             raise corrupt(f"its program is larger than {limits.program_bytes:,} bytes")
     return {row.name: row for row in sorted(rows, key=lambda row: row.offset)}
