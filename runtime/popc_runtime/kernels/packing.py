@@ -47,7 +47,9 @@ class _Runs:
 
 def _check(count: int, start: int, rows: int, what: str) -> None:
     if count < 0 or not 0 <= start <= rows - count:
-        raise IndexError(f"{count} rows from {start} on cannot be {what}: there are {rows}")
+        raise IndexError(
+            f"{count} rows from row {start} on cannot be {what}: there are {rows} rows"
+        )
 
 
 def _sequence_slice(binding: Binding) -> Calls:

@@ -15,7 +15,7 @@ __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3
-_REASONS: Final = {1: "there is not enough memory", 2: "an index lies outside of the data"}
+_REASONS: Final = {1: "there is not enough memory", 2: "an index is out of range"}
 
 
 @frozen

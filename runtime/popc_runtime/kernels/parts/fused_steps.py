@@ -74,7 +74,9 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[FusedStep, ...]:
     opcodes, names = _texts(attributes, "steps"), _texts(attributes, "dtypes")
     arities, operands = _numbers(attributes, "arities"), _numbers(attributes, "operands")
     if not 0 < len(opcodes) <= MOST_STEPS or not 0 < inputs <= MOST_INPUTS:
-        raise ValueError(f"a program of {len(opcodes)} steps on {inputs} inputs")
+        raise ValueError(
+            f"{len(opcodes)} steps on {inputs} inputs: at most {MOST_STEPS} and {MOST_INPUTS}"
+        )
     ends = [0, *accumulate(arities)]
     if not len(opcodes) == len(names) == len(arities) or ends[-1] != len(operands):
         raise ValueError("steps, dtypes, arities and operands do not belong together")
@@ -83,9 +85,9 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[FusedStep, ...]:
     for number, (opcode, name, (begin, end)) in enumerate(parts):
         reads = operands[begin:end]
         if opcode not in STEP_OPCODES or not reads:
-            raise ValueError(f"{opcode!r} of {len(reads)} operands is no step")
+            raise ValueError(f"{opcode!r} of {len(reads)} operands is not a step")
         if not all(0 <= index < inputs + number for index in reads):
-            raise ValueError(f"step {number} reads {reads}")
+            raise ValueError(f"step {number} reads {reads}, but there are {inputs + number} values")
         prefix = f"step{number}_"
         own = {
             key.removeprefix(prefix): value
@@ -117,7 +119,7 @@ def last_uses(reads: Iterator[Sequence[int]]) -> dict[int, int]:
 def _texts(attributes: Attributes, name: str) -> tuple[str, ...]:
     value = attributes.get(name)
     if not isinstance(value, tuple):
-        raise ValueError(f"attribute {name!r} must be a list of texts, not {value!r}")
+        raise ValueError(f"attribute {name!r} must be a list of strings, not {value!r}")
     return tuple(str(item) for item in value)
 
 

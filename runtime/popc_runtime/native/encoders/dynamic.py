@@ -101,7 +101,8 @@ def _leaves(binding: Binding, array: View) -> str:
     for offset, axis, size in windows:
         dim = array.shape[axis]
         if not 0 <= offset <= dim - size:
-            return f"a slice of {size} from {offset} on leaves axis {axis % array.ndim} of {dim}"
+            at = axis % array.ndim
+            return f"a slice of {size} from {offset} on does not fit axis {at} of size {dim}"
     return ""
 
 
