@@ -326,8 +326,8 @@ class Executable:
     def _required_counters(self) -> CycleCounters:
         if self._counters is None:
             raise UsageError(
-                "the archive does not know what its program costs",
-                hint="compile it with instrument_with_hardware_cycle_counter",
+                "the archive was compiled without cycle counters",
+                hint="compile the model with instrument_with_hardware_cycle_counter = true",
             )
         return self._counters
 
@@ -344,8 +344,8 @@ class Executable:
         with self._lock:
             if self._run_lock.running and self._background.is_started:
                 raise UsageError(
-                    "a source, a sink or a signal handler closes the executable that is calling it",
-                    hint="close it when the run has ended: asynchronous runs may be pending",
+                    "a source, sink or signal handler cannot close the executable that calls it",
+                    hint="close it after the run has ended",
                 )
             self._background.refuse()
         try:
@@ -378,6 +378,6 @@ class Executable:
         self._check_open()
         if self._run_lock.running:  # by this thread, which has the turn
             raise UsageError(
-                "a source, a sink or a signal handler runs the executable that is calling it",
-                hint="load the archive a second time, and run that",
+                "a source, sink or signal handler cannot run the executable that calls it",
+                hint="load the archive a second time, and run the second executable",
             )

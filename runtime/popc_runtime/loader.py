@@ -91,8 +91,8 @@ def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
     """There are those that the manifest has, and the one that a run runs."""
     if set(names) != set(image.programs) or MAIN_PROGRAM not in image.programs:
         raise CorruptArchiveError(
-            f"the archive should have programs {', '.join(names):.200}, and one of them should be "
-            f"{MAIN_PROGRAM}, but it has {', '.join(image.programs):.200}",
+            f"the archive lists programs {', '.join(names):.200} and holds "
+            f"{', '.join(image.programs):.200}: both must be the same, with {MAIN_PROGRAM}",
             hint="compile the model again",
         )
 

@@ -54,8 +54,8 @@ class CycleCounters:
             there = ", ".join(self._profile.instrumentations)
             raise UsageError(
                 f"there is no cycle counter {name or 'outer'!r}",
-                hint=f"the archive was compiled with hardware_instrumentations = {there}; names "
-                "are outer, and inner_ipu_0 and so on",
+                hint=f"the archive was compiled with hardware_instrumentations = {there}; the "
+                "counters are called outer, inner_ipu_0, inner_ipu_1 and so on",
             )
         report = self.report(total=False)
         if kind == "outer":

@@ -197,8 +197,8 @@ class Profile:
             self.report([], 0)  # finds out whether everything is there
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise CorruptArchiveError(
-                f"the archive says in a wrong way what its program costs: {error!r:.200}",
-                hint="compile the model again",
+                f"the archive is damaged: cannot read the costs of its program: {error!r:.200}",
+                hint="copy it again, or compile the model again",
             ) from error
 
     def report(self, counts: Sequence[tuple[int, int]], runs: int) -> ExecutionReport:

@@ -63,7 +63,7 @@ class Batches:
         self.samples_per_step = max(sizes.values(), default=1)
         if not problems and self.samples < self.samples_per_step:
             problems.append(
-                f"{self.samples:,} samples are fewer than the {self.samples_per_step:,} of one step"
+                f"the data has {self.samples:,} samples, but a step takes {self.samples_per_step:,}"
             )
         if problems:
             raise _error(problems, ", ".join(map(str, self._specs.values())))

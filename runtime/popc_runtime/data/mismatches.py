@@ -18,9 +18,9 @@ def check_stored(spec: TensorSpec, stored: int, wanted: int, unit: str) -> None:
     """
     if stored != wanted:
         raise DeviceError(
-            f"output {spec.name!r}: the program stored {stored:,} {unit} in place of {wanted:,}",
+            f"output {spec.name!r}: the program stored {stored:,} {unit} instead of {wanted:,}",
             subject=spec.name,
-            hint="the archive is not what the compiler wrote: compile the model again",
+            hint="the archive was changed after it was compiled: compile the model again",
         )
 
 

@@ -65,7 +65,7 @@ class Tensor:
             ValueError: there is not exactly one.
         """
         if prod(self.shape) != 1:
-            raise ValueError(f"{self} is neither true nor false: it has not one element")
+            raise ValueError(f"{self} is neither true nor false: only a tensor with one element is")
         return bool(next(self._values()))
 
     @property
@@ -148,14 +148,14 @@ def _bytes_of(value: object, spec: TensorSpec) -> memoryview:
     raw = isinstance(value, _RAW) or (isinstance(value, memoryview) and value.format == "B")
     if raw and memory.ndim == 1:
         if memory.nbytes != spec.nbytes:
-            raise _mismatch(spec, f"{memory.nbytes:,} bytes", f"it takes {spec.nbytes:,} bytes")
+            raise _mismatch(spec, f"{memory.nbytes:,} bytes", f"pass {spec.nbytes:,} bytes")
     else:
         flat = (prod(spec.shape),)
         if not _is_stored_as(memory, spec.dtype) or memory.shape not in (spec.shape, flat):
             found = describe(_name_of(memory), memory.shape or ())
-            raise _mismatch(spec, found, "elements may also be given as bytes, as they are stored")
+            raise _mismatch(spec, found, "pass elements of this type and shape, or their bytes")
     if not memory.c_contiguous:
-        raise _mismatch(spec, "memory that is not contiguous", "copy it first")
+        raise _mismatch(spec, "memory that is not contiguous", "pass a contiguous copy")
     return memory.cast("B") if memory.nbytes else memoryview(b"")
 
 
@@ -174,11 +174,11 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
             return array.data
         except ValueError:  # a type that no buffer has: points in time, say
             found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise _mismatch(spec, found, "give elements of the input's type") from None
+            raise _mismatch(spec, found, "convert the elements to the input's type") from None
     raise _mismatch(
         spec,
         f"an object of type {type(value).__name__}",
-        "give bytes, or an object with the buffer protocol or an array interface",
+        "pass bytes, or an object with the buffer protocol or an array interface",
     )
 
 

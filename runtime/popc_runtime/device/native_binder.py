@@ -91,7 +91,7 @@ class NativeBinder(Binder):
             return NativeProgram(self._library, items, self.program.memory, self.program.threads)
         except NativeFailure as failure:
             if failure.owner is None:
-                raise DeviceError(f"the program cannot be bound: {failure}") from failure
+                raise DeviceError(f"the program cannot be prepared to run: {failure}") from failure
             step, _ = failure.owner
             raise cannot_be_bound(step.opcode, step.name, failure) from failure
 

@@ -365,10 +365,10 @@ def _agreement(name: str) -> Callable[[Sequence[Array]], Any]:
         if any(value != values[0] for value in values):
             listed = ", ".join(str(value) for value in values)
             raise DeviceError(
-                f"{name}: replicas exchange data inside, but disagree about its condition or "
-                f"number of iterations: {listed}",
+                f"{name}: replicas exchange data inside, so its condition or number of iterations "
+                f"must be the same on all of them, but is {listed}",
                 subject=name,
-                hint="let it depend on what is equal on all replicas",
+                hint="compute it from values that are the same on all replicas",
             )
         return values[0]
 

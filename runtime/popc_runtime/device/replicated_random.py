@@ -34,7 +34,9 @@ class ReplicatedRandom:
         """
         saved = field_of(state, "replicas", "random", list)
         if len(saved) != len(self._sequences):
-            raise ValueError(f"{len(saved)} sequences instead of {len(self._sequences)}")
+            raise ValueError(
+                f"random.replicas has {len(saved)} sequences, not {len(self._sequences)}"
+            )
         for number, (sequence, saving) in enumerate(zip(self._sequences, saved, strict=True)):
             sequence.check(saving, f"random.replicas[{number}]")
         for sequence, saving in zip(self._sequences, saved, strict=True):

@@ -88,8 +88,8 @@ class DeviceState:
             raise DeviceError(
                 "variables differ between replicas that share them",
                 details=tuple(problems),
-                hint="values that differ were written to one replica only: say so with "
-                "variable_settings, or reduce them over the replicas",
+                hint="one replica alone has written them: reduce the values over the replicas, or "
+                "let replicas differ by variable_settings",
             )
 
     def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
@@ -185,7 +185,7 @@ class DeviceState:
                 self._engine.random.restore(checkpoint.random)
             except ValueError as error:
                 raise CheckpointError(
-                    f"the random numbers in {path} are damaged, or those of another program",
+                    f"the random numbers in {path} are damaged or belong to another program",
                     subject=str(path),
                     hint="compile the model as it was when the checkpoint was written",
                     details=(str(error),),
@@ -210,8 +210,8 @@ class DeviceState:
                 self._engine.random.restore(state)
             except ValueError as error:
                 raise UsageError(
-                    "the random state is damaged, or that of another program",
-                    hint="use what random_state() gave of this program, as it is",
+                    "the random state is damaged or belongs to another program",
+                    hint="pass what random_state() of this program returned, unchanged",
                     details=(str(error),),
                 ) from error
 

@@ -88,7 +88,7 @@ class _CallSource:
                 f"stream {self._stream.name!r} has no sample {self._count}: its source returned "
                 "None",
                 subject=self._stream.name,
-                hint="only a source that is asked ahead of the program may have nothing to return",
+                hint="return a sample; None is allowed only when it is called with prefetch=True",
             )
         return self._checked(value)
 
