@@ -33,7 +33,7 @@ from popc_runtime.kernels.parts.fused_steps import (
     MOST_INPUTS,
     MOST_STEPS,
     STEP_OPCODES,
-    Step,
+    FusedStep,
     written,
 )
 
@@ -233,11 +233,11 @@ def _fuse(graph: Graph, group: _Group) -> None:
     ops = list(reversed(group.ops))
     inputs = _inputs(ops)
     numbers = {tensor: number for number, tensor in enumerate(inputs)}
-    steps: list[Step] = []
+    steps: list[FusedStep] = []
     settings = ops[0].settings
     for op in ops:
         operands = tuple(numbers[tensor] for tensor in op.present_inputs)
-        steps.append(Step(op.op_type, operands, op.output.type.dtype, op.attributes))
+        steps.append(FusedStep(op.op_type, operands, op.output.type.dtype, op.attributes))
         numbers[op.output] = len(inputs) + len(steps) - 1
         settings = settings.fused(op.settings)
     nodes = dict.fromkeys(op.settings.origin for op in ops if op.settings.origin)

@@ -167,7 +167,7 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
         ("train train.popx -d train.toml", 7, "no .npy or .npz file"),
         ("train train.popx -d data.npz --log missing/log.csv", 7, "cannot write"),
         ("train train.popx -d data.npz --export missing/new.onnx", 7, "cannot write missing"),
-        ("train train.popx -d data.npz -c train.toml/x", 7, "cannot make the folder"),
+        ("train train.popx -d data.npz -c train.toml/x", 7, "cannot create the folder"),
         ("train train.popx -d data.npz --log a --plot a", 2, "must be different files"),
         ("train train.popx -d data.npz --seed -1", 2, "-1 is not in the range"),
         ("train train.popx -d data.npz --learning-rate=-1", 2, "must not be negative"),

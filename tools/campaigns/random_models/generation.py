@@ -88,7 +88,7 @@ def _begin(builder: Builder) -> tuple[Layer, ...]:
 
 
 def _outputs(builder: Builder) -> list[str]:
-    """What nothing reads, and some of the rest."""
+    """The values that nothing reads, and some of the rest."""
     read = {name for node in builder.nodes for name in node.input}
     made = [name for name in dict.fromkeys(builder.pool) if name not in builder.inputs]
     if not made:

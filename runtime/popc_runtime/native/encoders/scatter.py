@@ -26,7 +26,7 @@ def _indices(binding: Binding, index: int) -> bool:
 
 def _has_places(table: View, indices: View, values: View) -> bool:
     dimensions = table.ndim > 0 and indices.ndim > 0
-    return dimensions and all(one.size > 0 for one in (table, indices, values))
+    return dimensions and all(view.size > 0 for view in (table, indices, values))
 
 
 def _take(axis: int | None, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
