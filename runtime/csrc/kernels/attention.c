@@ -57,12 +57,14 @@ static int64_t place_of(const Attention *state, const Panel *panel, const Heads 
 
 // Whether all queries of a panel are of one head.
 static bool one_member(const Attention *state, const Panel *panel) {
-    return panel->first / state->sizes.rows == (panel->first + panel->count - 1) / state->sizes.rows;
+    return panel->first / state->sizes.rows ==
+           (panel->first + panel->count - 1) / state->sizes.rows;
 }
 
 // Numbers of queries, [query][n], as a panel.
 static void pack_queries(
-    const Attention *state, const Panel *panel, const Heads *heads, int64_t first, int64_t n, float *to) {
+    const Attention *state, const Panel *panel, const Heads *heads, int64_t first, int64_t n,
+    float *to) {
     const float *from = (const float *)heads->data + first * heads->strides[3];
     if (one_member(state, panel)) {
         ISA(pack_panels)(
@@ -78,7 +80,8 @@ static void pack_queries(
 }
 
 // What is added to the scores of keys first .. first + n - 1.
-static void fill_bias(const Attention *state, const Panel *panel, int64_t first, int64_t n, float *bias) {
+static void fill_bias(
+    const Attention *state, const Panel *panel, int64_t first, int64_t n, float *bias) {
     const Heads *mask = &state->mask;
     if (mask->data && mask->dtype == F32)
         pack_queries(state, panel, mask, first, n, bias);
@@ -86,7 +89,8 @@ static void fill_bias(const Attention *state, const Panel *panel, int64_t first,
         memset(bias, 0, (size_t)(n * TILE_COLUMNS) * sizeof(float));
     for (int c = 0; c < panel->count; c++) {
         if (mask->data && mask->dtype == BOOL) {
-            const char *line = mask->data + place_of(state, panel, mask, c) + first * mask->strides[3];
+            const char *line = mask->data + place_of(state, panel, mask, c) +
+                               first * mask->strides[3];
             for (int64_t i = 0; i < n; i++)
                 if (!line[i * mask->strides[3]]) bias[i * TILE_COLUMNS + c] = -INFINITY;
         }
@@ -136,14 +140,15 @@ static Floats find_peaks(const float *scores, int64_t n, Floats before) {
     Floats peaks[4] = {before, before, before, before};
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
-        UNROLLED for (int j = 0; j < 4; j++)
+        UNROLLED_FOR (int j = 0; j < 4; j++)
             peaks[j] = all_at_least(load(scores + (i + j) * TILE_COLUMNS), peaks[j]);
     for (; i < n; i++) peaks[0] = all_at_least(load(scores + i * TILE_COLUMNS), peaks[0]);
     return all_at_least(all_at_least(peaks[0], peaks[1]), all_at_least(peaks[2], peaks[3]));
 }
 
 // The exponentials of a vector of queries, in place; scales what they have added up before.
-static void weigh(const Attention *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
+static void weigh(
+    const Attention *state, Panel *panel, float *scores, int64_t n, int at, bool first) {
     const Floats before = load(panel->peaks + at), peak = find_peaks(scores + at, n, before);
     const Floats none = all_of(-INFINITY);  // nothing has been visible yet
     const Floats shift = select_of(peak == none, (Floats){0}, peak);
@@ -169,8 +174,8 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
     float *scores = own + state->scores_at, *bias = own + state->bias_at;
     if (state->few)
         score_lines(
-            panel->queries, panel->count, panel->k + first * state->k.strides[2], state->k.strides[2],
-            n, state->sizes.depth, scores);
+            panel->queries, panel->count, panel->k + first * state->k.strides[2],
+            state->k.strides[2], n, state->sizes.depth, scores);
     else
         multiply(own, panel->queries, state->sizes.depth, scores, n, panel->lanes, false);
     const bool capped = state->softcap != 0;
@@ -186,15 +191,15 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
             }
     }
     if (state->stage == MASKED) store_scores(state, panel, scores, n, 1);
-    for (int at = 0; at < panel->lanes; at += LANES)
-        weigh(state, panel, scores, n, at, first == 0);
+    for (int at = 0; at < panel->lanes; at += LANES) weigh(state, panel, scores, n, at, first == 0);
     if (state->few)
         add_lines(
             scores, panel->count, panel->v + first * state->v.strides[2], state->v.strides[2], n,
             state->sizes.width, panel->sums);
     else
         multiply(
-            own + state->values_at, scores, n, panel->sums, state->sizes.width, panel->lanes, first > 0);
+            own + state->values_at, scores, n, panel->sums, state->sizes.width, panel->lanes,
+            first > 0);
 }
 
 // -- chunks ---------------------------------------------------------------------------------------
@@ -262,18 +267,21 @@ static void close_panel(const Attention *state, Panel *panel, float *own) {
             TILE_COLUMNS);
         for (int c = 0; c < panel->count; c++) {
             float *to = (float *)out->data + place_of(state, panel, out, c);
-            put_line(to + first * out->strides[3], out->strides[3], turned + c * TILE_COLUMNS, n,
-                     panel->totals[c]);
+            put_line(
+                to + first * out->strides[3], out->strides[3], turned + c * TILE_COLUMNS, n,
+                panel->totals[c]);
         }
     }
 }
 
 // Keys and values first .. first + n - 1 of the key head of `panel`.
-static void pack_keys(const Attention *state, const Panel *panel, float *own, int64_t first, int64_t n) {
+static void pack_keys(
+    const Attention *state, const Panel *panel, float *own, int64_t first, int64_t n) {
     const int64_t *ks = state->k.strides, *vs = state->v.strides;
     ISA(pack_panels)(own, panel->k + first * ks[2], ks[2], ks[3], n, state->sizes.depth, TILE_ROWS);
     ISA(pack_panels)(
-        own + state->values_at, panel->v + first * vs[2], vs[3], vs[2], state->sizes.width, n, TILE_ROWS);
+        own + state->values_at, panel->v + first * vs[2], vs[3], vs[2], state->sizes.width, n,
+        TILE_ROWS);
 }
 
 static void some_panels(void *context, int64_t chunk, int thread) {

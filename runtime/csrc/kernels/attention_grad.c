@@ -49,7 +49,8 @@ static bool operands_fit(const State *state, const Tensor *tensors) {
     bool fits = !tensors[8].data || are_heads(&tensors[8], batch, heads, rows, sizes->keys);
     for (int i = 0; i < 9; i++) fits = fits && tensors[i].dtype == F32;
     fits = fits && have_sizes(tensors, sizes) && have_sizes(tensors + 5, sizes);
-    for (int i = 3; i < 5; i++) fits = fits && are_heads(&tensors[i], batch, heads, rows, sizes->width);
+    for (int i = 3; i < 5; i++)
+        fits = fits && are_heads(&tensors[i], batch, heads, rows, sizes->width);
     for (int i = 0; i < 3; i++) fits = fits && element_count(&tensors[i]) > 0;
     // Rows of results are made as wholes.
     for (int i = 5; i < 8; i++)
@@ -59,7 +60,7 @@ static bool operands_fit(const State *state, const Tensor *tensors) {
 
 static bool read_state(State *state, Params *params) {
     Tensor tensors[9];
-    Heads *read[] = {&state->q, &state->k, &state->v, &state->given, &state->out,
+    Heads *read[] = {&state->q,  &state->k,  &state->v,  &state->given, &state->out,
                      &state->dq, &state->dk, &state->dv, &state->bias};
     for (int i = 0; i < 9; i++) *read[i] = next_heads(params, &tensors[i]);
     state->scale = (float)next_float(params);
@@ -78,10 +79,13 @@ static void *prepare(Params *params, Needs *needs) {
     state->block = lesser(state->block, state->sizes.rows);
     const int64_t r = padded(state->block, TILE_ROWS), t = padded(state->sizes.keys, TILE_ROWS);
     const int64_t inner = greater(state->sizes.depth, state->sizes.width);
-    state->left_floats = padded(greater(r * greater(inner, state->sizes.keys), t * state->block), 16);
+    state->left_floats =
+        padded(greater(r * greater(inner, state->sizes.keys), t * state->block), 16);
     state->right_floats = padded(
-        greater(padded(state->sizes.keys, TILE_COLUMNS) * inner,
-               padded(inner, TILE_COLUMNS) * greater(state->sizes.keys, state->block)), 16);
+        greater(
+            padded(state->sizes.keys, TILE_COLUMNS) * inner,
+            padded(inner, TILE_COLUMNS) * greater(state->sizes.keys, state->block)),
+        16);
     const int64_t scores = padded(state->block * state->sizes.keys, 16);
     needs->own = (state->left_floats + state->right_floats + 2 * scores) * (int64_t)sizeof(float);
     return state;
@@ -153,23 +157,28 @@ static void some_rows(
     multiply(state, own, q, turned(k), p, rows, keys, depth, false);
     for (int64_t i = 0; i < rows; i++) {
         const Matrix bias = matrix_of(&state->bias, image, head, first + i);
-        weigh(p.data + i * keys, keys, state->scale, state->bias.data ? bias.data : NULL, bias.column);
+        weigh(
+            p.data + i * keys, keys, state->scale, state->bias.data ? bias.data : NULL,
+            bias.column);
     }
     multiply(
-        state, own, turned(p), given, matrix_of(&state->dv, image, kv_head, 0), keys, width, rows, add);
+        state, own, turned(p), given, matrix_of(&state->dv, image, kv_head, 0), keys, width, rows,
+        add);
     multiply(state, own, given, turned(v), ds, rows, keys, width, false);
     for (int64_t i = 0; i < rows; i++) {
-        const float sum = dot(
-            given.data + i * given.row, given.column, result.data + i * result.row, result.column,
-            width);
+        const float sum =
+            dot(given.data + i * given.row, given.column, result.data + i * result.row,
+                result.column, width);
         const float *weights = p.data + i * keys;
         float *slopes = ds.data + i * keys;
-        for (int64_t j = 0; j < keys; j++) slopes[j] = weights[j] * (slopes[j] - sum) * state->scale;
+        for (int64_t j = 0; j < keys; j++)
+            slopes[j] = weights[j] * (slopes[j] - sum) * state->scale;
     }
     multiply(
         state, own, ds, k, matrix_of(&state->dq, image, head, first), rows, depth, keys, false);
     multiply(
-        state, own, turned(ds), q, matrix_of(&state->dk, image, kv_head, 0), keys, depth, rows, add);
+        state, own, turned(ds), q, matrix_of(&state->dk, image, kv_head, 0), keys, depth, rows,
+        add);
 }
 
 static void one_head(void *context, int64_t chunk, int thread) {

@@ -67,8 +67,8 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
     }
     // Weights are known, and stored, once all keys have been seen.
     state->block = state->stage == NOT_STORED ? lesser(state->sizes.keys, KEYS) : state->sizes.keys;
-    state->few = state->sizes.group * state->sizes.rows <= FEW_QUERIES && state->k.strides[3] == 1 &&
-                 state->v.strides[3] == 1;
+    state->few = state->sizes.group * state->sizes.rows <= FEW_QUERIES &&
+                 state->k.strides[3] == 1 && state->v.strides[3] == 1;
     state->panels = ceil_div(state->sizes.group * state->sizes.rows, TILE_COLUMNS);
     const bool many = state->sizes.batch * state->sizes.heads >= MANY_HEADS;
     state->chunk = lesser(many ? MANY_PANELS : FEW_PANELS, state->panels);

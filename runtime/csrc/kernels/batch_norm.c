@@ -24,8 +24,8 @@ static void *prepare(Params *params, bool gradient) {
     batch->pixels = next_int(params);
     batch->training = next_int(params) != 0;
     batch->epsilon = next_float(params);
-    const float **given[] = {&batch->dy, &batch->x, &batch->scale, &batch->bias,
-                             &batch->given_mean, &batch->given_variance};
+    const float **given[] = {&batch->dy,   &batch->x,          &batch->scale,
+                             &batch->bias, &batch->given_mean, &batch->given_variance};
     float **wanted[] = {&batch->out, &batch->first, &batch->second};
     Tensor tensors[9];
     for (int i = 0; i < 9; i++) tensors[i] = maybe_tensor(params);
@@ -97,8 +97,8 @@ static void normalize_channel(void *context, int64_t channel, int thread) {
         const int64_t place = (image * batch->channels + channel) * batch->pixels;
         const float *x = batch->x + place;
         float *y = batch->out + place;
-        INDEPENDENT
-        for (int64_t i = 0; i < batch->pixels; i++) y[i] = (x[i] - mean) * factor + bias;
+        INDEPENDENT_FOR (int64_t i = 0; i < batch->pixels; i++)
+            y[i] = (x[i] - mean) * factor + bias;
     }
 }
 
@@ -108,8 +108,8 @@ static void channel_gradient(void *context, int64_t channel, int thread) {
     const float mean = batch->given_mean[channel];
     const float inverse = 1.0f / sqrtf(batch->given_variance[channel] + (float)batch->epsilon);
     const float plain = (float)sum_channel(batch, channel, batch->dy, NULL, 0, PLAIN);
-    const float product =
-        (float)sum_channel(batch, channel, batch->x, batch->dy, mean, PRODUCTS) * inverse;
+    const float product = (float)sum_channel(batch, channel, batch->x, batch->dy, mean, PRODUCTS) *
+                          inverse;
     if (batch->first) batch->first[channel] = product;
     if (batch->second) batch->second[channel] = plain;
     if (!batch->out) return;
@@ -121,12 +121,10 @@ static void channel_gradient(void *context, int64_t channel, int thread) {
         const float *x = batch->x + place, *dy = batch->dy + place;
         float *dx = batch->out + place;
         if (batch->training) {
-            INDEPENDENT
-            for (int64_t i = 0; i < batch->pixels; i++)
+            INDEPENDENT_FOR (int64_t i = 0; i < batch->pixels; i++)
                 dx[i] = dy[i] * factor + ((x[i] - mean) * slope + offset);
         } else {
-            INDEPENDENT
-            for (int64_t i = 0; i < batch->pixels; i++) dx[i] = dy[i] * factor;
+            INDEPENDENT_FOR (int64_t i = 0; i < batch->pixels; i++) dx[i] = dy[i] * factor;
         }
     }
 }
@@ -181,11 +179,9 @@ static void softmax_row(const SoftmaxGrad *grad, int64_t row) {
     for (; i < n; i++) total += grad->logarithm ? dy[i] : dy[i] * y[i];
     total += sum_of(sums);
     if (grad->logarithm) {
-        INDEPENDENT
-        for (i = 0; i < n; i++) dx[i] = dy[i] - fast_exp(y[i]) * total;
+        INDEPENDENT_FOR (i = 0; i < n; i++) dx[i] = dy[i] - fast_exp(y[i]) * total;
     } else {
-        INDEPENDENT
-        for (i = 0; i < n; i++) dx[i] = (dy[i] - total) * y[i];
+        INDEPENDENT_FOR (i = 0; i < n; i++) dx[i] = (dy[i] - total) * y[i];
     }
 }
 

@@ -235,7 +235,8 @@ static inline Floats multiples(
         const Floats steps = near_steps(by, quotients, &known);
         if (all_true(known)) return rounded((steps - WHOLE) * by->scale);
     }
-    const Floats products = epilogue->scale ? rounded(values * load(columns->scale + half * LANES)) : values;
+    const Floats products = epilogue->scale ? rounded(values * load(columns->scale + half * LANES))
+                                            : values;
     return rounded(steps_of(by, products) * by->scale);
 }
 
@@ -268,7 +269,8 @@ static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePl
     }
     for (int64_t i = 0; i < place.rows; i++) {
         Floats values[HALVES];
-        for (int h = 0; h < HALVES; h++) values[h] = load((const float *)tile + i * BYTE_COLUMNS + h * LANES);
+        for (int h = 0; h < HALVES; h++)
+            values[h] = load((const float *)tile + i * BYTE_COLUMNS + h * LANES);
         put_row(epilogue, values, place.data + i * place.row, place.columns);
     }
 }
@@ -286,8 +288,8 @@ static inline bool near_bytes(
     if (_mm512_cmp_ps_mask(missing, _mm512_set1_ps(0.5f - DOUBT), _CMP_NLT_UQ)) return false;
     const __m512i words = _mm512_adds_epi16(
         _mm512_packs_epi32(steps[0], steps[1]), _mm512_set1_epi16((int16_t)by->zero));
-    const __m512i packed =
-        type == I8 ? _mm512_packs_epi16(words, words) : _mm512_packus_epi16(words, words);
+    const __m512i packed = type == I8 ? _mm512_packs_epi16(words, words)
+                                      : _mm512_packus_epi16(words, words);
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
     const __m256i ordered = _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, packed));
     memcpy(bytes, &ordered, sizeof(ordered));
@@ -306,8 +308,8 @@ static inline bool near_bytes(
         return false;
     const __m256i words = _mm256_adds_epi16(
         _mm256_packs_epi32(steps[0], steps[1]), _mm256_set1_epi16((int16_t)by->zero));
-    const __m256i packed =
-        type == I8 ? _mm256_packs_epi16(words, words) : _mm256_packus_epi16(words, words);
+    const __m256i packed = type == I8 ? _mm256_packs_epi16(words, words)
+                                      : _mm256_packus_epi16(words, words);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0);
     const __m128i ordered = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(packed, order));
     memcpy(bytes, &ordered, sizeof(ordered));
@@ -338,8 +340,8 @@ INLINE int64_t finish_quickly(
         for (int h = 0; h < halves; h++) {
             const Ints sums = load_ints(tile + row * BYTE_COLUMNS + h * LANES) -
                               load_ints(columns->base + h * LANES);
-            quotients[h] =
-                __builtin_convertvector(sums, Floats) * load(columns->quotient + h * LANES);
+            quotients[h] = __builtin_convertvector(sums, Floats) *
+                           load(columns->quotient + h * LANES);
         }
         if (!near_bytes(&by, epilogue->type, quotients, bytes)) break;
         put_bytes(bytes, place.data + row * place.row, place.columns);
@@ -351,8 +353,7 @@ void ISA(finish_bytes)(
     const ByteEpilogue *epilogue, const ByteColumns *columns, int32_t *tile, const int32_t *rests,
     BytePlace place) {
     const bool later = place.residual || epilogue->activation;
-    const bool quick =
-        !later && !rests && columns->has_quotients && epilogue->first == BYTES;
+    const bool quick = !later && !rests && columns->has_quotients && epilogue->first == BYTES;
     for (int64_t i = 0; i < place.rows; i++) {
         if (quick && place.columns > LANES)
             i = finish_quickly(epilogue, columns, tile, place, i, HALVES);

@@ -16,7 +16,8 @@ static bool read_image(const Tensor *tensor, Image *image) {
 }
 
 // Sizes of the axes that a convolution has, the last ones.
-static bool read_axes(ByteConv *conv, Params *params, const Tensor *x, const Tensor *w, const Tensor *y) {
+static bool read_axes(
+    ByteConv *conv, Params *params, const Tensor *x, const Tensor *w, const Tensor *y) {
     int64_t plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
         const int own = axis - AXES + x->rank;
@@ -51,7 +52,7 @@ static void plan_copy(ByteConv *conv, const Tensor *x) {
         conv->from_size[axis] = conv->size[axis];
         conv->from_before[axis] = conv->before[axis];
         conv->size[axis] = (conv->result[axis] - 1) * conv->stride[axis] +
-                            (conv->taps[axis] - 1) * conv->dilation[axis] + 1;
+                           (conv->taps[axis] - 1) * conv->dilation[axis] + 1;
         conv->before[axis] = 0;
         conv->x_axis[axis] = step;
         step *= conv->size[axis];
@@ -100,8 +101,7 @@ void ISA(copy_byte_line)(const ByteConv *conv, uint8_t *copy, int64_t line) {
     memset(to + last * channels, outside, (size_t)((conv->size[2] - last) * channels));
     for (int64_t w = first; w < last; w++) {
         const uint8_t *pixel = from + (w - conv->from_before[2]) * conv->from_axis[2];
-        for (int64_t c = 0; c < channels; c++)
-            to[w * channels + c] = pixel[c * conv->from_channel];
+        for (int64_t c = 0; c < channels; c++) to[w * channels + c] = pixel[c * conv->from_channel];
     }
 }
 
@@ -120,8 +120,7 @@ static void put_image(
     for (int64_t j = 0; j < columns; j++) {
         char *plane = image->data + to + j * image->channel;
         if (size == 1)
-            for (int64_t i = 0; i < rows; i++)
-                plane[i * image->pixel] = from[i * BYTE_COLUMNS + j];
+            for (int64_t i = 0; i < rows; i++) plane[i * image->pixel] = from[i * BYTE_COLUMNS + j];
         else
             for (int64_t i = 0; i < rows; i++)
                 memcpy(plane + i * image->pixel, from + (i * BYTE_COLUMNS + j) * 4, 4);
@@ -142,8 +141,7 @@ BytePlace ISA(open_part)(const ByteConv *conv, const Part *part, char *tiles) {
     if (!residual->data) return place;
     const int64_t from = offset_in(residual, part);
     const bool aside = residual->channel == 4;
-    if (!aside)
-        take_image(residual, from, 4, part->count, part->columns, tiles + TILE_BYTES);
+    if (!aside) take_image(residual, from, 4, part->count, part->columns, tiles + TILE_BYTES);
     place.residual = aside ? residual->data + from : tiles + TILE_BYTES;
     place.residual_row = aside ? residual->pixel : BYTE_COLUMNS * 4;
     return place;

@@ -121,8 +121,7 @@ void ISA(pack_panel)(
     int8_t *matrix) {
     const int64_t first = panel * BYTE_COLUMNS;
     pack(
-        panels->right.flip, from, line, along,
-        lesser(panels->n - first, BYTE_COLUMNS), panels->k,
+        panels->right.flip, from, line, along, lesser(panels->n - first, BYTE_COLUMNS), panels->k,
         (uint8_t *)matrix + first * panels->groups * 4, column_sums(panels, matrix) + first,
         BYTE_COLUMNS, true);
 }
@@ -165,8 +164,8 @@ static void take_row_zeros(
     for (int64_t i = 0; i < rows; i++) {
         const uint32_t zero = (uint32_t)zero_of(&panels->left, row + i);
         for (int64_t j = 0; j < BYTE_COLUMNS; j++)
-            tile[i * BYTE_COLUMNS + j] = (int32_t)((uint32_t)tile[i * BYTE_COLUMNS + j] -
-                                                   zero * (uint32_t)right_sums[j]);
+            tile[i * BYTE_COLUMNS + j] =
+                (int32_t)((uint32_t)tile[i * BYTE_COLUMNS + j] - zero * (uint32_t)right_sums[j]);
     }
 }
 

@@ -61,10 +61,8 @@ static void pack_weights(const State *state, float *to) {
 
 static int64_t plan_copies(State *state) {
     Conv *c = &state->conv;
-    int64_t end = plan_copy(
-        c, &state->x, c->x, c->size, 0, &c->x_batch, &c->x_channel, c->x_axis);
-    end = plan_copy(
-        c, &state->y, c->y, c->result, end, &c->y_batch, &c->y_channel, c->y_axis);
+    int64_t end = plan_copy(c, &state->x, c->x, c->size, 0, &c->x_batch, &c->x_channel, c->x_axis);
+    end = plan_copy(c, &state->y, c->y, c->result, end, &c->y_batch, &c->y_channel, c->y_axis);
     return plan_copy(
         c, &state->residual, c->epilogue.residual, c->result, end, &c->residual_batch,
         &c->residual_channel, c->residual_axis);
@@ -93,8 +91,8 @@ static void plan_rows(State *state) {
     int64_t most = FIRST_CACHE / lines / LANES;
     if (most < LEAST_BLOCK) most = LEAST_BLOCK;
     state->blocks = ceil_div(ceil_div(state->channels, LANES), most);
-    state->unit = ceil_div(
-        CHUNK_WORK * state->blocks, conv->window * state->channels * conv->result[2]);
+    state->unit =
+        ceil_div(CHUNK_WORK * state->blocks, conv->window * state->channels * conv->result[2]);
 }
 
 static void *prepare_depthwise(Params *params, Needs *needs) {
@@ -154,8 +152,7 @@ typedef struct {
 } Tile;
 
 // `V` vectors of channels from `c` on, of which those from `from` on are wanted.
-INLINE void make_channels(
-    const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
+INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
     const State *state = tile->state;
     const Epilogue *epilogue = &tile->conv->epilogue;
     const int64_t window = tile->conv->window, channels = state->channels;
@@ -216,8 +213,7 @@ INLINE void make_batch(
     for (int i = 0; i < count; i++) make_channels(tiles + i, c, V, mode, from);
 }
 
-INLINE void make_tiles(
-    const State *state, const Tile *tiles, int count, const Mode mode) {
+INLINE void make_tiles(const State *state, const Tile *tiles, int count, const Mode mode) {
     const int64_t channels = state->channels;
     if (channels < LANES) {
         for (int i = 0; i < count; i++) make_few(tiles + i, mode);

@@ -12,33 +12,7 @@ static bool is_plain(const Tensor *tensor, int from) {
     return true;
 }
 
-// Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
-static bool read_axes(
-    Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
-    Params *params) {
-    const int64_t unit = sizeof(float);
-    for (int axis = 0; axis < AXES; axis++) {
-        conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
-        conv->stride[axis] = conv->dilation[axis] = 1;
-        conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] = 0;
-    }
-    int first = AXES;  // of those read so far
-    int64_t plane = 1;
-    for (int axis = 2; axis < x->rank; axis++) {
-        const int64_t stride = next_int(params), dilation = next_int(params), before = next_int(params);
-        if (!window_fits(stride, dilation, before, w->dims[axis], y->dims[axis], &plane)) return false;
-        if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
-        first--;
-        int64_t *rows[] = {conv->size, conv->taps, conv->result, conv->stride, conv->dilation,
-                           conv->before, conv->x_axis, conv->y_axis, conv->residual_axis};
-        const int64_t values[] = {x->dims[axis], w->dims[axis], y->dims[axis], stride, dilation, before,
-                                  x->strides[axis] / unit, y->strides[axis] / unit,
-                                  residual->data ? residual->strides[axis] / unit : 0};
-        for (int i = 0; i < 9; i++) {
-            memmove(rows[i] + first, rows[i] + first + 1, (size_t)(AXES - 1 - first) * sizeof(int64_t));
-            rows[i][AXES - 1] = values[i];
-        }
-    }
+static void find_sizes(Conv *conv) {
     conv->pixels = conv->window = conv->plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
         // As far as the last window of the last output reads.
@@ -49,6 +23,48 @@ static bool read_axes(
         conv->window *= conv->taps[axis];
         conv->plane *= conv->phase[axis] * conv->stride[axis];
     }
+}
+
+// Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
+static bool read_axes(
+    Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
+    Params *params) {
+    const int64_t unit = sizeof(float);
+    for (int axis = 0; axis < AXES; axis++) {
+        conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
+        conv->stride[axis] = conv->dilation[axis] = 1;
+        conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] =
+            0;
+    }
+    int first = AXES;  // of those read so far
+    int64_t plane = 1;
+    for (int axis = 2; axis < x->rank; axis++) {
+        const int64_t stride = next_int(params), dilation = next_int(params),
+                      before = next_int(params);
+        if (!window_fits(stride, dilation, before, w->dims[axis], y->dims[axis], &plane))
+            return false;
+        if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
+        first--;
+        int64_t *rows[] = {conv->size,   conv->taps,     conv->result,
+                           conv->stride, conv->dilation, conv->before,
+                           conv->x_axis, conv->y_axis,   conv->residual_axis};
+        const int64_t values[] = {
+            x->dims[axis],
+            w->dims[axis],
+            y->dims[axis],
+            stride,
+            dilation,
+            before,
+            x->strides[axis] / unit,
+            y->strides[axis] / unit,
+            residual->data ? residual->strides[axis] / unit : 0};
+        for (int i = 0; i < 9; i++) {
+            memmove(
+                rows[i] + first, rows[i] + first + 1, (size_t)(AXES - 1 - first) * sizeof(int64_t));
+            rows[i][AXES - 1] = values[i];
+        }
+    }
+    find_sizes(conv);
     return true;
 }
 

@@ -77,8 +77,8 @@ static bool allocate(State *state) {
     if (!state->offsets) return false;
     const int64_t plane = state->direct ? conv->x_channel : conv->plane;
     for (int64_t i = 0; i < state->k; i++)
-        state->offsets[i] =
-            i / conv->window * plane + (state->direct ? 0 : ISA(tap_offset)(conv, i % conv->window));
+        state->offsets[i] = i / conv->window * plane +
+                            (state->direct ? 0 : ISA(tap_offset)(conv, i % conv->window));
     if (!conv->constant) return true;
     state->packed =
         aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
@@ -105,14 +105,15 @@ static void *prepare(Params *params, Needs *needs) {
     choose_groups(state);
     // What is read and written beyond the end of a panel is never used.
     state->input_floats =
-        state->direct ? 0
-                      : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
+        state->direct
+            ? 0
+            : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
     const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
     const int64_t depth = lesser(state->k, DEPTH);
     const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
     needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
-    needs->own =
-        state->early ? 0 : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
+    needs->own = state->early ? 0
+                              : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
     return state;
 }
 
@@ -123,8 +124,8 @@ static void lay_out(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Conv *conv = &job->state->conv;
     const int64_t channels = conv->groups * conv->in;
-    const float *channel =
-        conv->x + chunk / channels * conv->x_batch + chunk % channels * conv->x_channel;
+    const float *channel = conv->x + chunk / channels * conv->x_batch +
+                           chunk % channels * conv->x_channel;
     ISA(lay_out_channel)(conv, channel, job->input + chunk * conv->plane);
 }
 
@@ -236,8 +237,8 @@ static void multiply_slice(
                     epilogue->residual + (out.first_row + next) * out.row + out.first_column + j,
                     out.row, ahead, count);
             ISA(multiply_tile)(
-                left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows, count,
-                done > 0);
+                left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows,
+                count, done > 0);
         }
         if (last) ISA(finish)(epilogue, tile, rows, width);
     }
@@ -273,7 +274,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
             for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
                 const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
                 collect(
-                    state, input_of(job, plane), first + j, count, done, done + depth, own + j * depth);
+                    state, input_of(job, plane), first + j, count, done, done + depth,
+                    own + j * depth);
             }
         }
         multiply_slice(state, left, windows, done, depth, out, height, width, &epilogue);

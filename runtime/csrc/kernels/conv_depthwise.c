@@ -77,12 +77,14 @@ static void convolve_slices(
     const int64_t slice = conv->result[1] * conv->result[2];
     for (int64_t d = 0; d < conv->result[0]; d++) {
         convolve_slice(
-            state, plane + d * conv->phase[1] * conv->phase[2], weights, results, sweep_count(conv));
+            state, plane + d * conv->phase[1] * conv->phase[2], weights, results,
+            sweep_count(conv));
         keep_lines(conv, results, y + d * slice);
     }
 }
 
-static void convolve_channel(const State *state, int64_t channel, const float *plane, float *results) {
+static void convolve_channel(
+    const State *state, int64_t channel, const float *plane, float *results) {
     const Conv *conv = &state->conv;
     const int64_t group = channel / conv->out % conv->groups;
     const int64_t number = group * conv->out + channel % conv->out;

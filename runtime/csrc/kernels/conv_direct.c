@@ -12,7 +12,8 @@
 
 enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
-    FEW_PIXELS = 256,  // that strips of weights, which come from far away, are worth being asked for
+    FEW_PIXELS =
+        256,  // that strips of weights, which come from far away, are worth being asked for
     BLOCK_FLOATS = 1 << 16,  // of the input that all strips go by, or of strips that a tile goes by
     MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
     SHORT_RUN = 32,
@@ -59,7 +60,8 @@ static int64_t first_vector(const State *state, int64_t strip) {
         return state->vectors * strip / state->strips;
     // Strips begin with panels, but for one in the middle if one more is wanted than there are pairs.
     const int64_t middle = state->vectors < 2 * state->strips && state->vectors % 2 == 0
-                               ? state->strips / 2 : state->strips;
+                               ? state->strips / 2
+                               : state->strips;
     return 2 * strip - (strip >= middle) - (strip > middle);
 }
 
@@ -121,7 +123,6 @@ static void pack_panel(const State *state, int64_t number, float *packed) {
     }
 }
 
-
 // How the work is divided.  Sums are the same however that is done.
 static void plan_chunks(State *state) {
     const Conv *conv = &state->conv;
@@ -129,7 +130,8 @@ static void plan_chunks(State *state) {
     const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
     const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
     state->vectors = ceil_div(conv->out, LANES);
-    state->strips = narrow ? greater(1, state->vectors / 2) : ceil_div(state->vectors, MOST_VECTORS);
+    state->strips = narrow ? greater(1, state->vectors / 2)
+                           : ceil_div(state->vectors, MOST_VECTORS);
     state->panels = ceil_div(conv->out, PANEL_COLUMNS);
     // Two threads take half of them each.
     if (few && state->strips > 1) state->strips = lesser(padded(state->strips, 2), state->vectors);
@@ -139,8 +141,10 @@ static void plan_chunks(State *state) {
         state->parts = lesser(state->strips, ceil_div(wanted, state->blocks));
     if (2 * state->blocks * state->parts < wanted || state->parts == 1)
         state->blocks = greater(
-            state->blocks, lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
-    state->beside = few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
+            state->blocks,
+            lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
+    state->beside =
+        few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
     state->beside = lesser(state->beside, lesser(state->strips, MOST_BESIDE));
     state->slices = state->beside == 1 ? greater(1, state->k / SLICE) : 1;
     state->expected = state->beside == state->strips && state->slices == 1 && conv->y_channel == 1;
@@ -153,7 +157,8 @@ static bool find_weights(State *state) {
     state->packed_floats = conv->groups * state->panels * PANEL_COLUMNS * state->k;
     if (conv->packed) {
         state->packed = conv->w;
-        return (conv->groups == 1 || conv->out % PANEL_COLUMNS == 0) && (uintptr_t)conv->w % 64 == 0;
+        return (conv->groups == 1 || conv->out % PANEL_COLUMNS == 0) &&
+               (uintptr_t)conv->w % 64 == 0;
     }
     if (!conv->constant) return true;
     state->packed = state->own = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
@@ -252,7 +257,8 @@ static Strip strip_of(const Job *job, const Part *part, int64_t number, float *m
 // All tiles of a block together ask for the strip that comes next, or each for where the next one will
 // write.  `place`: of this strip among those that a tile goes by.
 static void look_ahead(
-    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place, Strip *strip) {
+    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place,
+    Strip *strip) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const int64_t bytes = (tile->end - tile->first) * strip->vectors * VECTOR_BYTES;
@@ -266,10 +272,11 @@ static void look_ahead(
     } else if (next < state->strips || tile->end < state->k) {
         strip->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
         const int64_t vector = first_vector(state, number);
-        const int64_t distance = place_of(state, first_vector(state, next)) - place_of(state, vector);
-        strip->ahead = (const char *)(strip->weights + (tile->end < state->k
-                                                            ? tile->end * PANEL_COLUMNS
-                                                            : distance));
+        const int64_t distance = place_of(state, first_vector(state, next)) -
+                                 place_of(state, vector);
+        strip->ahead =
+            (const char *)(strip->weights +
+                           (tile->end < state->k ? tile->end * PANEL_COLUMNS : distance));
     }
     strip->ahead_line = strip->ahead_pixel * 65536 / (tile->end - tile->first);
 }
@@ -311,7 +318,8 @@ static int tile_pixels(const State *state, const Walk *walk, int64_t rest, int64
 }
 // A block of pixels by strips first .. first + count - 1.
 static void make_block(
-    const Job *job, const Part *part, Tile *tile, const Strip *strips, int64_t count, float *partial) {
+    const Job *job, const Part *part, Tile *tile, const Strip *strips, int64_t count,
+    float *partial) {
     const State *state = job->state;
     int vectors = 0;
     for (int64_t i = 0; i < count; i++)
@@ -347,7 +355,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .conv = conv,
         .input = &job->input,
         .limits = state->limits,
-        .image = job->input.source.data + part.image * job->input.source.batch + part.group * conv->in,
+        .image = job->input.source.data + part.image * job->input.source.batch +
+                 part.group * conv->in,
         .distance = conv->stride[2] * job->input.source.axis[2],
         .expected = state->expected,
     };
@@ -377,8 +386,7 @@ static Failure run_direct(const void *argument, const Run *run) {
         job.input.source.data = job.copy;
         share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
     }
-    share_chunks(
-        run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
+    share_chunks(run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
     return OK;
 }
 

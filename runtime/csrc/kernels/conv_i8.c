@@ -69,7 +69,8 @@ static bool pack_constant(State *state) {
     uint8_t *lines = malloc((size_t)lines_bytes(&state->conv));
     state->packed = aligned_alloc(
         64, (size_t)padded(state->conv.groups * matrix_bytes(&state->conv.panels) + 64, 64));
-    for (int64_t i = 0; lines && state->packed && i < state->conv.groups * state->conv.panels.panels; i++)
+    for (int64_t i = 0;
+         lines && state->packed && i < state->conv.groups * state->conv.panels.panels; i++)
         pack_weights(&state->conv, i, lines, state->packed);
     free(lines);
     return lines && state->packed;
@@ -88,7 +89,8 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     needs->shared = state->conv.copy_bytes;
-    if (!state->conv.constant) needs->shared += state->conv.groups * matrix_bytes(&state->conv.panels);
+    if (!state->conv.constant)
+        needs->shared += state->conv.groups * matrix_bytes(&state->conv.panels);
     // Windows, packed windows, a panel of results and one of residuals
     needs->own = lines_bytes(&state->conv) + windows_bytes(&state->conv) + TILES_BYTES;
     return state;
@@ -183,8 +185,7 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     char *tiles = packed + windows_bytes(conv);
     const uint8_t *image = job->x + number * conv->x_batch + group * conv->in;
     const int8_t *matrix = job->weights + group * matrix_bytes(panels);
-    const LeftRows rows =
-        windows_of(conv, image, first, count, (uint8_t *)own, (uint8_t *)packed);
+    const LeftRows rows = windows_of(conv, image, first, count, (uint8_t *)own, (uint8_t *)packed);
     const int64_t last = lesser((share + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = share * state->chunk_panels; panel < last; panel++) {
         const int64_t column = panel * BYTE_COLUMNS;

@@ -46,8 +46,8 @@ static void pack_weights(const State *state, float *to, int64_t group) {
     to += group * state->packed_group;
     for (int64_t i = 0; i < conv->out; i += state->rows, to += TILE_ROWS * state->k)
         ISA(pack_panels)(
-            to, conv->w + (group * conv->out + i) * state->k, state->k, 1, rows_of(state, i), state->k,
-            TILE_ROWS);
+            to, conv->w + (group * conv->out + i) * state->k, state->k, 1, rows_of(state, i),
+            state->k, TILE_ROWS);
 }
 
 static bool allocate(State *state) {
@@ -55,8 +55,8 @@ static bool allocate(State *state) {
     state->offsets = malloc((size_t)state->k * sizeof(int64_t));
     if (!state->offsets) return false;
     for (int64_t i = 0; i < state->k; i++)
-        state->offsets[i] = ISA(copied_offset)(
-            &state->copies, conv->in, i / conv->window, i % conv->window);
+        state->offsets[i] =
+            ISA(copied_offset)(&state->copies, conv->in, i / conv->window, i % conv->window);
     if (!conv->constant) return true;
     state->packed =
         aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
@@ -128,8 +128,8 @@ static void multiply_tile(
         const float *panel = weights + done * TILE_ROWS;
         for (int64_t i = 0; i < conv->out; i += state->rows, panel += TILE_ROWS * state->k)
             ISA(multiply_lines)(
-                panel, right, state->offsets + done, depth, sums + i * TILE_COLUMNS,
-                TILE_COLUMNS, rows_of(state, i), done > 0);
+                panel, right, state->offsets + done, depth, sums + i * TILE_COLUMNS, TILE_COLUMNS,
+                rows_of(state, i), done > 0);
     }
 }
 
@@ -143,8 +143,9 @@ static void convolve(void *context, int64_t chunk, int thread) {
     float *input = (float *)job->run->own[thread], *sums = input + input_floats(state);
     for (int64_t i = 0; i < images; i++)
         ISA(copy_channels)(
-            &state->copies, conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel,
-            conv->in, input + i * state->image);
+            &state->copies,
+            conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel, conv->in,
+            input + i * state->image);
     const int64_t vectors = images * state->vectors;
     for (int64_t v = 0; v < vectors; v += 2) {
         const float *right[2];

@@ -81,8 +81,8 @@ static bool find_stretches(State *state) {
     for (int64_t panel = 0; panel < state->panels; panel++) {
         state->first_stretch[panel] = found;
         int64_t column = panel * TILE_COLUMNS;
-        const int64_t end =
-            column + TILE_COLUMNS < state->columns ? column + TILE_COLUMNS : state->columns;
+        const int64_t end = column + TILE_COLUMNS < state->columns ? column + TILE_COLUMNS
+                                                                   : state->columns;
         while (column < end) {
             const int64_t channel = column % conv->in;
             int64_t count = conv->in - channel;
@@ -90,7 +90,8 @@ static bool find_stretches(State *state) {
             const Stretch next = {
                 (int)(column - panel * TILE_COLUMNS), (int)count,
                 ISA(tap_offset)(conv, column / conv->in) * state->channels + channel};
-            Stretch *last = found > state->first_stretch[panel] ? &state->stretches[found - 1] : NULL;
+            Stretch *last = found > state->first_stretch[panel] ? &state->stretches[found - 1]
+                                                                : NULL;
             if (last && last->offset + last->count == next.offset)
                 last->count += next.count;  // the next tap, of a single group
             else
@@ -141,8 +142,7 @@ static void *prepare(Params *params, Needs *needs) {
     // What is copied beyond the end of a stretch is overwritten, or belongs to no column.
     state->input_floats = padded(conv->batch * conv->plane * state->channels + TILE_COLUMNS, 16);
     state->left_floats = padded(conv->groups * left_floats(state), 16);
-    const int64_t sums =
-        state->parts * conv->groups * conv->out * state->panels * TILE_COLUMNS;
+    const int64_t sums = state->parts * conv->groups * conv->out * state->panels * TILE_COLUMNS;
     needs->shared = (state->input_floats + state->left_floats + sums) * (int64_t)sizeof(float);
     const int64_t block = (DEPTH + 1) * TILE_COLUMNS, planes = CHANNELS * conv->plane;
     needs->own = (block > planes ? block : planes) * (int64_t)sizeof(float);
@@ -173,8 +173,9 @@ static void turn_lines(const State *state, const float *from, int64_t count, flo
             continue;
         }
         clear_places(to, first, step, count);
-        turn(from + slice * conv->x_axis[0] + row * conv->x_axis[1] + skipped, conv->x_channel,
-             to + first * step, step, count, length);
+        turn(
+            from + slice * conv->x_axis[0] + row * conv->x_axis[1] + skipped, conv->x_channel,
+            to + first * step, step, count, length);
         clear_places(to + (first + length) * step, width - first - length, step, count);
     }
 }
@@ -256,7 +257,8 @@ static void collect(
 }
 
 // Where the columns of a panel begin for the pixel at place 0.
-static void find_vectors(const State *state, const float *input, int64_t panel, const float **vectors) {
+static void find_vectors(
+    const State *state, const float *input, int64_t panel, const float **vectors) {
     for (int v = 0; v < 2; v++) {
         int64_t column = panel * TILE_COLUMNS + v * LANES;
         if (column >= state->columns) column -= LANES;  // whose sums are not used
@@ -292,7 +294,8 @@ static void multiply(void *context, int64_t chunk, int thread) {
     const int64_t end = begin + state->part < state->k ? begin + state->part : state->k;
     const float *left = job->left + group * left_floats(state);
     const float *input = job->input + group * conv->in;
-    float *sums = job->sums + (part * conv->groups + group) * conv->out * row + panel * TILE_COLUMNS;
+    float *sums = job->sums + (part * conv->groups + group) * conv->out * row +
+                  panel * TILE_COLUMNS;
     float *windows = (float *)job->run->own[thread];
     const int64_t span = state->images * conv->pixels, most = state->in_place ? SPAN : DEPTH;
     int64_t depth;
@@ -302,8 +305,9 @@ static void multiply(void *context, int64_t chunk, int thread) {
         const int64_t at = done % span;
         if (state->in_place) {
             if (depth > span - at) depth = span - at;
-            find_vectors(state, input + done / span * state->images * conv->plane * state->channels,
-                         panel, vectors);
+            find_vectors(
+                state, input + done / span * state->images * conv->plane * state->channels, panel,
+                vectors);
         } else {
             collect(state, input, panel, done, done + depth, windows);
         }
@@ -325,8 +329,7 @@ static void store_weights(void *context, int64_t output, int thread) {
         for (int64_t j = 0; j < state->columns; j++) sums[j] += sums[part * size + j];
     float *to = (float *)conv->w + output * state->columns;
     for (int64_t channel = 0; channel < conv->in; channel++)
-        for (int64_t tap = 0; tap < conv->window; tap++)
-            *to++ = sums[tap * conv->in + channel];
+        for (int64_t tap = 0; tap < conv->window; tap++) *to++ = sums[tap * conv->in + channel];
 }
 
 static Failure run_weights(const void *argument, const Run *run) {

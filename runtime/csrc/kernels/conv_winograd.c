@@ -44,8 +44,9 @@ typedef struct {
 
 static Image image_of(const Tensor *tensor) {
     const int64_t unit = sizeof(float);
-    return (Image){(float *)tensor->data, tensor->strides[0] / unit, tensor->strides[2] / unit,
-                   tensor->strides[3] / unit, tensor->strides[1] / unit};
+    return (Image){
+        (float *)tensor->data, tensor->strides[0] / unit, tensor->strides[2] / unit,
+        tensor->strides[3] / unit, tensor->strides[1] / unit};
 }
 
 static Image channels_last(float *data, const int64_t *size, int64_t channels) {
@@ -95,11 +96,13 @@ static bool read_state(State *state, Params *params, bool *constant) {
 }
 
 // A vector of the taps of `count` output channels from `first` on, zeros beyond them.
-static void load_taps(const State *state, int64_t first, int64_t count, int64_t channel, Floats *taps) {
+static void load_taps(
+    const State *state, int64_t first, int64_t count, int64_t channel, Floats *taps) {
     if (state->in_panels) {  // [panel][tap][in][PANEL_COLUMNS]
         const int64_t column = first % PANEL_COLUMNS, lines = TAP * TAP * state->in;
         const float *w = state->w + (first - column) * lines + channel * PANEL_COLUMNS + column;
-        for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = load(w + tap * state->in * PANEL_COLUMNS);
+        for (int tap = 0; tap < TAP * TAP; tap++)
+            taps[tap] = load(w + tap * state->in * PANEL_COLUMNS);
         return;
     }
     for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = (Floats){0};
@@ -142,8 +145,7 @@ static void choose_block(State *state) {
 }
 
 static int64_t turned_floats(const State *state, bool input) {
-    if (input)
-        return state->turn_x ? state->batch * state->height * state->width * state->in : 0;
+    if (input) return state->turn_x ? state->batch * state->height * state->width * state->in : 0;
     return state->turn_y ? state->batch * state->result[0] * state->result[1] * state->out : 0;
 }
 
@@ -152,7 +154,9 @@ static int64_t packed_floats(const State *state) {
     return POINTS * padded(state->block, TILE_ROWS) * state->in;
 }
 static int64_t product_floats(const State *state) { return POINTS * state->block * state->wide; }
-static int64_t line_floats(const State *state) { return padded(POINTS * TILE_ROWS * state->in, 16); }
+static int64_t line_floats(const State *state) {
+    return padded(POINTS * TILE_ROWS * state->in, 16);
+}
 
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
@@ -174,10 +178,12 @@ static void *prepare(Params *params, Needs *needs) {
         transform_panel(state, state->packed, panel);
     choose_block(state);
     const int64_t size = sizeof(float);
-    needs->shared = (padded(turned_floats(state, true), 16) + padded(turned_floats(state, false), 16) +
-                     (constant ? 0 : weights)) * size;
+    needs->shared = (padded(turned_floats(state, true), 16) +
+                     padded(turned_floats(state, false), 16) + (constant ? 0 : weights)) *
+                    size;
     needs->own = (line_floats(state) + padded(packed_floats(state), 16) + product_floats(state) +
-                  RESULT * RESULT * state->wide) * size;
+                  RESULT * RESULT * state->wide) *
+                 size;
     return state;
 }
 
@@ -193,8 +199,9 @@ static void turn_input(void *context, int64_t chunk, int thread) {
     const int64_t image = chunk / groups, first = chunk % groups * TURNED;
     const int64_t count = state->in - first < TURNED ? state->in - first : TURNED;
     const int64_t pixels = state->height * state->width;
-    turn(state->x.data + image * state->x.image + first * state->x.channel, state->x.channel,
-         job->x.data + image * pixels * state->in + first, state->in, count, pixels);
+    turn(
+        state->x.data + image * state->x.image + first * state->x.channel, state->x.channel,
+        job->x.data + image * pixels * state->in + first, state->in, count, pixels);
 }
 
 static void turn_result(void *context, int64_t chunk, int thread) {
@@ -215,8 +222,9 @@ static void turn_result(void *context, int64_t chunk, int thread) {
     float part[TURNED * 64];
     for (int64_t pixel = 0; pixel < pixels; pixel += 64) {
         const int64_t width = pixels - pixel < 64 ? pixels - pixel : 64;
-        turn(job->y.data + (image * pixels + pixel) * state->out + first, state->out, part, 64, width,
-             count);
+        turn(
+            job->y.data + (image * pixels + pixel) * state->out + first, state->out, part, 64,
+            width, count);
         ISA(finish)(&epilogue, (Place){part, 64, first, pixel}, count, width);
         for (int64_t i = 0; i < count; i++)
             copy_floats(y + i * state->y.channel + pixel, part + i * 64, width);
@@ -231,8 +239,8 @@ typedef struct {
 
 static Tile find_tile(const State *state, int64_t tile) {
     const int64_t lines = tile / state->tiles[1];
-    return (Tile){lines / state->tiles[0], lines % state->tiles[0] * RESULT,
-                  tile % state->tiles[1] * RESULT};
+    return (Tile){
+        lines / state->tiles[0], lines % state->tiles[0] * RESULT, tile % state->tiles[1] * RESULT};
 }
 
 static void transform_weights(void *context, int64_t chunk, int thread) {
@@ -339,15 +347,16 @@ static void convolve(void *context, int64_t chunk, int thread) {
     float *left = lines + line_floats(state);
     float *products = left + padded(packed_floats(state), 16);
     float *results = products + product_floats(state);
-    const int64_t point = TILE_ROWS * state->in, panels = padded(state->block, TILE_ROWS) * state->in;
+    const int64_t point = TILE_ROWS * state->in,
+                  panels = padded(state->block, TILE_ROWS) * state->in;
     for (int64_t i = 0; i < tiles; i += TILE_ROWS) {
         const int64_t count = tiles - i < TILE_ROWS ? tiles - i : TILE_ROWS;
         for (int64_t j = 0; j < count; j++)
             transform_tile(job, first + i + j, lines + j * state->in, point);
         for (int64_t p = 0; p < POINTS; p++)
             ISA(pack_panels)(
-                left + p * panels + i * state->in, lines + p * point, state->in, 1, count, state->in,
-                TILE_ROWS);
+                left + p * panels + i * state->in, lines + p * point, state->in, 1, count,
+                state->in, TILE_ROWS);
     }
     multiply_points(job, left, products, tiles);
     for (int64_t i = 0; i < tiles; i++) {

@@ -12,7 +12,8 @@ static bool make_masks(Copies *copies) {
         const int64_t tap = i / (vectors * LANES), place = i % (vectors * LANES);
         const int64_t row = place / width - conv->before[1];
         const int64_t column = place % width + tap * conv->dilation[2] - conv->before[2];
-        const bool inside = row >= 0 && row < conv->size[1] && column >= 0 && column < conv->size[2];
+        const bool inside = row >= 0 && row < conv->size[1] && column >= 0 &&
+                            column < conv->size[2];
         copies->masks[i / LANES][i % LANES] = inside ? -1 : 0;
     }
     return copies->masks != NULL;
@@ -37,9 +38,7 @@ int64_t ISA(copied_offset)(const Copies *copies, int64_t channels, int64_t chann
 
 // Columns first .. end - 1 of a line of the result read elements from `source` on with one tap of the
 // last axis, and the others what lies outside.
-typedef struct {
-    int64_t first, end, source;
-} Columns;
+typedef struct { int64_t first, end, source; } Columns;
 
 static Columns columns_of(const Conv *conv, int64_t tap) {
     const int64_t stride = conv->stride[2], shift = tap * conv->dilation[2] - conv->before[2];
@@ -58,8 +57,7 @@ static inline void fill(float *to, int64_t count, float value) {
 }
 
 // Any convolution: line by line.
-static void copy_lines(
-    const Copies *copies, const float *channel, Columns columns, float *to) {
+static void copy_lines(const Copies *copies, const float *channel, Columns columns, float *to) {
     const Conv *conv = copies->conv;
     const int64_t hop = conv->stride[2] * conv->x_axis[2], width = conv->result[2];
     const int64_t count = columns.end - columns.first;
@@ -70,8 +68,7 @@ static void copy_lines(
                 fill(to, width, conv->outside);
                 continue;
             }
-            const float *from =
-                channel + row * conv->x_axis[1] + columns.source * conv->x_axis[2];
+            const float *from = channel + row * conv->x_axis[1] + columns.source * conv->x_axis[2];
             fill(to, columns.first, conv->outside);
             int64_t j = 0;
             if (hop == 1) {
@@ -79,7 +76,9 @@ static void copy_lines(
                 j = count;
             }
             for (; hop == 2 && j < count && from + 2 * (j + LANES) <= copies->end; j += LANES)
-                store(to + columns.first + j, even_of(load(from + 2 * j), load(from + 2 * j + LANES)));
+                store(
+                    to + columns.first + j,
+                    even_of(load(from + 2 * j), load(from + 2 * j + LANES)));
             for (; j < count; j++) to[columns.first + j] = from[j * hop];
             fill(to + columns.end, width - columns.end, conv->outside);
         }
@@ -92,7 +91,8 @@ static void copy_masked(
     const Conv *conv = copies->conv;
     const Mask *masks = copies->masks + tap * ceil_div(copies->floats, LANES);
     const int64_t width = conv->result[2], shift = tap * conv->dilation[2] - conv->before[2];
-    const int64_t before = shift - conv->before[1] * width, after = padded(copies->floats, LANES) + before;
+    const int64_t before = shift - conv->before[1] * width,
+                  after = padded(copies->floats, LANES) + before;
     const Columns columns = columns_of(conv, tap);
     for (int64_t c = 0; c < channels; c++, image += conv->x_channel, to += copies->floats) {
         if (image + before < conv->x || image + after > copies->end) {

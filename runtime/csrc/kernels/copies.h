@@ -5,7 +5,6 @@
 
 #include "conv.h"
 
-
 typedef struct {
     const Conv *conv;
     int64_t floats;  // of a channel for one tap

@@ -39,20 +39,22 @@ static void *prepare_ranks(Params *params, Needs *needs) {
 }
 
 // What is not a number is behind all others.
-#define RANK(TYPE)                                                                               \
-    static int64_t rank_##TYPE(const Ranks *ranks, int64_t i) {                                  \
-        const TYPE x = ((const TYPE *)ranks->x.data)[i];                                         \
-        const TYPE *levels = (const TYPE *)ranks->levels.data;                                   \
-        int64_t low = 0, high = ranks->boundaries;                                               \
-        while (low < high) {                                                                     \
-            const int64_t middle = (low + high) / 2;                                             \
-            const TYPE level = levels[middle];                                                   \
-            const bool below = level < x || (x != x && level == level);                          \
-            const bool same = level == x || (x != x && level != level);                          \
-            if (below || (ranks->right && same)) low = middle + 1;                               \
-            else high = middle;                                                                  \
-        }                                                                                        \
-        return low;                                                                              \
+#define RANK(TYPE)                                                      \
+    static int64_t rank_##TYPE(const Ranks *ranks, int64_t i) {         \
+        const TYPE x = ((const TYPE *)ranks->x.data)[i];                \
+        const TYPE *levels = (const TYPE *)ranks->levels.data;          \
+        int64_t low = 0, high = ranks->boundaries;                      \
+        while (low < high) {                                            \
+            const int64_t middle = (low + high) / 2;                    \
+            const TYPE level = levels[middle];                          \
+            const bool below = level < x || (x != x && level == level); \
+            const bool same = level == x || (x != x && level != level); \
+            if (below || (ranks->right && same))                        \
+                low = middle + 1;                                       \
+            else                                                        \
+                high = middle;                                          \
+        }                                                               \
+        return low;                                                     \
     }
 
 RANK(float)
@@ -72,8 +74,10 @@ static void some_ranks(void *context, int64_t chunk, int thread) {
     if (end > ranks->count) end = ranks->count;
     for (int64_t i = chunk * RANKED; i < end; i++) {
         const int64_t place = rank(ranks, i);
-        if (ranks->out.dtype == I64) ((int64_t *)ranks->out.data)[i] = place;
-        else ((int32_t *)ranks->out.data)[i] = (int32_t)place;
+        if (ranks->out.dtype == I64)
+            ((int64_t *)ranks->out.data)[i] = place;
+        else
+            ((int32_t *)ranks->out.data)[i] = (int32_t)place;
     }
 }
 
@@ -136,8 +140,8 @@ static int64_t count_below(const Counts *counts, float level) {
 static void count_by_level(const Counts *counts, int64_t *found) {
     int64_t before = 0;
     for (int64_t i = 0; i <= counts->bins; i++) {
-        const int64_t up_to =
-            i < counts->bins ? count_below(counts, counts->levels[i]) : counts->count;
+        const int64_t up_to = i < counts->bins ? count_below(counts, counts->levels[i])
+                                               : counts->count;
         found[i] = up_to - before;
         before = up_to;
     }

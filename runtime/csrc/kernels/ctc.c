@@ -42,8 +42,23 @@ static Lattice lattice_in(const Ctc *ctc, char *own) {
     const int64_t row = padded_row(ctc);
     double *at = (double *)(void *)own;
     double *ahead = at + kept_rows(ctc) * row;
-    return (Lattice){at, ahead, ahead + row, ahead + 2 * row, (float *)(void *)(ahead + 3 * row),
-                     (int64_t *)(void *)(ahead + 4 * row)};
+    return (Lattice){
+        at,
+        ahead,
+        ahead + row,
+        ahead + 2 * row,
+        (float *)(void *)(ahead + 3 * row),
+        (int64_t *)(void *)(ahead + 4 * row)};
+}
+
+static bool indices_fit(const Ctc *ctc, const Tensor *loss, const Tensor *grads) {
+    const Tensor *given[] = {&ctc->labels, &ctc->ends, &ctc->counts};
+    bool fits = ctc->labels.dims[0] == ctc->batch && element_count(&ctc->ends) == ctc->batch &&
+                element_count(&ctc->counts) == ctc->batch;
+    for (int i = 0; i < 3; i++)
+        fits = fits && are_indices(given[i]) && are_apart(given[i], loss) &&
+               are_apart(given[i], grads);
+    return fits;
 }
 
 // Logarithms, labels [batch][most], lengths of samples and of labels; the loss, the gradient?; the blank,
@@ -58,20 +73,28 @@ static void *prepare(Params *params, Needs *needs) {
     bool fits = ctc && !params->bad && logs.rank == 3 && labels.rank == 2 && reduction >= NONE &&
                 reduction <= MEAN && blank >= 0;
     if (fits) {
-        *ctc = (Ctc){(const float *)logs.data, logs.dims[0], logs.dims[1], logs.dims[2],
-                     labels.dims[1], 2 * labels.dims[1] + 1, labels, ends, counts,
-                     (float *)loss.data, (float *)grads.data, blank, (Reduction)reduction, forgives};
+        *ctc = (Ctc){
+            (const float *)logs.data,
+            logs.dims[0],
+            logs.dims[1],
+            logs.dims[2],
+            labels.dims[1],
+            2 * labels.dims[1] + 1,
+            labels,
+            ends,
+            counts,
+            (float *)loss.data,
+            (float *)grads.data,
+            blank,
+            (Reduction)reduction,
+            forgives};
         const int64_t all = element_count(&logs), batch = ctc->batch;
         fits = all > 0 && blank < ctc->classes && ctc->most < INT32_MAX && holds(&logs, F32, all) &&
-               labels.dims[0] == batch && are_indices(&labels) && are_indices(&ends) &&
-               are_indices(&counts) && element_count(&ends) == batch &&
-               element_count(&counts) == batch && may_hold(&grads, F32, all) &&
-               holds(&loss, F32, reduction == NONE ? batch : 1);
-        const Tensor *given[] = {&labels, &ends, &counts};
-        for (int i = 0; i < 3; i++)
-            fits = fits && are_apart(given[i], &loss) && are_apart(given[i], &grads);
+               may_hold(&grads, F32, all) && holds(&loss, F32, reduction == NONE ? batch : 1) &&
+               indices_fit(ctc, &loss, &grads);
     }
-    int64_t words = fits ? size_of(kept_rows(ctc) + 5, padded_row(ctc), (int64_t)sizeof(double)) : -1;
+    int64_t words = fits ? size_of(kept_rows(ctc) + 5, padded_row(ctc), (int64_t)sizeof(double))
+                         : -1;
     if (words < 0 || words > MOST_BYTES) {
         free(ctc);
         return NULL;
@@ -93,8 +116,9 @@ static bool is_valid(const Ctc *ctc, int64_t sample) {
 
 // out[s] = ln(e**a[s] + e**b[s] + e**(c[s] + jumps[s]))
 static void add_logarithms(
-    const double *a, const double *b, const double *c, const double *jumps, double *out, int64_t n) {
-    INDEPENDENT for (int64_t s = 0; s < n; s++) {
+    const double *a, const double *b, const double *c, const double *jumps, double *out,
+    int64_t n) {
+    INDEPENDENT_FOR (int64_t s = 0; s < n; s++) {
         const double third = c[s] + jumps[s], two = a[s] > b[s] ? a[s] : b[s];
         const double peak = third > two ? third : two;
         const float sum = exp_below((float)(a[s] - peak)) + exp_below((float)(b[s] - peak)) +
@@ -131,7 +155,8 @@ static double *alpha_at(const Ctc *ctc, const Lattice *lattice, int64_t time) {
 }
 
 // The logarithm of the likelihood of a sample.
-static double go_forward(const Ctc *ctc, const Lattice *lattice, int64_t sample, int64_t end, int64_t last) {
+static double go_forward(
+    const Ctc *ctc, const Lattice *lattice, int64_t sample, int64_t end, int64_t last) {
     const int64_t states = ctc->states;
     if (end == 0) return last == 0 ? 0.0 : IMPOSSIBLE;
     for (int64_t time = 0; time < end; time++) {
@@ -139,11 +164,12 @@ static double go_forward(const Ctc *ctc, const Lattice *lattice, int64_t sample,
         const double *before = time ? alpha_at(ctc, lattice, time - 1) : NULL;
         alpha[-2] = alpha[-1] = IMPOSSIBLE;
         emit(ctc, lattice, time, sample);
-        if (before)
-            add_logarithms(before, before - 1, before - 2, lattice->jumps, alpha, states);
+        if (before) add_logarithms(before, before - 1, before - 2, lattice->jumps, alpha, states);
         for (int64_t s = 0; s < states; s++) {
-            if (before) alpha[s] += lattice->emitted[s];
-            else alpha[s] = s < 2 ? lattice->emitted[s] : IMPOSSIBLE;
+            if (before)
+                alpha[s] += lattice->emitted[s];
+            else
+                alpha[s] = s < 2 ? lattice->emitted[s] : IMPOSSIBLE;
         }
     }
     const double *alpha = alpha_at(ctc, lattice, end - 1);
@@ -167,10 +193,12 @@ static void go_backward(
         const double *alpha = alpha_at(ctc, lattice, time);
         float *shares = lattice->emitted, *row = grads_at(ctc, time, sample), blanks = 0;
         if (time == end - 1)
-            for (int64_t s = 0; s < states; s++) beta[s] = s == last || s == last - 1 ? 0 : IMPOSSIBLE;
+            for (int64_t s = 0; s < states; s++)
+                beta[s] = s == last || s == last - 1 ? 0 : IMPOSSIBLE;
         else
             add_logarithms(ahead, ahead + 1, ahead + 2, lattice->jumps + 2, beta, states);
-        for (int64_t s = 0; s < states; s++) shares[s] = fast_exp((float)(alpha[s] + beta[s] - evidence));
+        for (int64_t s = 0; s < states; s++)
+            shares[s] = fast_exp((float)(alpha[s] + beta[s] - evidence));
         for (int64_t s = 1; s < states; s += 2) row[lattice->classes[s]] -= shares[s];
         for (int64_t s = 0; s < states; s += 2) blanks += shares[s];
         row[ctc->blank] -= blanks;

@@ -103,7 +103,8 @@ static void find_runs(
         const int64_t depth = at[0] + i * conv->dilation[0];
         for (int64_t j = 0; j < conv->taps[1]; j++) {
             const int64_t row = at[1] + j * conv->dilation[1];
-            const bool there = depth >= 0 && depth < conv->size[0] && row >= 0 && row < conv->size[1];
+            const bool there = depth >= 0 && depth < conv->size[0] && row >= 0 &&
+                               row < conv->size[1];
             const uint8_t *line = image + depth * conv->x_axis[0] + row * conv->x_axis[1];
             for (int64_t k = 0; k < conv->taps[2]; k++) {
                 const int64_t column = at[2] + k * conv->dilation[2];
@@ -177,8 +178,7 @@ static void find_base(const State *state, const Part *part, const float *weights
 }
 
 // One panel of channels of some pixels of an image.
-static void panel_of(
-    const Job *job, const uint8_t *const *runs, const Part *part, char *tiles) {
+static void panel_of(const Job *job, const uint8_t *const *runs, const Part *part, char *tiles) {
     const State *state = job->state;
     const ByteConv *conv = &state->conv;
     const float *weights = job->weights + part->column * conv->window;

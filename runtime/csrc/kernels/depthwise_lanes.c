@@ -26,7 +26,8 @@ static void pack_weights(const ByteLanes *lanes, const ByteConv *conv, int64_t c
         for (int64_t tap = 0; tap < conv->window; tap++) {
             const int64_t line = tap / columns, column = tap % columns;
             const int8_t weight = (int8_t)conv->w[c * conv->window + tap];
-            block[(column * lanes->quads + line / 4) * WOVEN_BYTES + c % BLOCK * 4 + line % 4] = weight;
+            block[(column * lanes->quads + line / 4) * WOVEN_BYTES + c % BLOCK * 4 + line % 4] =
+                weight;
             lanes->sums[c] += weight;
         }
     }
@@ -38,8 +39,8 @@ bool ISA(plan_lanes)(ByteLanes *lanes, const ByteConv *conv, int64_t channels) {
     lanes->lines = conv->taps[0] * conv->taps[1];
     lanes->quads = ceil_div(lanes->lines, 4);
     lanes->blocks = ceil_div(channels, BLOCK);
-    const int64_t columns =
-        (RUN_PIXELS - 1) * conv->stride[2] + (conv->taps[2] - 1) * conv->dilation[2] + 1;
+    const int64_t columns = (RUN_PIXELS - 1) * conv->stride[2] +
+                            (conv->taps[2] - 1) * conv->dilation[2] + 1;
     lanes->woven_bytes = columns * lanes->quads * WOVEN_BYTES;
     if (lanes->lines > MOST_LINES || lanes->woven_bytes > MOST_WOVEN * lanes->quads) return false;
     const int64_t bytes = lanes->blocks * conv->taps[2] * lanes->quads * WOVEN_BYTES;
@@ -144,8 +145,7 @@ static void finish(
     BytePlace place = ISA(open_part)(conv, part, scratch);
     for (int64_t i = 0; i < part->count; i += BYTE_ROWS) {
         place.rows = lesser(part->count - i, BYTE_ROWS);
-        ISA(finish_bytes)(
-            &conv->panels.epilogue, columns, tile + i * BYTE_COLUMNS, NULL, place);
+        ISA(finish_bytes)(&conv->panels.epilogue, columns, tile + i * BYTE_COLUMNS, NULL, place);
         place.data += BYTE_ROWS * place.row;
         if (place.residual) place.residual += BYTE_ROWS * place.residual_row;
     }
@@ -157,8 +157,8 @@ static void block_of(Line *line, int64_t number, int64_t first, int64_t block, c
     const ByteConv *conv = line->conv;
     const int64_t channel = block * BLOCK, channels = lesser(conv->groups - channel, BLOCK);
     __m512i *woven = (__m512i *)(scratch + TILES_BYTES);
-    const __m512i *weights =
-        (const __m512i *)line->lanes->weights + block * conv->taps[2] * line->lanes->quads * QUARTERS;
+    const __m512i *weights = (const __m512i *)line->lanes->weights +
+                             block * conv->taps[2] * line->lanes->quads * QUARTERS;
     line->mask = channels == BLOCK ? ~(__mmask64)0 : ((__mmask64)1 << channels) - 1;
     ByteColumns columns[2] = {{.base = {0}}, {.base = {0}}};
     Part parts[2];
@@ -195,8 +195,7 @@ void ISA(lanes_line)(
         const int64_t depth = at[0] + i / conv->taps[1] * conv->dilation[0];
         const int64_t row = at[1] + i % conv->taps[1] * conv->dilation[1];
         if (depth < 0 || depth >= conv->size[0] || row < 0 || row >= conv->size[1]) continue;
-        line.lines[i] =
-            x + image * conv->x_batch + depth * conv->x_axis[0] + row * conv->x_axis[1];
+        line.lines[i] = x + image * conv->x_batch + depth * conv->x_axis[0] + row * conv->x_axis[1];
     }
     for (int64_t block = 0; block < lanes->blocks; block++)
         block_of(&line, image, first, block, scratch);

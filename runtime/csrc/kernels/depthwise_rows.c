@@ -42,14 +42,15 @@ INLINE void make_channels(
     const int64_t channels = conv->groups, step = conv->x_axis[2];
     Floats totals[MOST];
     const Floats start = epilogue->row_bias ? load(epilogue->row_bias + c) : (Floats){0};
-    UNROLLED for (int p = 0; p < P; p++) totals[p] = start;
+    UNROLLED_FOR (int p = 0; p < P; p++) totals[p] = start;
     for (int row = 0; row < span->rows; row++) {
         Floats weights[MOST_COLUMNS];
-        UNROLLED for (int k = 0; k < K; k++) weights[k] = load(span->weights[row] + k * channels + c);
+        UNROLLED_FOR (int k = 0; k < K; k++)
+            weights[k] = load(span->weights[row] + k * channels + c);
         const float *line = span->lines[row] + c;
-        UNROLLED for (int cell = 0; cell < (P - 1) * S + K; cell++) {
+        UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
             const Floats part = load_once(inside ? line + cell * step : span->cells[row][cell] + c);
-            UNROLLED for (int k = 0; k < K; k++) {
+            UNROLLED_FOR (int k = 0; k < K; k++) {
                 const int place = cell - k;  // of the window that has the cell as tap k
                 if (place >= 0 && place % S == 0 && place / S < P)
                     totals[place / S] += weights[k] * part;
@@ -61,7 +62,7 @@ INLINE void make_channels(
     const int64_t y_step = conv->y_axis[2], residual_step = conv->residual_axis[2];
     const float *residual = span->residual ? span->residual + c : NULL;
     float *y = span->y + c;
-    UNROLLED for (int p = 0; p < P; p++) {
+    UNROLLED_FOR (int p = 0; p < P; p++) {
         Floats total = totals[p];
         if (residual) total += load(residual + p * residual_step);
         total = swishes ? hard_swish_of(total) : within(total, low, high);
@@ -70,23 +71,23 @@ INLINE void make_channels(
 }
 
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
-INLINE void make_span(
-    const Span *span, const int K, const int S, const int P, const bool inside) {
+INLINE void make_span(const Span *span, const int K, const int S, const int P, const bool inside) {
     int64_t c = span->first;
     for (; c + LANES <= span->end; c += LANES) make_channels(span, K, S, P, inside, c, c);
     if (c < span->end) make_channels(span, K, S, P, inside, span->end - LANES, c);
 }
 
-#define SPAN(K, S, P)                                                                   \
-    static __attribute__((noinline)) void span_##K##_##S##_##P(const Span *span) {      \
-        if (span->inside)                                                               \
-            make_span(span, K, S, P, true);                                             \
-        else                                                                            \
-            make_span(span, K, S, P, false);                                            \
+#define SPAN(K, S, P)                                                              \
+    static __attribute__((noinline)) void span_##K##_##S##_##P(const Span *span) { \
+        if (span->inside)                                                          \
+            make_span(span, K, S, P, true);                                        \
+        else                                                                       \
+            make_span(span, K, S, P, false);                                       \
     }
 #define SPANS(K, S) SPAN(K, S, 4) SPAN(K, S, 5) SPAN(K, S, 6) SPAN(K, S, 7) SPAN(K, S, 8)
-#define NAMES(K, S) \
-    {span_##K##_##S##_4, span_##K##_##S##_5, span_##K##_##S##_6, span_##K##_##S##_7, span_##K##_##S##_8}
+#define NAMES(K, S)                                                                  \
+    {span_##K##_##S##_4, span_##K##_##S##_5, span_##K##_##S##_6, span_##K##_##S##_7, \
+     span_##K##_##S##_8}
 
 SPANS(3, 1)
 SPANS(3, 2)

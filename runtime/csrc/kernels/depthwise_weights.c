@@ -60,7 +60,8 @@ INLINE void add_products(
     int64_t i = 0;
     for (; i + LANES <= pixels; i += LANES) {
         const Floats gradient = load(y + i);
-        for (int tap = 0; tap < count; tap++) total[tap] += load(copies + offsets[tap] + i) * gradient;
+        for (int tap = 0; tap < count; tap++)
+            total[tap] += load(copies + offsets[tap] + i) * gradient;
     }
     if (i < pixels) {
         float rest[LANES] = {0};
@@ -80,7 +81,8 @@ static void add_taps(const State *state, const float *copies, const float *y, Fl
     int64_t tap = 0;
     for (; tap + TAPS_AT_ONCE <= window; tap += TAPS_AT_ONCE)
         add_products(state, copies, offsets + tap, y, sums + tap, TAPS_AT_ONCE);
-    for (; tap + 3 <= window; tap += 3) add_products(state, copies, offsets + tap, y, sums + tap, 3);
+    for (; tap + 3 <= window; tap += 3)
+        add_products(state, copies, offsets + tap, y, sums + tap, 3);
     for (; tap < window; tap++) add_products(state, copies, offsets + tap, y, sums + tap, 1);
 }
 

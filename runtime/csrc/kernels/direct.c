@@ -6,7 +6,8 @@ static __attribute__((noinline)) void collect_residuals(
     const int64_t step = tile->conv->residual_channel;
     for (int p = 0; p < pixels; p++, collected += width) {
         const float *from = tile->strip->residual + tile->residual[p];
-        for (int c = 0; c < width; c++) collected[c] = c < tile->strip->channels ? from[c * step] : 0;
+        for (int c = 0; c < width; c++)
+            collected[c] = c < tile->strip->channels ? from[c * step] : 0;
     }
 }
 
@@ -18,8 +19,7 @@ static __attribute__((noinline)) void keep_sums(
     static const int64_t steps[] = {sizeof(float), sizeof(float)};
     if (tile->limits.activation) {
         char *in[] = {(char *)sums};
-        tile->limits.activation(
-            (char *)sums, in, steps, pixels * width, conv->epilogue.parameters);
+        tile->limits.activation((char *)sums, in, steps, pixels * width, conv->epilogue.parameters);
     }
     if (conv->y_channel == 1) {
         for (int p = 0; p < pixels; p++)
@@ -61,18 +61,17 @@ INLINE void finish_tile(const Tile *tile, const int P, const int V, Floats (*sum
     if (strip->residual) {
         const bool aside = full && tile->conv->residual_channel == 1;
         if (!aside) collect_residuals(tile, P, V * LANES, kept);
-        UNROLLED for (int p = 0; p < P; p++) {
+        UNROLLED_FOR (int p = 0; p < P; p++) {
             const float *from = aside ? strip->residual + tile->residual[p] : kept + p * V * LANES;
-            UNROLLED for (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
+            UNROLLED_FOR (int v = 0; v < V; v++) sums[p][v] += load(from + v * LANES);
         }
     }
     const bool plain = full && tile->conv->y_channel == 1 && !tile->limits.activation;
-    UNROLLED for (int p = 0; p < P; p++) {
+    UNROLLED_FOR (int p = 0; p < P; p++) {
         float *y = plain ? strip->y + tile->y[p] : kept + p * V * LANES;
-        UNROLLED for (int v = 0; v < V; v++)
+        UNROLLED_FOR (int v = 0; v < V; v++)
             store(
-                y + v * LANES,
-                swishes ? hard_swish_of(sums[p][v]) : within(sums[p][v], low, high));
+                y + v * LANES, swishes ? hard_swish_of(sums[p][v]) : within(sums[p][v], low, high));
     }
     if (!plain) keep_sums(tile, P, V * LANES, kept);
 }
@@ -89,11 +88,12 @@ typedef struct {
 // `even`: registers for addresses are few.
 INLINE void add_number(
     const float *weights, const int64_t *apart, const float *const *rows, const float *const *bases,
-    int64_t distance, int64_t c, bool even, const int P, const int V, Floats (*sums)[MOST_VECTORS]) {
+    int64_t distance, int64_t c, bool even, const int P, const int V,
+    Floats (*sums)[MOST_VECTORS]) {
     Floats right[MOST_VECTORS];
-    UNROLLED for (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + apart[v]);
-    UNROLLED for (int p = 0; p < P; p++)
-        UNROLLED for (int v = 0; v < V; v++)
+    UNROLLED_FOR (int v = 0; v < V; v++) right[v] = *(const Floats *)(weights + apart[v]);
+    UNROLLED_FOR (int p = 0; p < P; p++)
+        UNROLLED_FOR (int v = 0; v < V; v++)
             sums[p][v] += (even ? bases[p / 4][p % 4 * distance + c] : rows[p][c]) * right[v];
 }
 
@@ -103,11 +103,11 @@ INLINE void add_run(
     const int V, Floats (*sums)[MOST_VECTORS]) {
     const float *bases[MOST_PIXELS / 4], *weights = stream->weights;
     int64_t apart[MOST_VECTORS];
-    UNROLLED for (int v = 0; v < V; v++)
+    UNROLLED_FOR (int v = 0; v < V; v++)
         apart[v] = v == 0 ? 0 : v == 1 && PAIRS ? LANES : stream->apart[v];
     const char *ahead = stream->ahead;
     const int64_t step = stream->step * AT_ONCE;
-    UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
+    UNROLLED_FOR (int i = 0; 4 * i < P; i++) bases[i] = even ? rows[0] + 4 * i * distance : NULL;
     const float *after = rows[0] + P * distance;  // what the next pixels read, if `even`
     int64_t c = 0;
     for (; c + AT_ONCE <= run; c += AT_ONCE) {
@@ -115,20 +115,20 @@ INLINE void add_run(
         if (V * LANES > 16) __builtin_prefetch(ahead + 64, 0, 2);
         if (even) __builtin_prefetch(after);
         ahead += step;
-        UNROLLED for (int i = 0; i < AT_ONCE; i++)
+        UNROLLED_FOR (int i = 0; i < AT_ONCE; i++)
             add_number(
-                weights + i * PANEL_COLUMNS, apart, rows, bases, distance, even ? i : c + i, even, P,
-                V, sums);
+                weights + i * PANEL_COLUMNS, apart, rows, bases, distance, even ? i : c + i, even,
+                P, V, sums);
         weights += AT_ONCE * PANEL_COLUMNS;
         after += AT_ONCE * P;
         if (even)
-            UNROLLED for (int i = 0; 4 * i < P; i++) bases[i] += AT_ONCE;
+            UNROLLED_FOR (int i = 0; 4 * i < P; i++) bases[i] += AT_ONCE;
     }
     for (; AT_ONCE > 1 && c < run; c++) {
         add_number(weights, apart, rows, bases, distance, even ? 0 : c, even, P, V, sums);
         weights += PANEL_COLUMNS;
         if (even)
-            UNROLLED for (int i = 0; 4 * i < P; i++) bases[i]++;
+            UNROLLED_FOR (int i = 0; 4 * i < P; i++) bases[i]++;
     }
     stream->weights = weights;
     stream->ahead = ahead;
@@ -143,8 +143,8 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         strip->weights + tile->first * PANEL_COLUMNS, strip->apart, tile->ahead, tile->ahead_step};
     const bool last = tile->end == input->window * input->run;
     if (last) ask_for_results(tile, P, V);
-    UNROLLED for (int p = 0; p < P; p++)
-        UNROLLED for (int v = 0; v < V; v++)
+    UNROLLED_FOR (int p = 0; p < P; p++)
+        UNROLLED_FOR (int v = 0; v < V; v++)
             sums[p][v] = load(
                 tile->first ? tile->partial + (p * V + v) * LANES : tile->strip->bias + v * LANES);
     const int64_t joined = tile->even ? input->joined : 1, length = input->run * joined;
@@ -163,15 +163,31 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         finish_tile(tile, P, V, sums);
         return;
     }
-    UNROLLED for (int p = 0; p < P; p++)
-        UNROLLED for (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
+    UNROLLED_FOR (int p = 0; p < P; p++)
+        UNROLLED_FOR (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
 }
 
-#define TILE(P, V) \
-    static __attribute__((noinline)) void tile_##P##_##V(const Tile *tile) { make_sums(tile, P, V); }
-#define FOUR_TILES(V) TILE(1, V) TILE(2, V) TILE(3, V) TILE(4, V)
-#define SIX_TILES(V) FOUR_TILES(V) TILE(5, V) TILE(6, V)
-#define TWELVE_TILES(V) SIX_TILES(V) TILE(7, V) TILE(8, V) TILE(9, V) TILE(10, V) TILE(11, V) TILE(12, V)
+#define TILE(P, V)                                                           \
+    static __attribute__((noinline)) void tile_##P##_##V(const Tile *tile) { \
+        make_sums(tile, P, V);                                               \
+    }
+#define FOUR_TILES(V) \
+    TILE(1, V)        \
+    TILE(2, V)        \
+    TILE(3, V)        \
+    TILE(4, V)
+#define SIX_TILES(V) \
+    FOUR_TILES(V)    \
+    TILE(5, V)       \
+    TILE(6, V)
+#define TWELVE_TILES(V) \
+    SIX_TILES(V)        \
+    TILE(7, V)          \
+    TILE(8, V)          \
+    TILE(9, V)          \
+    TILE(10, V)         \
+    TILE(11, V)         \
+    TILE(12, V)
 #define FOUR(V) tile_1_##V, tile_2_##V, tile_3_##V, tile_4_##V
 #define SIX(V) FOUR(V), tile_5_##V, tile_6_##V
 #define EIGHT(V) SIX(V), tile_7_##V, tile_8_##V
@@ -187,7 +203,9 @@ enum { PIXELS_2 = 6, PIXELS_3 = 4, PIXELS_4 = 0 };
 static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {{TWELVE(1)}, {SIX(2)}, {FOUR(3)}};
 #else
 TWELVE_TILES(2)
-SIX_TILES(3) TILE(7, 3) TILE(8, 3)
+SIX_TILES(3)
+TILE(7, 3)
+TILE(8, 3)
 SIX_TILES(4)
 enum { PIXELS_2 = 12, PIXELS_3 = 8, PIXELS_4 = 6 };
 static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {

@@ -9,7 +9,11 @@
 
 // Of a tile.  Two instructions multiply at once and take four cycles, so that eight sums at least have
 // to be under way, and all of them have to be in registers.
-enum { MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4, MOST_PIXELS = 12, MOST_WIDTH = MOST_VECTORS * LANES };
+enum {
+    MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4,
+    MOST_PIXELS = 12,
+    MOST_WIDTH = MOST_VECTORS * LANES
+};
 
 // Whether the first two vectors of a strip are those of a panel: registers for addresses are few.
 enum { PAIRS = VECTOR_BYTES == 32 };

@@ -24,7 +24,8 @@ static bool append_lines(Conv *conv, int64_t count, int64_t x, int64_t y, int64_
 static void join_lines(Conv *conv) {
     if (conv->window != 1) return;
     for (int axis = 0; axis < AXES; axis++)
-        if (conv->stride[axis] != 1 || conv->before[axis] != 0 || conv->size[axis] != conv->result[axis])
+        if (conv->stride[axis] != 1 || conv->before[axis] != 0 ||
+            conv->size[axis] != conv->result[axis])
             return;
     for (int axis = AXES - 2; axis >= 0; axis--) {
         if (!append_lines(
@@ -33,7 +34,8 @@ static void join_lines(Conv *conv) {
             return;
         conv->size[axis] = conv->result[axis] = 1;
     }
-    if (!append_lines(conv, conv->batch, conv->x_batch, conv->y_batch, conv->residual_batch)) return;
+    if (!append_lines(conv, conv->batch, conv->x_batch, conv->y_batch, conv->residual_batch))
+        return;
     conv->pixels *= conv->batch;
     conv->batch = 1;
 }
@@ -128,9 +130,11 @@ void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float 
         memset(to, 0, (size_t)(width * channels) * sizeof(float));
         return;
     }
-    const float *from = conv->x + image * conv->x_batch + slice * conv->x_axis[0] + row * conv->x_axis[1];
+    const float *from = conv->x + image * conv->x_batch + slice * conv->x_axis[0] +
+                        row * conv->x_axis[1];
     const int64_t shift = conv->before[2];
-    const int64_t first = between(shift, 0, width), end = between(conv->size[2] + shift, first, width);
+    const int64_t first = between(shift, 0, width),
+                  end = between(conv->size[2] + shift, first, width);
     memset(to, 0, (size_t)(first * channels) * sizeof(float));
     memset(to + end * channels, 0, (size_t)((width - end) * channels) * sizeof(float));
     to += first * channels;

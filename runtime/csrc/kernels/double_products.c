@@ -38,12 +38,20 @@ static void *prepare(Params *params, Needs *needs) {
     }
     const int row = out.rank - 2, column = out.rank - 1;
     *state = (State){
-        .left = left.data, .right = right.data, .out = out.data,
-        .m = out.dims[row], .n = out.dims[column], .k = left.dims[column],
-        .left_row = left.strides[row], .left_along = left.strides[column],
-        .right_along = right.strides[row], .right_column = right.strides[column],
-        .out_row = out.strides[row], .out_column = out.strides[column],
-        .rank = row, .batch = 1,
+        .left = left.data,
+        .right = right.data,
+        .out = out.data,
+        .m = out.dims[row],
+        .n = out.dims[column],
+        .k = left.dims[column],
+        .left_row = left.strides[row],
+        .left_along = left.strides[column],
+        .right_along = right.strides[row],
+        .right_column = right.strides[column],
+        .out_row = out.strides[row],
+        .out_column = out.strides[column],
+        .rank = row,
+        .batch = 1,
     };
     for (int axis = 0; axis < row; axis++) {
         state->batch *= state->dims[axis] = out.dims[axis];
@@ -72,20 +80,21 @@ static void multiply_rows(
     char *out) {
     Doubles totals[ROWS][2] = {{{0}}};
     const char *lines[ROWS];
-    for (int64_t i = 0; i < ROWS; i++) lines[i] = left + (i < rows ? i : rows - 1) * state->left_row;
+    for (int64_t i = 0; i < ROWS; i++)
+        lines[i] = left + (i < rows ? i : rows - 1) * state->left_row;
     for (int64_t start = 0; start < state->k; start += SLICE) {
         const int64_t end = start + SLICE < state->k ? start + SLICE : state->k;
         Doubles sums[ROWS][2] = {{{0}}};
         for (int64_t p = start; p < end; p++, panel += COLUMNS) {
             const Doubles first = *(const LooseDoubles *)panel;
             const Doubles second = *(const LooseDoubles *)(panel + WIDE);
-            UNROLLED for (int i = 0; i < ROWS; i++) {
+            UNROLLED_FOR (int i = 0; i < ROWS; i++) {
                 const double value = *(const double *)(lines[i] + p * state->left_along);
                 sums[i][0] += first * value;
                 sums[i][1] += second * value;
             }
         }
-        UNROLLED for (int i = 0; i < ROWS; i++) {
+        UNROLLED_FOR (int i = 0; i < ROWS; i++) {
             totals[i][0] += sums[i][0];
             totals[i][1] += sums[i][1];
         }

@@ -16,9 +16,7 @@ typedef struct {
     int64_t count, chunks;
 } State;
 
-typedef struct {
-    float least, most;
-} Range;
+typedef struct { float least, most; } Range;
 
 typedef struct {
     const State *state;

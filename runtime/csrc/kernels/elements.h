@@ -14,7 +14,8 @@ INLINE void copy_elements(
         memcpy(&value, from, (size_t)size);
         for (int64_t i = 0; i < n; i++) memcpy(to + i * size, &value, (size_t)size);
     } else {
-        for (int64_t i = 0; i < n; i++) memcpy(to + i * to_step, from + i * from_step, (size_t)size);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * to_step, from + i * from_step, (size_t)size);
     }
 }
 

@@ -53,7 +53,8 @@ static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool larg
     INLINE bool holds_##TYPE(const TYPE *x, TYPE wanted, int64_t n) {                             \
         TYPE found = 0;                                                                           \
         const bool nan = wanted != wanted;                                                        \
-        for (int64_t i = 0; i < n; i++) found += (TYPE)((x[i] == wanted) | ((x[i] != x[i]) & nan)); \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            found += (TYPE)((x[i] == wanted) | ((x[i] != x[i]) & nan));                           \
         return found != 0;                                                                        \
     }                                                                                             \
     static int64_t place_##TYPE(const TYPE *x, TYPE wanted, int64_t n, bool backwards) {          \
@@ -62,13 +63,13 @@ static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool larg
         if (!backwards)                                                                           \
             while (i + STRIPS <= n && !holds_##TYPE(x + i, wanted, STRIPS)) i += STRIPS;          \
         else                                                                                      \
-            while (i + 1 >= STRIPS && !holds_##TYPE(x + i + 1 - STRIPS, wanted, STRIPS)) i -= STRIPS; \
+            while (i + 1 >= STRIPS && !holds_##TYPE(x + i + 1 - STRIPS, wanted, STRIPS))          \
+                i -= STRIPS;                                                                      \
         const bool nan = wanted != wanted;                                                        \
         while (!(x[i] == wanted || (nan && x[i] != x[i]))) i += step;                             \
         return i;                                                                                 \
     }                                                                                             \
-    INLINE int64_t in_line_##TYPE(                                                                \
-        const TYPE *x, int64_t n, bool backwards, const bool largest) {                           \
+    INLINE int64_t in_line_##TYPE(const TYPE *x, int64_t n, bool backwards, const bool largest) { \
         return place_##TYPE(x, extreme_##TYPE(x, n, largest), n, backwards);                      \
     }                                                                                             \
     INLINE void columns_##TYPE(                                                                   \
@@ -78,7 +79,8 @@ static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool larg
         const int64_t first = state->backwards ? n - 1 : 0;                                       \
         TYPE best[LINES];                                                                         \
         int32_t where[LINES];                                                                     \
-        for (int64_t j = 0; j < width; j++) best[j] = x[first * step + j], where[j] = (int32_t)first; \
+        for (int64_t j = 0; j < width; j++)                                                       \
+            best[j] = x[first * step + j], where[j] = (int32_t)first;                             \
         for (int64_t k = 1; k < n; k++) {                                                         \
             const int64_t place = state->backwards ? n - 1 - k : k;                               \
             const TYPE *row = x + place * step;                                                   \
@@ -103,8 +105,10 @@ static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool larg
     }                                                                                             \
     static void find_##TYPE(                                                                      \
         const Extremes *state, const char *from, int64_t width, int64_t *places) {                \
-        if (state->largest) find_in_##TYPE(state, from, width, places, true);                     \
-        else find_in_##TYPE(state, from, width, places, false);                                   \
+        if (state->largest)                                                                       \
+            find_in_##TYPE(state, from, width, places, true);                                     \
+        else                                                                                      \
+            find_in_##TYPE(state, from, width, places, false);                                    \
     }
 
 FIND(float)
@@ -133,10 +137,10 @@ static inline bool any_of(Mask mask) {
 INLINE float extreme_in_strips(const float *x, int64_t n, const bool largest) {
     Floats best[SIDE_BY_SIDE];
     Mask nans = {0};
-    UNROLLED for (int v = 0; v < SIDE_BY_SIDE; v++) best[v] = load(x + v * LANES);
+    UNROLLED_FOR (int v = 0; v < SIDE_BY_SIDE; v++) best[v] = load(x + v * LANES);
     for (int64_t i = 0; i < n; i += STRIP) {
         const float *strip = x + (i + STRIP <= n ? i : n - STRIP);
-        UNROLLED for (int v = 0; v < SIDE_BY_SIDE; v++) {
+        UNROLLED_FOR (int v = 0; v < SIDE_BY_SIDE; v++) {
             const Floats one = load(strip + v * LANES);
             best[v] = largest ? all_at_least(one, best[v]) : all_at_most(one, best[v]);
             nans |= one != one;
@@ -157,7 +161,7 @@ INLINE float extreme_in_strips(const float *x, int64_t n, const bool largest) {
 INLINE bool hold(const float *strip, float wanted, const int vectors) {
     const Floats number = all_of(wanted);
     Mask found = {0};
-    UNROLLED for (int v = 0; v < vectors; v++) found |= load(strip + v * LANES) == number;
+    UNROLLED_FOR (int v = 0; v < vectors; v++) found |= load(strip + v * LANES) == number;
     return any_of(found);
 }
 

@@ -40,7 +40,7 @@ INLINE void add_vectors(
     const int vectors) {
     Floats totals[WHOLE_LINE] = {{0}};
     for (int64_t i = 0; i < n; i++)
-        UNROLLED for (int j = 0; j < vectors; j++)
+        UNROLLED_FOR (int j = 0; j < vectors; j++)
             totals[j] += weights[i * TILE_COLUMNS] * load(values + i * row + j * LANES);
     for (int j = 0; j < vectors; j++)
         for (int lane = 0; lane < LANES; lane++)
@@ -61,7 +61,8 @@ static inline void add_lines(
             add_vectors(weights + c, values + j, row, n, sums + j * TILE_COLUMNS + c, 1);
         for (; j < width; j++) {
             float total = 0;
-            for (int64_t i = 0; i < n; i++) total += weights[i * TILE_COLUMNS + c] * values[i * row + j];
+            for (int64_t i = 0; i < n; i++)
+                total += weights[i * TILE_COLUMNS + c] * values[i * row + j];
             sums[j * TILE_COLUMNS + c] += total;
         }
     }

@@ -15,10 +15,10 @@ enum {
     FEW_PANELS = FEW_COLUMNS / PANEL_COLUMNS,
 };
 
-
 // `panels` and `far` are constants wherever this is called: so many sums are in flight at once.
 INLINE void multiply_some(
-    const float *left, const float *right, int64_t k, float *out, const int panels, const bool far) {
+    const float *left, const float *right, int64_t k, float *out, const int panels,
+    const bool far) {
     const int vectors = panels * PANEL_COLUMNS / LANES;
     const int64_t panel = k * PANEL_COLUMNS;
     Floats sums[VECTORS] = {{0}};
@@ -40,7 +40,8 @@ INLINE void multiply_some(
 #define ROW_CASE(N) \
     case N: multiply_some(left, right + j * k, k, part, N, false); break;
 
-void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns) {
+void ISA(multiply_row)(
+    const float *left, const float *right, int64_t k, float *out, int64_t columns) {
     enum { WIDTH = ROW_PANELS * PANEL_COLUMNS };
     const bool far = k * columns > FAR;
     int64_t j = 0;
@@ -55,10 +56,14 @@ void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *
     switch (ceil_div(columns - j, PANEL_COLUMNS)) {
         ROW_CASE(1)
 #if VECTOR_BYTES > 16
-        ROW_CASE(2) ROW_CASE(3)
+        ROW_CASE(2)
+        ROW_CASE(3)
 #endif
 #if VECTOR_BYTES > 32
-        ROW_CASE(4) ROW_CASE(5) ROW_CASE(6) ROW_CASE(7)
+        ROW_CASE(4)
+        ROW_CASE(5)
+        ROW_CASE(6)
+        ROW_CASE(7)
 #endif
         default: multiply_some(left, right + j * k, k, part, ROW_PANELS, false);
     }
@@ -72,39 +77,42 @@ INLINE void multiply_wide(
     const int vectors = panels * PANEL_COLUMNS / LANES;
     const int64_t panel = k * PANEL_COLUMNS;
     Floats sums[FEW_ROWS][VECTORS];
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++) sums[i][v] = (Floats){0};
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) sums[i][v] = (Floats){0};
     for (int64_t p = 0; p < k; p++, left++, right += PANEL_COLUMNS) {
         Floats line[VECTORS];
-        UNROLLED for (int i = 0; i < panels; i++)
+        UNROLLED_FOR (int i = 0; i < panels; i++)
             __builtin_prefetch(right + i * panel + ALL_AHEAD / panels * PANEL_COLUMNS);
-        UNROLLED for (int v = 0; v < vectors; v++) {
+        UNROLLED_FOR (int v = 0; v < vectors; v++) {
             const int column = v * LANES;
             line[v] = load(right + column / PANEL_COLUMNS * panel + column % PANEL_COLUMNS);
         }
-        UNROLLED for (int i = 0; i < rows; i++)
-            UNROLLED for (int v = 0; v < vectors; v++) sums[i][v] += left[i * left_row] * line[v];
+        UNROLLED_FOR (int i = 0; i < rows; i++)
+            UNROLLED_FOR (int v = 0; v < vectors; v++) sums[i][v] += left[i * left_row] * line[v];
     }
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
 #define FEW_CASE(N, PANELS) \
     case N: multiply_wide(left, left_row, right, k, out, out_row, N, PANELS); break;
 #if VECTOR_BYTES == 64
-#define MORE_CASES(PANELS) FEW_CASE(3, PANELS) FEW_CASE(4, PANELS) FEW_CASE(5, PANELS)
+#define MORE_CASES(PANELS) \
+    FEW_CASE(3, PANELS)    \
+    FEW_CASE(4, PANELS)    \
+    FEW_CASE(5, PANELS)
 #else
 #define MORE_CASES(PANELS)
 #endif
-#define FEW_FUNCTION(NAME, PANELS)                                                               \
-    static void NAME(                                                                            \
-        const float *left, int64_t left_row, const float *right, int64_t k, float *out,          \
-        int64_t out_row, int64_t rows) {                                                         \
-        switch (rows) {                                                                          \
-            FEW_CASE(2, PANELS)                                                                  \
-            MORE_CASES(PANELS)                                                                   \
-            default: multiply_wide(left, left_row, right, k, out, out_row, FEW_ROWS, PANELS);    \
-        }                                                                                        \
+#define FEW_FUNCTION(NAME, PANELS)                                                            \
+    static void NAME(                                                                         \
+        const float *left, int64_t left_row, const float *right, int64_t k, float *out,       \
+        int64_t out_row, int64_t rows) {                                                      \
+        switch (rows) {                                                                       \
+            FEW_CASE(2, PANELS)                                                               \
+            MORE_CASES(PANELS)                                                                \
+            default: multiply_wide(left, left_row, right, k, out, out_row, FEW_ROWS, PANELS); \
+        }                                                                                     \
     }
 FEW_FUNCTION(multiply_wide_rows, FEW_PANELS)
 FEW_FUNCTION(multiply_panel_rows, 1)

@@ -36,7 +36,8 @@ static inline bool window_fits(
 // Those of a product; batch dimensions of 1 of the factors are repeated.
 static inline bool factors_fit(const Tensor *left, const Tensor *right, const Tensor *out) {
     const int rank = out->rank, row = rank - 2, column = rank - 1;
-    if (rank < 2 || left->rank != rank || right->rank != rank || element_count(out) == 0) return false;
+    if (rank < 2 || left->rank != rank || right->rank != rank || element_count(out) == 0)
+        return false;
     for (int axis = 0; axis < row; axis++) {
         const int64_t count = out->dims[axis];
         if (left->dims[axis] != 1 && left->dims[axis] != count) return false;

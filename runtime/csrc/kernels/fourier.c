@@ -24,7 +24,11 @@ typedef struct {
 
 typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
 
-enum { TRANSFORMED = 1 << 12, TOGETHER = sizeof(Doubles) / sizeof(double), MOST_TOGETHER = 1 << 15 };
+enum {
+    TRANSFORMED = 1 << 12,
+    TOGETHER = sizeof(Doubles) / sizeof(double),
+    MOST_TOGETHER = 1 << 15
+};
 
 static void fill_roots(Fourier *state) {
     const double step = -2 * acos(-1.0) / (double)state->length;

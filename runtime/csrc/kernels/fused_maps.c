@@ -94,8 +94,8 @@ static void choose_block(State *state) {
     }
     for (int i = 1; i < state->tensors && !state->row; i++) {
         Walk *walk = &state->walks[i];
-        walk->repeats =
-            walk->rank == 2 && walk->strides[0] == 0 && state->block % walk->dims[1] == 0;
+        walk->repeats = walk->rank == 2 && walk->strides[0] == 0 &&
+                        state->block % walk->dims[1] == 0;
     }
 }
 
@@ -197,9 +197,7 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-typedef struct {
-    int64_t index[MAX_RANK];
-} Position;
+typedef struct { int64_t index[MAX_RANK]; } Position;
 
 // The address of element `begin`, and its indices.
 static char *find(const Walk *walk, int64_t begin, Position *position) {

@@ -25,8 +25,8 @@ static void *prepare_gather(Params *params, Needs *needs) {
     const int64_t rows = axis >= 0 && axis < data.rank ? data.dims[axis] : 0;
     // Elements of the result are those of the data, with indices in the place of rows.
     if (!gather || params->bad || axis < 0 || axis >= data.rank || !are_indices(&indices) ||
-        !are_apart(&indices, &to) ||
-        !is_contiguous(&data) || !is_contiguous(&to) || item_size(data.dtype) != item_size(to.dtype) ||
+        !are_apart(&indices, &to) || !is_contiguous(&data) || !is_contiguous(&to) ||
+        item_size(data.dtype) != item_size(to.dtype) ||
         element_count(&to) != (rows ? element_count(&data) / rows * element_count(&indices) : 0)) {
         free(gather);
         return NULL;

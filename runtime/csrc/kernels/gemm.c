@@ -31,7 +31,7 @@ INLINE void multiply_line(
     const float *left, const float *right, int64_t second, const int rows, const int vectors,
     Floats (*sums)[2]) {
     const Floats low = load(right), high = vectors > 1 ? load(right + second) : low;
-    UNROLLED for (int i = 0; i < rows; i++) {
+    UNROLLED_FOR (int i = 0; i < rows; i++) {
         sums[i][0] += left[i] * low;
         if (vectors > 1) sums[i][1] += left[i] * high;
     }
@@ -42,8 +42,8 @@ INLINE void multiply_rows(
     const float *left, Columns right, int64_t depth, float *out, int64_t out_row, const int rows,
     const int vectors, bool add, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++)
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     int64_t p = 0;
     for (; p + AT_ONCE <= depth; p += AT_ONCE) {
@@ -51,28 +51,35 @@ INLINE void multiply_rows(
         if (TILE_COLUMNS > 16) __builtin_prefetch(ahead.at + ahead.second, 0, 2);
         if (AT_ONCE > 1) __builtin_prefetch(ahead.at + ahead.step, 0, 2);
         ahead.at += AT_ONCE * ahead.step;
-        UNROLLED for (int line = 0; line < AT_ONCE; line++)
+        UNROLLED_FOR (int line = 0; line < AT_ONCE; line++)
             multiply_line(
-                left + line * TILE_ROWS, right.data + line * right.line, right.second, rows, vectors,
-                sums);
+                left + line * TILE_ROWS, right.data + line * right.line, right.second, rows,
+                vectors, sums);
         left += AT_ONCE * TILE_ROWS;
         right.data += AT_ONCE * right.line;
     }
-    if (AT_ONCE > 1 && p < depth) multiply_line(left, right.data, right.second, rows, vectors, sums);
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+    if (AT_ONCE > 1 && p < depth)
+        multiply_line(left, right.data, right.second, rows, vectors, sums);
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define CASE(N, VECTORS)                                                    \
-    case N:                                                                 \
-        multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ahead); \
-        break;
+#define CASE(N, VECTORS) \
+    case N: multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ahead); break;
 #if VECTOR_BYTES == 64
-#define MORE_CASES(V) CASE(6, V) CASE(7, V) CASE(8, V) CASE(9, V) CASE(10, V) CASE(11, V)
+#define MORE_CASES(V) \
+    CASE(6, V)        \
+    CASE(7, V)        \
+    CASE(8, V)        \
+    CASE(9, V)        \
+    CASE(10, V)       \
+    CASE(11, V)
 #elif VECTOR_BYTES == 32
 #define MORE_CASES(V)
 #else
-#define MORE_CASES(V) CASE(6, V) CASE(7, V)
+#define MORE_CASES(V) \
+    CASE(6, V)        \
+    CASE(7, V)
 #endif
 // A tile that is `VECTORS` vectors wide, all of which are written.
 #define MULTIPLY(NAME, VECTORS)                                                                  \
@@ -117,7 +124,8 @@ static void multiply_one(
 }
 
 void ISA(multiply_tile)(
-    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add) {
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
+    bool add) {
     const Columns lines = {right, TILE_COLUMNS, LANES};
     const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS, TILE_ROWS / 2};
     multiply_one(left, lines, depth, out, rows, columns, add, ahead);
@@ -173,8 +181,8 @@ void ISA(next_activation)(Params *params, Epilogue *epilogue) {
 // Columns of a tile, which stay in the first cache while all rows go by.  They ask for `next`, those
 // behind them, a little at a time: memory that is far away is as fast as that.
 static void multiply_columns(
-    const float *left, int64_t left_panel, Columns right, int64_t depth, const float *next, Place out,
-    int64_t rows, int columns, bool add) {
+    const float *left, int64_t left_panel, Columns right, int64_t depth, const float *next,
+    Place out, int64_t rows, int columns, bool add) {
     const int64_t tiles = ceil_div(rows, TILE_ROWS), step = ceil_div(PANEL_COLUMNS, tiles);
     const float *const end = next + depth * PANEL_COLUMNS;
     for (int64_t i = 0; i < rows; i += TILE_ROWS, left += left_panel) {
@@ -182,9 +190,7 @@ static void multiply_columns(
         const int64_t below = i + TILE_ROWS, left_over = rows - below;
         const Place tile = {out.data + i * out.row, out.row, 0, 0};
         if (!add)
-            expect(
-                out.data + below * out.row, out.row, lesser(left_over, TILE_ROWS),
-                columns);
+            expect(out.data + below * out.row, out.row, lesser(left_over, TILE_ROWS), columns);
         const Ahead ahead = {next, next < end ? step : 0, right.second};
         multiply_one(left, right, depth, tile, height, columns, add, ahead);
         next += step * depth;
@@ -216,7 +222,8 @@ static void multiply_block(
         for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
             const Columns panel = columns_of(right, k, j, done);
             const float *next = columns_of(right, k, j + TILE_COLUMNS, done).data;
-            if (!few && j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
+            if (!few &&
+                j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
                 next = done + depth < k ? columns_of(right, k, 0, done + depth).data
                                         : right + columns * k;
             const Place part = {out.data + j, out.row, 0, 0};
@@ -239,7 +246,8 @@ void ISA(multiply_panels)(
         const int64_t width = lesser(columns - j, BLOCK_COLUMNS);
         for (int64_t i = 0; i < rows; i += BLOCK_TILES * TILE_ROWS) {
             const int64_t below = rows - i;
-            const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below : BLOCK_TILES * TILE_ROWS;
+            const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below
+                                                                   : BLOCK_TILES * TILE_ROWS;
             const Place block = {
                 out.data + i * out.row + j, out.row, out.first_row + i, out.first_column + j};
             multiply_block(left + i * k, right + j * k, k, block, height, width, epilogue);

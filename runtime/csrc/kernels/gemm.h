@@ -28,12 +28,12 @@ enum {
     // Lines of panels that are multiplied in one turn of a loop: where tiles are small, counting would
     // take the place of products.
     AT_ONCE = VECTOR_BYTES == 32 ? 2 : 1,
-    DEPTH = 256,  // about: of products that are made at once, so that a panel stays in the first cache
+    DEPTH =
+        256,  // about: of products that are made at once, so that a panel stays in the first cache
     // Of both matrices what is used in turn: with their results they stay in the second cache.
     BLOCK_TILES = 16,
     BLOCK_COLUMNS = 8 * TILE_COLUMNS,
 };
-
 
 // Rows of tiles of about the same height: one of few rows takes longer than its share.
 static inline int64_t even_rows(int64_t rows) { return ceil_div(rows, ceil_div(rows, TILE_ROWS)); }
@@ -69,7 +69,8 @@ void ISA(pack_panels)(
 // out = left * right of a panel of rows and TILE_COLUMNS columns, [depth][TILE_COLUMNS], with `depth`
 // numbers to add up; if `add`, added to out.
 void ISA(multiply_tile)(
-    const float *left, const float *right, int64_t depth, Place out, int rows, int columns, bool add);
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
+    bool add);
 
 // A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
 // offsets[p] and right[1] + offsets[p].
@@ -78,7 +79,8 @@ void ISA(multiply_lines)(
     int64_t out_row, int rows, bool add);
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
-void ISA(multiply_row)(const float *left, const float *right, int64_t k, float *out, int64_t columns);
+void ISA(multiply_row)(
+    const float *left, const float *right, int64_t k, float *out, int64_t columns);
 
 // The same for up to FEW_ROWS rows, two at least, whose numbers lie side by side: floats from row to row
 // are `left_row`.

@@ -115,8 +115,10 @@ static int taps_of(
     const int count = weights_of(state->mode, x - base, weights);
     for (int i = 0; i < count; i++) {
         float place = base + (float)(i - (state->mode == CUBIC));
-        if (state->padding == ZEROS) weights[i] *= place >= 0 && place < (float)length;
-        else place = in_bounds(state, place, low, high, length);
+        if (state->padding == ZEROS)
+            weights[i] *= place >= 0 && place < (float)length;
+        else
+            place = in_bounds(state, place, low, high, length);
         // What is not a number comes to the first element.
         index[i] = place > 0 ? (place < (float)length ? (int64_t)place : length - 1) : 0;
     }
@@ -124,8 +126,7 @@ static int taps_of(
 }
 
 // The number of corners.
-static int find_corners(
-    const Grid *state, const float *grid, int64_t count, Corners *corners) {
+static int find_corners(const Grid *state, const float *grid, int64_t count, Corners *corners) {
     int found = 0;
     for (int64_t p = 0; p < count; p++) {
         int64_t index[MOST_CORNERS] = {0};

@@ -34,7 +34,8 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t size = size_of(groups->images, groups->channels, groups->pixels);
     bool fits = !params->bad && size > 0 && groups->groups > 0 &&
                 groups->channels % groups->groups == 0;
-    for (int i = 0; i < 3; i++) fits = fits && holds(&tensors[i], F32, i < 2 ? size : groups->channels);
+    for (int i = 0; i < 3; i++)
+        fits = fits && holds(&tensors[i], F32, i < 2 ? size : groups->channels);
     for (int i = 3; i < 6; i++)
         fits = fits && may_hold(&tensors[i], F32, i == 3 ? size : groups->channels);
     if (!fits) {
@@ -48,8 +49,7 @@ static void *prepare(Params *params, Needs *needs) {
 typedef enum { PLAIN, SQUARES, PRODUCTS } Kind;
 
 // The sum of x - shift, of its squares, or of its products with y.
-INLINE double sum_run(
-    const float *x, const float *y, int64_t count, float shift, const Kind kind) {
+INLINE double sum_run(const float *x, const float *y, int64_t count, float shift, const Kind kind) {
     Floats sums[2] = {{0}, {0}};
     float rest = 0;
     int64_t i = 0;
@@ -93,8 +93,8 @@ static void group_gradient(void *context, int64_t chunk, int thread) {
     for (int64_t c = 0; c < width; c++) {
         const float *from = x + c * n, *gradient = dy + c * n, factor = scale[c] * inverse;
         float *to = groups->dx + (first + c) * n;
-        INDEPENDENT
-        for (int64_t i = 0; i < n; i++) to[i] = gradient[i] * factor + ((from[i] - mean) * by_x + added);
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++)
+            to[i] = gradient[i] * factor + ((from[i] - mean) * by_x + added);
     }
 }
 

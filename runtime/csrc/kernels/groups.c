@@ -108,8 +108,7 @@ static void normalize_group(const Job *job, int64_t row) {
         const float factor = groups->scale[channel + i] * inverse, bias = groups->bias[channel + i];
         const float *from = x + i * n;
         float *to = y + i * n;
-        INDEPENDENT
-        for (int64_t j = 0; j < n; j++) to[j] = (from[j] - mean) * factor + bias;
+        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) to[j] = (from[j] - mean) * factor + bias;
     }
 }
 
@@ -136,13 +135,12 @@ static void scale_row(const Job *job, int64_t row) {
     const float *x = groups->x + row * size;
     float *y = groups->y + row * size;
     if (single) {
-        INDEPENDENT
-        for (int64_t i = 0; i < size; i++) y[i] = x[i] * job->factors[i] + job->shifts[i];
+        INDEPENDENT_FOR (int64_t i = 0; i < size; i++)
+            y[i] = x[i] * job->factors[i] + job->shifts[i];
         return;
     }
     const float factor = job->factors[row % channels], shift = job->shifts[row % channels];
-    INDEPENDENT
-    for (int64_t i = 0; i < size; i++) y[i] = x[i] * factor + shift;
+    INDEPENDENT_FOR (int64_t i = 0; i < size; i++) y[i] = x[i] * factor + shift;
 }
 
 static Failure run_batch(const void *state, const Run *run) {
@@ -174,8 +172,7 @@ static void divide_by_power(
     const float factor = (float)groups->alpha / (float)groups->width;
     const float offset = (float)groups->offset, beta = (float)groups->beta;
     if (groups->beta == 0.75) {
-        INDEPENDENT
-        for (int64_t i = 0; i < n; i++) {
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {
             const float root = sqrtf(squares[i] * factor + offset);
             y[i] = x[i] / (root * sqrtf(root));
         }

@@ -9,7 +9,8 @@
 
 enum { GUARDED = 128 };  // elements that are looked at together
 
-#define INTEGER_AS_WIDE_AS(TYPE) __typeof__(_Generic((TYPE){0}, float: (int32_t)0, double: (int64_t)0))
+#define INTEGER_AS_WIDE_AS(TYPE) \
+    __typeof__(_Generic((TYPE){0}, float: (int32_t)0, double: (int64_t)0))
 
 // Whole blocks are computed, whatever the rest of the last one is.
 #define GUARDED_UNARY(NAME, TYPE, COST, USUAL, FAST, EXACT)                                       \

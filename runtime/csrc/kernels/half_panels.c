@@ -52,34 +52,39 @@ INLINE void multiply_some(
     const bool brain, const int rows, const int vectors) {
     const int64_t panel = k * PANEL_COLUMNS;
     Floats sums[HALF_ROWS][MOST];
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++) sums[i][v] = (Floats){0};
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) sums[i][v] = (Floats){0};
     for (int64_t p = 0; p < k; p++, right += PANEL_COLUMNS, left += step) {
-        UNROLLED for (int v = 0; v < vectors; v++) {
+        UNROLLED_FOR (int v = 0; v < vectors; v++) {
             const int column = v * LANES, within = column % PANEL_COLUMNS;
             const uint16_t *from = right + column / PANEL_COLUMNS * panel + within;
             if (within == 0) __builtin_prefetch(from + AHEAD * PANEL_COLUMNS);
             const Floats weights = load_half(from, brain);
-            UNROLLED for (int i = 0; i < rows; i++) sums[i][v] += left[i] * weights;
+            UNROLLED_FOR (int i = 0; i < rows; i++) sums[i][v] += left[i] * weights;
         }
     }
-    UNROLLED for (int i = 0; i < rows; i++)
-        UNROLLED for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define ROWS(N, VECTORS)                                                                     \
-    case N:                                                                                  \
-        if (brain)                                                                           \
-            multiply_some(left, step, right, k, out, out_row, true, N, VECTORS);             \
-        else                                                                                 \
-            multiply_some(left, step, right, k, out, out_row, false, N, VECTORS);            \
+#define ROWS(N, VECTORS)                                                          \
+    case N:                                                                       \
+        if (brain)                                                                \
+            multiply_some(left, step, right, k, out, out_row, true, N, VECTORS);  \
+        else                                                                      \
+            multiply_some(left, step, right, k, out, out_row, false, N, VECTORS); \
         break;
 #define MULTIPLY(NAME, ONE, TWO, MORE)                                                             \
     static __attribute__((noinline)) void NAME(                                                    \
         const float *left, int64_t step, const uint16_t *right, bool brain, int64_t k, float *out, \
         int64_t out_row, int rows) {                                                               \
         switch (rows) {                                                                            \
-            ROWS(1, ONE) ROWS(2, TWO) ROWS(3, TWO) ROWS(4, MORE) ROWS(5, MORE) ROWS(6, MORE)       \
+            ROWS(1, ONE)                                                                           \
+            ROWS(2, TWO)                                                                           \
+            ROWS(3, TWO)                                                                           \
+            ROWS(4, MORE)                                                                          \
+            ROWS(5, MORE)                                                                          \
+            ROWS(6, MORE)                                                                          \
             default: break;                                                                        \
         }                                                                                          \
     }
@@ -89,8 +94,8 @@ MULTIPLY(multiply_wide, 8, 4, 2)
 MULTIPLY(multiply_narrow, 1, 1, 1)
 
 void ISA(multiply_half_panels)(
-    const float *left, int64_t step, const uint16_t *right, bool brain, int64_t k, Place out, int rows,
-    int64_t columns, const Epilogue *epilogue) {
+    const float *left, int64_t step, const uint16_t *right, bool brain, int64_t k, Place out,
+    int rows, int64_t columns, const Epilogue *epilogue) {
     const int64_t wide = (rows == 1 ? 8 : rows <= 3 ? 4 : 2) * LANES;
     float part[HALF_ROWS * LANES];
     for (int64_t j = 0; j < columns;) {

@@ -5,7 +5,9 @@
 
 #include "gemm.h"
 
-enum { HALF_ROWS = 6 };  // of the left matrix at most: more take longer to multiply than weights to read
+enum {
+    HALF_ROWS = 6
+};  // of the left matrix at most: more take longer to multiply than weights to read
 
 // Packs a matrix whose element (p, j) is from[p * row + j * column], in elements, into panels of
 // PANEL_COLUMNS columns, as `pack_panels` does with floats.
@@ -18,7 +20,7 @@ void ISA(widen)(float *to, const uint16_t *from, int64_t count, bool brain);
 // All of out[rows][columns], where row i of the left matrix is left[i], left[i + step], ...; at most
 // HALF_ROWS rows.
 void ISA(multiply_half_panels)(
-    const float *left, int64_t step, const uint16_t *right, bool brain, int64_t k, Place out, int rows,
-    int64_t columns, const Epilogue *epilogue);
+    const float *left, int64_t step, const uint16_t *right, bool brain, int64_t k, Place out,
+    int rows, int64_t columns, const Epilogue *epilogue);
 
 #endif

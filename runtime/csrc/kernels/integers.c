@@ -2,25 +2,27 @@
 #include "loops.h"
 
 // Division by zero gives what numpy's kernels give: see _divide in kernels/elementwise.py.
-#define BOTH(_, T)                                                                                \
-    _(T, Add, 1, (uint64_t)a + (uint64_t)b)                                                       \
-    _(T, Sub, 1, (uint64_t)a - (uint64_t)b)                                                       \
-    _(T, Mul, 2, (uint64_t)a * (uint64_t)b)                                                       \
-    _(T, Max, 1, a > b ? a : b)                                                                   \
-    _(T, Min, 1, a < b ? a : b)                                                                   \
-    _(T, BitwiseAnd, 1, a & b)                                                                    \
-    _(T, BitwiseOr, 1, a | b)                                                                     \
-    _(T, BitwiseXor, 1, a ^ b)                                                                    \
+// clang-format off
+#define BOTH(_, T)                          \
+    _(T, Add, 1, (uint64_t)a + (uint64_t)b) \
+    _(T, Sub, 1, (uint64_t)a - (uint64_t)b) \
+    _(T, Mul, 2, (uint64_t)a * (uint64_t)b) \
+    _(T, Max, 1, a > b ? a : b)             \
+    _(T, Min, 1, a < b ? a : b)             \
+    _(T, BitwiseAnd, 1, a & b)              \
+    _(T, BitwiseOr, 1, a | b)               \
+    _(T, BitwiseXor, 1, a ^ b)              \
     _(T, ShiftLeft, 1, (uint64_t)b < 64 ? (uint64_t)a << (b & 63) : 0)
-#define COMPARED(_, T)                                                                            \
-    _(T, Equal, 1, a == b)                                                                        \
-    _(T, Greater, 1, a > b)                                                                       \
-    _(T, GreaterOrEqual, 1, a >= b)                                                               \
-    _(T, Less, 1, a < b)                                                                          \
+#define COMPARED(_, T)              \
+    _(T, Equal, 1, a == b)          \
+    _(T, Greater, 1, a > b)         \
+    _(T, GreaterOrEqual, 1, a >= b) \
+    _(T, Less, 1, a < b)            \
     _(T, LessOrEqual, 1, a <= b)
-#define SINGLE(_, T)                                                                              \
-    _(T, Neg, 1, 0 - (uint64_t)x)                                                                 \
+#define SINGLE(_, T)              \
+    _(T, Neg, 1, 0 - (uint64_t)x) \
     _(T, BitwiseNot, 1, ~x)
+// clang-format on
 
 // The least number divided by -1 is itself; the processor would trap.
 static inline int64_t quotient(int64_t a, int64_t b, int64_t of_zero) {
@@ -72,6 +74,7 @@ MAKE_BINARY(u64, FMod, 16, b ? a % b : 0)
 #define LIST(T, NAME, COST, E) ENTRY(NAME##_wide_##T)
 #define LIST_ALL(T) BOTH(LIST, T) COMPARED(LIST, T) SINGLE(LIST, T)
 
+// clang-format off
 const Kernel ISA(INTEGERS)[] = {
     LIST_ALL(i64) LIST_ALL(u64) ENTRY(Div_wide_i64) ENTRY(DivNarrow_wide_i64) ENTRY(Mod_wide_i64)
     ENTRY(FMod_wide_i64) ENTRY(Div_wide_u64) ENTRY(Mod_wide_u64) ENTRY(FMod_wide_u64)
@@ -80,3 +83,4 @@ const Kernel ISA(INTEGERS)[] = {
     ENTRY(Abs_wide_u64) ENTRY(Sign_wide_u64) ENTRY(ShiftRight_wide_u64)
     {NULL, NULL, NULL, NULL},
 };
+// clang-format on

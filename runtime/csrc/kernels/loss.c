@@ -26,7 +26,8 @@ typedef struct {
     float *out;  // the loss, or the gradient of the scores
     float *log_prob, *softmax;  // also wanted, or NULL
     const float *grad;  // of the loss
-    bool logarithms;  // the softmax is given as its logarithm; logarithms are picked: scores are not read
+    bool
+        logarithms;  // the softmax is given as its logarithm; logarithms are picked: scores are not read
     int64_t unit;  // of the batch
 } Loss;
 
@@ -171,8 +172,9 @@ static void some_picked(void *context, int64_t chunk, int thread) {
         const int64_t label = index_at(&loss->labels, place);
         job->losses[place] = 0;
         if (count == 0) continue;
-        const float score = loss->scores
-            [image * loss->strides[0] + label * loss->strides[1] + column * loss->strides[2]];
+        const float score =
+            loss->scores
+                [image * loss->strides[0] + label * loss->strides[1] + column * loss->strides[2]];
         const float above = score < LEAST_PROBABILITY ? LEAST_PROBABILITY : score;
         job->losses[place] = count * -(loss->logarithms ? score : logf(above));
     }
@@ -217,7 +219,8 @@ static void one_gradient(const Job *job, int64_t image) {
         for (int64_t i = 0; i < size; i++) out[i] = given[i] * share;
     } else {
         for (int64_t i = 0; i < loss->classes; i++)
-            for (int64_t j = 0; j < inner; j++) out[i * inner + j] = given[i * inner + j] * shares[j];
+            for (int64_t j = 0; j < inner; j++)
+                out[i * inner + j] = given[i * inner + j] * shares[j];
     }
     for (int64_t j = 0; j < inner; j++) {
         const int64_t label = index_at(&loss->labels, image * inner + j);

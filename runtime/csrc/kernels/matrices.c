@@ -108,8 +108,7 @@ static void find_inverse(void *context, int64_t number, int thread) {
     for (int64_t i = 0; i < size; i++) b[i] = i % (n + 1) == 0;
     double determinant;
     const bool regular = eliminate(a, b, n, &determinant);
-    for (int64_t i = 0; i < size; i++)
-        y[i] = regular ? (float)(b[i] / a[i / n * (n + 1)]) : NAN;
+    for (int64_t i = 0; i < size; i++) y[i] = regular ? (float)(b[i] / a[i / n * (n + 1)]) : NAN;
 }
 
 static Failure run_determinants(const void *state, const Run *run) {

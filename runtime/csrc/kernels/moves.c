@@ -63,8 +63,8 @@ static void collapse(Move *move) {
 static void widen(Move *move) {
     const int last = move->rank - 1;
     const int64_t bytes = move->dims[last] * move->size;
-    const bool side_by_side =
-        move->from_strides[last] == move->size && move->to_strides[last] == move->size;
+    const bool side_by_side = move->from_strides[last] == move->size &&
+                              move->to_strides[last] == move->size;
     const bool known = bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
     if (!side_by_side || !known || move->rank == 2) return;
     move->size = bytes;
@@ -129,19 +129,19 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-#define PLANE(TYPE)                                                                              \
-    static void plane_##TYPE(                                                                    \
-        const char *from, char *to, int64_t rows, int64_t columns, int64_t from_row,             \
-        int64_t from_column, int64_t to_row, int64_t to_column) {                                \
-        for (int64_t top = 0; top < rows; top += BLOCK)                                          \
-            for (int64_t left = 0; left < columns; left += BLOCK) {                              \
-                const int64_t bottom = top + BLOCK < rows ? top + BLOCK : rows;                  \
-                const int64_t right = left + BLOCK < columns ? left + BLOCK : columns;           \
-                for (int64_t i = top; i < bottom; i++)                                           \
-                    for (int64_t j = left; j < right; j++)                                       \
-                        *(TYPE *)(to + i * to_row + j * to_column) =                             \
-                            *(const TYPE *)(from + i * from_row + j * from_column);              \
-            }                                                                                    \
+#define PLANE(TYPE)                                                                    \
+    static void plane_##TYPE(                                                          \
+        const char *from, char *to, int64_t rows, int64_t columns, int64_t from_row,   \
+        int64_t from_column, int64_t to_row, int64_t to_column) {                      \
+        for (int64_t top = 0; top < rows; top += BLOCK)                                \
+            for (int64_t left = 0; left < columns; left += BLOCK) {                    \
+                const int64_t bottom = top + BLOCK < rows ? top + BLOCK : rows;        \
+                const int64_t right = left + BLOCK < columns ? left + BLOCK : columns; \
+                for (int64_t i = top; i < bottom; i++)                                 \
+                    for (int64_t j = left; j < right; j++)                             \
+                        *(TYPE *)(to + i * to_row + j * to_column) =                   \
+                            *(const TYPE *)(from + i * from_row + j * from_column);    \
+            }                                                                          \
     }
 
 // Elements that were a few smaller ones lie anywhere.
@@ -166,7 +166,8 @@ static void move_plane(
             memmove(to + i * tr, from + i * fr, (size_t)(columns * move->size));
         return;
     }
-    const bool aligned = (((uintptr_t)from | (uintptr_t)to | (uintptr_t)fc | (uintptr_t)tr) & 3) == 0;
+    const bool aligned = (((uintptr_t)from | (uintptr_t)to | (uintptr_t)fc | (uintptr_t)tr) & 3) ==
+                         0;
     if (move->size == 4 && fr == 4 && tc == 4 && aligned) {
         turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
         return;
@@ -224,7 +225,8 @@ typedef struct {
     bool target;  // the place is one in the target
     Wrapping wrapping;
     int count;
-    int64_t strides[MAX_RANK], places[MAX_RANK];  // of each number: bytes, how many places there are
+    int64_t strides[MAX_RANK],
+        places[MAX_RANK];  // of each number: bytes, how many places there are
 } MoveAt;
 
 static void *prepare_move_at(Params *params, Needs *needs) {
@@ -272,8 +274,10 @@ static Failure run_move_at(const void *argument, const Run *run) {
         shift += number * state->strides[i];
     }
     Move move = state->move;
-    if (state->target) move.to += shift;
-    else move.from += shift;
+    if (state->target)
+        move.to += shift;
+    else
+        move.from += shift;
     return run_move(&move, run);
 }
 

@@ -62,13 +62,14 @@ static bool pack_zeros(State *state, const Tensor *zero) {
 static bool zeros_fit(const PackedBits *bits, const Tensor *zero) {
     if (!zero->data) return true;
     const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
-    return zero->constant && (holds(zero, F32, bits->rows * bits->blocks) ||
-                              holds(zero, U8, bits->rows * row_bytes));
+    return zero->constant &&
+           (holds(zero, F32, bits->rows * bits->blocks) || holds(zero, U8, bits->rows * row_bytes));
 }
 
 static bool weights_fit(const PackedBits *bits, const Tensor *packed, const Tensor *scale) {
     if (bits->width != 2 && bits->width != 4 && bits->width != 8) return false;
-    if (bits->block < BLOCK_STEP || bits->block > MOST_BYTES || bits->block % BLOCK_STEP) return false;
+    if (bits->block < BLOCK_STEP || bits->block > MOST_BYTES || bits->block % BLOCK_STEP)
+        return false;
     return packed->dims[1] == ceil_div(bits->k, bits->block) &&
            packed->dims[2] == bits->block / 8 * bits->width && packed->dtype == U8 &&
            is_contiguous(packed) && (intptr_t)packed->data % 4 == 0 &&
@@ -91,15 +92,16 @@ static bool read_operands(State *state, Params *params, Tensor *zero) {
         .left_row = left.strides[0] / (int64_t)sizeof(float),
         .left = (const float *)left.data,
         .out = (float *)out.data,
-        .bits = {(const float *)packed.data, (const float *)scale.data, (const int32_t *)groups.data,
-                 NULL, NULL, n, k, packed.dims[1], block, 0, (int)width},
+        .bits =
+            {(const float *)packed.data, (const float *)scale.data, (const int32_t *)groups.data,
+             NULL, NULL, n, k, packed.dims[1], block, 0, (int)width},
     };
     state->epilogue.column_bias = (const float *)bias.data;
     PackedBits *bits = &state->bits;
     if (width < 0 || width > 8 || !weights_fit(bits, &packed, &scale)) return false;
     bits->words = bits->blocks * (block / 32 * width + block % 32 * width / 32);
-    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) &&
-           are_apart(&groups, &out) && may_hold(&bias, F32, n);
+    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) && are_apart(&groups, &out) &&
+           may_hold(&bias, F32, n);
 }
 
 static bool is_row(const State *state) { return state->m == 1 && !state->bits.groups; }
@@ -119,7 +121,8 @@ static void choose_groups(State *state) {
     if (is_few(state) || units >= FEW_CHUNKS) return;
     const int64_t most = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
     const int64_t down = ceil_div(FEW_CHUNKS, units);
-    state->row_group = ceil_div(ceil_div(state->m, down < most ? down : most), TILE_ROWS) * TILE_ROWS;
+    state->row_group = ceil_div(ceil_div(state->m, down < most ? down : most), TILE_ROWS) *
+                       TILE_ROWS;
 }
 
 static void release(void *argument) {
@@ -145,10 +148,12 @@ static void *prepare(Params *params, Needs *needs) {
     choose_groups(state);
     const PackedBits *bits = &state->bits;
     const int64_t turned = (bits->words + bits->blocks) * PANEL_COLUMNS;
-    const int64_t expanded = is_row(state) ? 0 : bits->k * (is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS);
+    const int64_t expanded =
+        is_row(state) ? 0 : bits->k * (is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS);
     needs->own = (turned + expanded) * (int64_t)sizeof(float);
     const int64_t packed = is_few(state) ? 0 : padded(state->m, TILE_ROWS) * bits->k;
-    needs->shared = (is_row(state) ? whole_row(state) + bits->blocks : packed) * (int64_t)sizeof(float);
+    needs->shared = (is_row(state) ? whole_row(state) + bits->blocks : packed) *
+                    (int64_t)sizeof(float);
     return state;
 }
 
@@ -225,8 +230,8 @@ static void pack_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const int64_t k = state->bits.k, first = chunk * PANELS_AT_ONCE * TILE_ROWS;
     ISA(pack_panels)(
-        (float *)job->run->shared + first * k, state->left + first * state->left_row, state->left_row,
-        1, at_most(state->m - first, PANELS_AT_ONCE * TILE_ROWS), k, TILE_ROWS);
+        (float *)job->run->shared + first * k, state->left + first * state->left_row,
+        state->left_row, 1, at_most(state->m - first, PANELS_AT_ONCE * TILE_ROWS), k, TILE_ROWS);
 }
 
 static void many_chunk(void *context, int64_t chunk, int thread) {
@@ -239,8 +244,8 @@ static void many_chunk(void *context, int64_t chunk, int thread) {
     const float *right = expand(state, j, j + width, (float *)job->run->own[thread]);
     const Place out = {state->out + i * n + j, n, i, j};
     ISA(multiply_panels)(
-        (const float *)job->run->shared + i * k, right, k, out, at_most(state->m - i, state->row_group),
-        width, &state->epilogue);
+        (const float *)job->run->shared + i * k, right, k, out,
+        at_most(state->m - i, state->row_group), width, &state->epilogue);
 }
 
 static Failure run_product(const void *argument, const Run *run) {

@@ -10,7 +10,8 @@ typedef struct {
     const float *packed;  // words, moved as if they were floats
     const float *scales;  // [rows][blocks]
     const int32_t *groups;  // the block of each number of a row, or NULL: they follow each other
-    const int8_t *offsets;  // zero points less the middle of the range, [blocks][16] for 16 rows, or NULL
+    const int8_t
+        *offsets;  // zero points less the middle of the range, [blocks][16] for 16 rows, or NULL
     const float *float_offsets;  // the same, instead of `offsets`
     int64_t rows, k, blocks, block;  // numbers of a row, its blocks, numbers of a block
     int64_t words;  // of a row

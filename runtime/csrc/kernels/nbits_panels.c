@@ -22,7 +22,8 @@ Turned ISA(turn_bits)(const PackedBits *bits, int64_t first, float *to) {
     const float *from = bits->packed + first * bits->words;
     ISA(pack_panels)(to, from, bits->words, 1, rows, bits->words, PANEL_COLUMNS);
     ISA(pack_panels)(
-        scales, bits->scales + first * bits->blocks, bits->blocks, 1, rows, bits->blocks, PANEL_COLUMNS);
+        scales, bits->scales + first * bits->blocks, bits->blocks, 1, rows, bits->blocks,
+        PANEL_COLUMNS);
     return (Turned){
         to, scales, bits->offsets ? bits->offsets + first * bits->blocks : NULL,
         bits->float_offsets ? bits->float_offsets + first * bits->blocks : NULL,
@@ -71,25 +72,25 @@ INLINE void multiply_row(
     Floats totals[VECTORS] = {{0}};
     for (int64_t block = 0; block < bits->blocks; block++) {
         Floats parts[VECTORS][CHAINS];
-        UNROLLED for (int v = 0; v < VECTORS; v++)
-            UNROLLED for (int c = 0; c < CHAINS; c++) parts[v][c] = (Floats){0};
+        UNROLLED_FOR (int v = 0; v < VECTORS; v++)
+            UNROLLED_FOR (int c = 0; c < CHAINS; c++) parts[v][c] = (Floats){0};
         for (int64_t word = 0; word < words; word++, line += PANEL_COLUMNS, next += LINE) {
             __builtin_prefetch(next);
-            UNROLLED for (int v = 0; v < VECTORS; v++) {
+            UNROLLED_FOR (int v = 0; v < VECTORS; v++) {
                 const Words numbers = signed_words(line + v * LANES, width);
-                UNROLLED for (int i = 0; i < count; i++)
+                UNROLLED_FOR (int i = 0; i < count; i++)
                     parts[v][i % CHAINS] += left[i] * number_of(numbers, width, i);
             }
             left += count;
         }
-        UNROLLED for (int v = 0; v < VECTORS; v++) {
+        UNROLLED_FOR (int v = 0; v < VECTORS; v++) {
             Floats part = parts[v][0] + parts[v][1];
-            UNROLLED for (int c = 2; c < CHAINS; c += 2) part += parts[v][c] + parts[v][c + 1];
+            UNROLLED_FOR (int c = 2; c < CHAINS; c += 2) part += parts[v][c] + parts[v][c + 1];
             if (shifted) part -= offset_of(panel, block, v * LANES) * sums[block];
             totals[v] += part * load(panel->scales + block * PANEL_COLUMNS + v * LANES);
         }
     }
-    UNROLLED for (int v = 0; v < VECTORS; v++) store(out + v * LANES, totals[v]);
+    UNROLLED_FOR (int v = 0; v < VECTORS; v++) store(out + v * LANES, totals[v]);
 }
 
 // Numbers of one word of each row, those that there are.
@@ -98,13 +99,13 @@ INLINE void expand_word(
     const bool shifted) {
     const int count = 32 / width;
     const int64_t first = word * count;
-    UNROLLED for (int v = 0; v < VECTORS; v++) {
+    UNROLLED_FOR (int v = 0; v < VECTORS; v++) {
         const int column = v * LANES;
         const Words numbers = signed_words(panel->words + word * PANEL_COLUMNS + column, width);
         int64_t block = first / bits->block;
         Floats scale = load(panel->scales + block * PANEL_COLUMNS + column);
         Floats offset = shifted ? offset_of(panel, block, column) : (Floats){0};
-        UNROLLED for (int i = 0; i < count; i++) {
+        UNROLLED_FOR (int i = 0; i < count; i++) {
             if (first + i >= bits->k) break;
             if (bits->groups) {
                 block = bits->groups[first + i];
@@ -125,15 +126,15 @@ INLINE void expand_some(
 }
 
 // Calls a function for each width, with zero points and without.
-#define EACH_WIDTH(FUNCTION, ...)                                                      \
-    const bool shifted = panel->offsets || panel->float_offsets;                       \
-    switch (bits->width + shifted) {                                                   \
-        case 2: FUNCTION(__VA_ARGS__, 2, false); break;                                \
-        case 3: FUNCTION(__VA_ARGS__, 2, true); break;                                 \
-        case 4: FUNCTION(__VA_ARGS__, 4, false); break;                                \
-        case 5: FUNCTION(__VA_ARGS__, 4, true); break;                                 \
-        case 8: FUNCTION(__VA_ARGS__, 8, false); break;                                \
-        default: FUNCTION(__VA_ARGS__, 8, true);                                       \
+#define EACH_WIDTH(FUNCTION, ...)                                \
+    const bool shifted = panel->offsets || panel->float_offsets; \
+    switch (bits->width + shifted) {                             \
+        case 2: FUNCTION(__VA_ARGS__, 2, false); break;          \
+        case 3: FUNCTION(__VA_ARGS__, 2, true); break;           \
+        case 4: FUNCTION(__VA_ARGS__, 4, false); break;          \
+        case 5: FUNCTION(__VA_ARGS__, 4, true); break;           \
+        case 8: FUNCTION(__VA_ARGS__, 8, false); break;          \
+        default: FUNCTION(__VA_ARGS__, 8, true);                 \
     }
 
 void ISA(multiply_bits)(

@@ -41,8 +41,8 @@ static void *prepare(Params *params, Needs *needs) {
     for (int i = 0; i < 5; i++) *given[i] = (const float *)tensors[i].data;
     for (int i = 0; i < 3; i++) *wanted[i] = (float *)tensors[5 + i].data;
     const int64_t size = size_of(norm->rows, norm->length, 1);
-    const int64_t sizes[] = {size, size, norm->length, norm->rows, norm->rows, size,
-                             norm->length, norm->length};
+    const int64_t sizes[] = {size,       size, norm->length, norm->rows,
+                             norm->rows, size, norm->length, norm->length};
     bool fits = !params->bad && size > 0 && norm->dy && norm->x;
     for (int i = 0; i < 8; i++) fits = fits && may_hold(&tensors[i], F32, sizes[i]);
     if (!fits) {
@@ -113,8 +113,7 @@ static void one_row(const Norm *norm, int64_t row, float *sums) {
     offset = norm->centred ? (sum_of(offsets) + offset) / (float)n : 0;
     float *dx = norm->dx + row * n;
     const float factor = inverse * slope;
-    INDEPENDENT
-    for (i = 0; i < n; i++) {
+    INDEPENDENT_FOR (i = 0; i < n; i++) {
         const float g = scale ? dy[i] * scale[i] : dy[i];
         dx[i] = (g - offset - (x[i] - mean) * factor) * inverse;
     }

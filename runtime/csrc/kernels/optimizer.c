@@ -11,8 +11,17 @@ enum { MOST_TENSORS = 3, MOST_SCALARS = 6, STEP_CHUNK = 1 << 13 };
 
 // How factors follow from scalars; the order is that of _DERIVATIONS in optimizers.py.
 typedef enum {
-    AS_GIVEN, STEP, NESTEROV, AVERAGE, DECAY, AVERAGE_SQUARES, DECAY_SQUARES, ADAM, ADAM_DIRECTION,
-    LAMB, SCALED
+    AS_GIVEN,
+    STEP,
+    NESTEROV,
+    AVERAGE,
+    DECAY,
+    AVERAGE_SQUARES,
+    DECAY_SQUARES,
+    ADAM,
+    ADAM_DIRECTION,
+    LAMB,
+    SCALED
 } Derivation;
 
 typedef void (*PassFn)(
@@ -92,13 +101,13 @@ static void find_factors(const Step *step, float *factors) {
 
 // -- passes ---------------------------------------------------------------------------------------
 
-#define PASS(NAME, EXPRESSION)                                                               \
-    static void NAME(                                                                        \
-        float *out, const float *a, const float *b, const float *c, const float *factors,    \
-        int64_t n) {                                                                         \
-        const float f0 = factors[0], f1 = factors[1], f2 = factors[2];                       \
-        (void)a, (void)b, (void)c, (void)f0, (void)f1, (void)f2;                             \
-        INDEPENDENT for (int64_t i = 0; i < n; i++) out[i] = EXPRESSION;                          \
+#define PASS(NAME, EXPRESSION)                                                            \
+    static void NAME(                                                                     \
+        float *out, const float *a, const float *b, const float *c, const float *factors, \
+        int64_t n) {                                                                      \
+        const float f0 = factors[0], f1 = factors[1], f2 = factors[2];                    \
+        (void)a, (void)b, (void)c, (void)f0, (void)f1, (void)f2;                          \
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) out[i] = EXPRESSION;                  \
     }
 
 static inline float root(float x) { return __builtin_sqrtf(x); }
@@ -190,33 +199,34 @@ static Failure run_step(const void *state, const Run *run) {
     return OK;
 }
 
-#define PASSES(_)                                                                            \
-    _(SumOfTwo, sum_of_two, 2)                                                               \
-    _(SumOfThree, sum_of_three, 3)                                                           \
-    _(Squares, squares, 2)                                                                   \
-    _(Largest, largest, 2)                                                                   \
-    _(Adam, adam, 3)                                                                         \
-    _(Adamax, adamax, 3)                                                                     \
-    _(AdamDirection, adam_direction, 3)                                                      \
-    _(AdamDirectionAlone, adam_direction_alone, 2)                                           \
-    _(AdamaxDirection, adamax_direction, 3)                                                  \
-    _(AdamaxDirectionAlone, adamax_direction_alone, 2)                                       \
-    _(OverRoot, over_root, 2)                                                                \
-    _(OverRootOfSum, over_root_of_sum, 2)                                                    \
-    _(OverDeviation, over_deviation, 3)                                                      \
-    _(OverDeviationOfSum, over_deviation_of_sum, 3)                                          \
+// clang-format off
+#define PASSES(_)                                      \
+    _(SumOfTwo, sum_of_two, 2)                         \
+    _(SumOfThree, sum_of_three, 3)                     \
+    _(Squares, squares, 2)                             \
+    _(Largest, largest, 2)                             \
+    _(Adam, adam, 3)                                   \
+    _(Adamax, adamax, 3)                               \
+    _(AdamDirection, adam_direction, 3)                \
+    _(AdamDirectionAlone, adam_direction_alone, 2)     \
+    _(AdamaxDirection, adamax_direction, 3)            \
+    _(AdamaxDirectionAlone, adamax_direction_alone, 2) \
+    _(OverRoot, over_root, 2)                          \
+    _(OverRootOfSum, over_root_of_sum, 2)              \
+    _(OverDeviation, over_deviation, 3)                \
+    _(OverDeviationOfSum, over_deviation_of_sum, 3)    \
     _(RatioOfRoots, ratio_of_roots, 3)
+// clang-format on
 
-#define PREPARE(NAME, PASS_FN, OPERANDS)                                                     \
-    static void *prepare_##NAME(Params *params, Needs *needs) {                              \
-        (void)needs;                                                                         \
-        return prepare(params, PASS_FN, OPERANDS);                                           \
+#define PREPARE(NAME, PASS_FN, OPERANDS)                        \
+    static void *prepare_##NAME(Params *params, Needs *needs) { \
+        (void)needs;                                            \
+        return prepare(params, PASS_FN, OPERANDS);              \
     }
 #define ENTRY(NAME, PASS_FN, OPERANDS) {"Step" #NAME "_f32", prepare_##NAME, run_step, NULL},
 
 PASSES(PREPARE)
 
 const Kernel ISA(OPTIMIZERS)[] = {
-    PASSES(ENTRY)
-    {NULL, NULL, NULL, NULL},
+    PASSES(ENTRY){NULL, NULL, NULL, NULL},
 };

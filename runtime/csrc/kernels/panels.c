@@ -5,22 +5,21 @@
 typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
 
 // Neighbours in a line of a panel that are neighbours in the matrix.
-INLINE void copy_lines(
-    float *to, const float *from, int64_t column, int64_t k, const int width) {
+INLINE void copy_lines(float *to, const float *from, int64_t column, int64_t k, const int width) {
     for (int64_t p = 0; p < k; p++, to += width, from += column)
         __builtin_memcpy(to, from, (size_t)width * sizeof(float));
 }
 
 // Four lines of a panel from four rows, or, if `two`, from two.
-INLINE void turn_four(
-    float *to, const float *from, int64_t row, int width, const bool two) {
+INLINE void turn_four(float *to, const float *from, int64_t row, int width, const bool two) {
     Four lines[] = {
         load_four(from), load_four(from + row), load_four(from + (two ? 0 : 2 * row)),
         load_four(from + (two ? row : 3 * row))};
     turn_square(lines);
     for (int p = 0; p < 4; p++) {
         if (two)
-            *(LooseTwo *)(to + p * width) = (LooseTwo)__builtin_shufflevector(lines[p], lines[p], 0, 1);
+            *(LooseTwo *)(to + p * width) =
+                (LooseTwo)__builtin_shufflevector(lines[p], lines[p], 0, 1);
         else
             store_four(to + p * width, lines[p]);
     }
@@ -31,8 +30,9 @@ INLINE void turn_four(
 #define HIGH(N) N + 2, N + LANES + 2, N + 3, N + LANES + 3
 #define FIRST(N) N, N + 1, N + LANES, N + LANES + 1
 #define SECOND(N) N + 2, N + 3, N + LANES + 2, N + LANES + 3
-#define PUT(N) \
-    *(LooseFour *)(to + (N + p) * width) = __builtin_shufflevector(line, line, N, N + 1, N + 2, N + 3);
+#define PUT(N)                             \
+    *(LooseFour *)(to + (N + p) * width) = \
+        __builtin_shufflevector(line, line, N, N + 1, N + 2, N + 3);
 #if VECTOR_BYTES == 64
 #define QUARTERS(P) P(0), P(4), P(8), P(12)
 #define PUT_ALL PUT(0) PUT(4) PUT(8) PUT(12)
@@ -43,8 +43,7 @@ INLINE void turn_four(
 #define QUARTERS(P) P(0)
 #define PUT_ALL PUT(0)
 #endif
-INLINE void turn_lines(
-    float *to, const float *from, int64_t row, int width) {
+INLINE void turn_lines(float *to, const float *from, int64_t row, int width) {
     const Floats a = load(from), b = load(from + row);
     const Floats c = load(from + 2 * row), d = load(from + 3 * row);
     const Floats ab = __builtin_shufflevector(a, b, QUARTERS(LOW));
@@ -63,8 +62,7 @@ INLINE void turn_lines(
 }
 
 // A whole panel of rows whose numbers are neighbours.
-INLINE void turn_panel(
-    float *to, const float *from, int64_t row, int64_t k, const int width) {
+INLINE void turn_panel(float *to, const float *from, int64_t row, int64_t k, const int width) {
     int64_t p = 0;
     for (; p + LANES <= k; p += LANES) {
         float *line = to + p * width;

@@ -29,16 +29,16 @@ typedef struct {
 #define PRODUCT(a, b) ((a) * (b))
 
 // Sums and products of integers wrap around: they are computed without signs.
-#define COMBINE(NAME, TYPE, WORK, OPERATION)                                                     \
-    static void NAME##_##TYPE(char *to, const char *from, int64_t count) {                       \
-        TYPE *a = (TYPE *)to;                                                                    \
-        const TYPE *b = (const TYPE *)from;                                                      \
-        for (int64_t i = 0; i < count; i++) a[i] = (TYPE)OPERATION((WORK)a[i], (WORK)b[i]);      \
+#define COMBINE(NAME, TYPE, WORK, OPERATION)                                                \
+    static void NAME##_##TYPE(char *to, const char *from, int64_t count) {                  \
+        TYPE *a = (TYPE *)to;                                                               \
+        const TYPE *b = (const TYPE *)from;                                                 \
+        for (int64_t i = 0; i < count; i++) a[i] = (TYPE)OPERATION((WORK)a[i], (WORK)b[i]); \
     }
-#define COMBINATIONS(TYPE, WORK)                                                                 \
-    COMBINE(sum, TYPE, WORK, SUM)                                                                \
-    COMBINE(product, TYPE, WORK, PRODUCT)                                                        \
-    COMBINE(lesser, TYPE, TYPE, LESSER)                                                          \
+#define COMBINATIONS(TYPE, WORK)          \
+    COMBINE(sum, TYPE, WORK, SUM)         \
+    COMBINE(product, TYPE, WORK, PRODUCT) \
+    COMBINE(lesser, TYPE, TYPE, LESSER)   \
     COMBINE(larger, TYPE, TYPE, LARGER)
 
 COMBINATIONS(float, float)
@@ -136,8 +136,10 @@ static void *prepare(Params *params, Needs *needs) {
     int64_t step = places->bytes;
     for (int i = table.rank - 1; i >= 0; i--, step *= table.dims[i + 1]) places->steps[i] = step;
     const int64_t item = places->bytes;
-    if (axis >= 0) describe_elements(places, &indices);
-    else describe_tuples(places, &indices, batch_dims);
+    if (axis >= 0)
+        describe_elements(places, &indices);
+    else
+        describe_tuples(places, &indices, batch_dims);
     places->count = places->bytes / item;
     places->combine = combination(table.dtype, which);
     if (which == REPLACE || places->combine) return places;
@@ -147,9 +149,12 @@ static void *prepare(Params *params, Needs *needs) {
 
 static inline void exchange(const Places *places, int64_t offset, int64_t place, bool put) {
     char *there = places->table + offset, *value = places->values + place * places->bytes;
-    if (!put) memcpy(value, there, (size_t)places->bytes);
-    else if (places->combine) places->combine(there, value, places->count);
-    else memcpy(there, value, (size_t)places->bytes);
+    if (!put)
+        memcpy(value, there, (size_t)places->bytes);
+    else if (places->combine)
+        places->combine(there, value, places->count);
+    else
+        memcpy(there, value, (size_t)places->bytes);
 }
 
 static Failure visit_elements(const Places *places, bool put) {

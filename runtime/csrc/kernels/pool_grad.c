@@ -113,9 +113,7 @@ static void *prepare_squares_grad(Params *params, Needs *needs) {
 }
 
 // Where the taps of window `place` that lie inside begin and end, and the element of tap 0.
-typedef struct {
-    int64_t begin, end, origin;
-} Span;
+typedef struct { int64_t begin, end, origin; } Span;
 
 static Span find_span(const PoolGrad *pool, int axis, int64_t place) {
     const int64_t origin = place * pool->stride[axis] - pool->before[axis];
@@ -131,15 +129,16 @@ typedef void (*WindowFn)(const PoolGrad *pool, int64_t channel, const Span *span
 
 static void spread_window(
     const PoolGrad *pool, int64_t channel, const Span *spans, int64_t window) {
-    const float share =
-        pool->dy[channel * pool->windows + window] * (pool->factors ? pool->factors[window] : 1.0f);
+    const float share = pool->dy[channel * pool->windows + window] *
+                        (pool->factors ? pool->factors[window] : 1.0f);
     float *dx = pool->dx + channel * pool->elements;
     for (int64_t a = spans[0].begin; a < spans[0].end; a++)
         for (int64_t b = spans[1].begin; b < spans[1].end; b++) {
             const int64_t row = (spans[0].origin + a * pool->dilation[0]) * pool->size[1] +
                                 spans[1].origin + b * pool->dilation[1];
             float *line = dx + row * pool->size[2] + spans[2].origin;
-            for (int64_t c = spans[2].begin; c < spans[2].end; c++) line[c * pool->dilation[2]] += share;
+            for (int64_t c = spans[2].begin; c < spans[2].end; c++)
+                line[c * pool->dilation[2]] += share;
         }
 }
 
@@ -163,8 +162,7 @@ static void give_to_first(
         pool->dx[channel * pool->elements + chosen] += pool->dy[channel * pool->windows + window];
 }
 
-INLINE void all_windows(
-    const PoolGrad *pool, int64_t channel, WindowFn work) {
+INLINE void all_windows(const PoolGrad *pool, int64_t channel, WindowFn work) {
     memset(pool->dx + channel * pool->elements, 0, (size_t)pool->elements * sizeof(float));
     int64_t window = 0;
     Span spans[AXES];
@@ -203,9 +201,7 @@ static inline Four choose(FourMask mask, Four a, Four b) {
 static inline Four larger(Four a, Four b) { return choose((a > b) | (a != a), a, b); }
 
 // The elements of four squares.
-typedef struct {
-    Four upper_left, upper_right, lower_left, lower_right;
-} Squares;
+typedef struct { Four upper_left, upper_right, lower_left, lower_right; } Squares;
 
 static inline Squares load_squares(const float *first, const float *second, int64_t width) {
     const Four a = load_four(first), b = load_four(second);
@@ -222,7 +218,8 @@ static inline void store_pair(float *first, float *second, Four left, Four right
 
 static inline void four_maxima(const PoolGrad *pool, int64_t first, int64_t second, int64_t to) {
     const Squares x = load_squares(pool->x + first, pool->x + second, pool->size[2]);
-    const Four high = larger(x.upper_left, x.upper_right), low = larger(x.lower_left, x.lower_right);
+    const Four high = larger(x.upper_left, x.upper_right),
+               low = larger(x.lower_left, x.lower_right);
     store_four((float *)pool->y + to, larger(high, low));
 }
 
@@ -235,8 +232,7 @@ static inline void four_choices(const PoolGrad *pool, int64_t first, int64_t sec
     float *dx = pool->dx;
     store_pair(dx + first, dx + second, choose(a, dy, zero), choose(b, dy, zero));
     store_pair(
-        dx + first + width, dx + second + width, choose(c, dy, zero),
-        choose(a | b | c, zero, dy));
+        dx + first + width, dx + second + width, choose(c, dy, zero), choose(a | b | c, zero, dy));
 }
 
 static inline void one_maximum(const PoolGrad *pool, int64_t place, int64_t to) {

@@ -42,9 +42,10 @@ static void *prepare(Params *params, Needs *needs) {
     int64_t size = 1, results = 1, work = 1;
     bool fits = true;
     for (int i = 0; i < AXES; i++) {
-        int64_t *const words[] = {&pool->axes[i].size, &pool->axes[i].out, &pool->axes[i].taps,
-                                  &pool->axes[i].stride, &pool->axes[i].dilation,
-                                  &pool->axes[i].begin, &pool->axes[i].place};
+        int64_t *const words[] = {&pool->axes[i].size,     &pool->axes[i].out,
+                                  &pool->axes[i].taps,     &pool->axes[i].stride,
+                                  &pool->axes[i].dilation, &pool->axes[i].begin,
+                                  &pool->axes[i].place};
         for (int k = 0; k < 7; k++) *words[k] = next_int(params);
         fits = fits && is_axis(&pool->axes[i]);
         size = size_of(size, pool->axes[i].size, 1);
@@ -72,9 +73,7 @@ static void *prepare(Params *params, Needs *needs) {
 
 // One tap of a row: elements of the result first .. end - 1 get the `count` from `x` on, `step`
 // after each other.  `place` is the number of the first, which grows by `next`.
-typedef struct {
-    int64_t first, count, x, step, place, next;
-} Tap;
+typedef struct { int64_t first, count, x, step, place, next; } Tap;
 
 typedef void (*TapFn)(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places);
 
@@ -104,7 +103,11 @@ static void tap_row(
     if (first >= end) return;
     const int64_t start = first * row->stride + tap[AXES - 1] * row->dilation - row->begin;
     const Tap one = {
-        first, end - first, element + start, row->stride, place + start * row->place,
+        first,
+        end - first,
+        element + start,
+        row->stride,
+        place + start * row->place,
         row->stride * row->place};
     work(pool, &one, x, y, places);
 }
@@ -217,50 +220,50 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
 
 // Maxima of a few elements: parts overlap, which changes nothing.  Steps of 2 are taken out of pairs,
 // the last of which may be half a pair.
-#define MAXIMA(TYPE, PAIR, LEAST)                                                                \
-    typedef TYPE Few_##TYPE __attribute__((vector_size(16), aligned(1), may_alias));             \
-    static inline void larger_few_##TYPE(const TYPE *from, TYPE *to) {                           \
-        const Few_##TYPE a = *(const Few_##TYPE *)from, b = *(const Few_##TYPE *)to;             \
-        const __typeof__(a > b) first = (a > b) | (a != a);                                      \
-        *(Few_##TYPE *)to =                                                                      \
-            (Few_##TYPE)(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));      \
-    }                                                                                            \
-    static void larger_##TYPE(const char *start, char *result, int64_t count, int64_t step) {    \
-        enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };                              \
-        const TYPE *from = (const TYPE *)start;                                                  \
-        TYPE *to = (TYPE *)result, some[FEW];                                                    \
-        int64_t i = 0;                                                                           \
-        if (step == 1) {                                                                         \
-            for (; i + MANY <= count; i += MANY) {                                               \
-                const TYPE *some_from = from + i;                                                \
-                TYPE *some_to = to + i;                                                          \
-                INDEPENDENT for (int k = 0; k < MANY; k++) {                                     \
-                    const TYPE v = some_from[k], t = some_to[k];                                 \
-                    some_to[k] = v > t || v != v ? v : t;                                        \
-                }                                                                                \
-            }                                                                                    \
-            for (; i + FEW <= count; i += FEW) larger_few_##TYPE(from + i, to + i);              \
-            if (i < count && count >= FEW) {                                                     \
-                larger_few_##TYPE(from + count - FEW, to + count - FEW);                         \
-                return;                                                                          \
-            }                                                                                    \
-        } else if (step == 2) {                                                                  \
-            for (; i + FEW < count; i += FEW) {                                                  \
-                PAIR pairs[FEW];                                                                 \
-                memcpy(pairs, from + 2 * i, sizeof(pairs));                                      \
-                for (int k = 0; k < FEW; k++) some[k] = FIRST_OF(TYPE, pairs[k]);                \
-                larger_few_##TYPE(some, to + i);                                                 \
-            }                                                                                    \
-        }                                                                                        \
-        for (; i < count; i++) {                                                                 \
-            const TYPE v = from[i * step];                                                       \
-            to[i] = v > to[i] || v != v ? v : to[i];                                             \
-        }                                                                                        \
-    }                                                                                            \
-    static void start_##TYPE(const Pool *pool, char *y, int64_t *places, int64_t count) {        \
-        (void)pool;                                                                              \
-        for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                              \
-        for (int64_t i = 0; places && i < count; i++) places[i] = 0;                             \
+#define MAXIMA(TYPE, PAIR, LEAST)                                                             \
+    typedef TYPE Few_##TYPE __attribute__((vector_size(16), aligned(1), may_alias));          \
+    static inline void larger_few_##TYPE(const TYPE *from, TYPE *to) {                        \
+        const Few_##TYPE a = *(const Few_##TYPE *)from, b = *(const Few_##TYPE *)to;          \
+        const __typeof__(a > b) first = (a > b) | (a != a);                                   \
+        *(Few_##TYPE *)to =                                                                   \
+            (Few_##TYPE)(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));   \
+    }                                                                                         \
+    static void larger_##TYPE(const char *start, char *result, int64_t count, int64_t step) { \
+        enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };                           \
+        const TYPE *from = (const TYPE *)start;                                               \
+        TYPE *to = (TYPE *)result, some[FEW];                                                 \
+        int64_t i = 0;                                                                        \
+        if (step == 1) {                                                                      \
+            for (; i + MANY <= count; i += MANY) {                                            \
+                const TYPE *some_from = from + i;                                             \
+                TYPE *some_to = to + i;                                                       \
+                INDEPENDENT_FOR (int k = 0; k < MANY; k++) {                                  \
+                    const TYPE v = some_from[k], t = some_to[k];                              \
+                    some_to[k] = v > t || v != v ? v : t;                                     \
+                }                                                                             \
+            }                                                                                 \
+            for (; i + FEW <= count; i += FEW) larger_few_##TYPE(from + i, to + i);           \
+            if (i < count && count >= FEW) {                                                  \
+                larger_few_##TYPE(from + count - FEW, to + count - FEW);                      \
+                return;                                                                       \
+            }                                                                                 \
+        } else if (step == 2) {                                                               \
+            for (; i + FEW < count; i += FEW) {                                               \
+                PAIR pairs[FEW];                                                              \
+                memcpy(pairs, from + 2 * i, sizeof(pairs));                                   \
+                for (int k = 0; k < FEW; k++) some[k] = FIRST_OF(TYPE, pairs[k]);             \
+                larger_few_##TYPE(some, to + i);                                              \
+            }                                                                                 \
+        }                                                                                     \
+        for (; i < count; i++) {                                                              \
+            const TYPE v = from[i * step];                                                    \
+            to[i] = v > to[i] || v != v ? v : to[i];                                          \
+        }                                                                                     \
+    }                                                                                         \
+    static void start_##TYPE(const Pool *pool, char *y, int64_t *places, int64_t count) {     \
+        (void)pool;                                                                           \
+        for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                           \
+        for (int64_t i = 0; places && i < count; i++) places[i] = 0;                          \
     }
 typedef struct { float first, second; } FloatPair;
 typedef struct { double first, second; } DoublePair;

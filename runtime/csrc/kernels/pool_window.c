@@ -40,7 +40,8 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     conv->outside = pool->maximum ? -INFINITY : 0;
-    for (int64_t tap = 0; tap < conv->window; tap++) pool->offsets[tap] = ISA(tap_offset)(conv, tap);
+    for (int64_t tap = 0; tap < conv->window; tap++)
+        pool->offsets[tap] = ISA(tap_offset)(conv, tap);
     pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);
     needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
     return pool;

@@ -15,7 +15,8 @@ typedef struct {
     int64_t batch;
     int batch_rank;
     int64_t batch_dims[MAX_RANK];
-    int64_t left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK], residual_batch[MAX_RANK];
+    int64_t left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK],
+        residual_batch[MAX_RANK];
     const float *left;
     const void *right;
     DType right_type;  // F32, or of constants a half
@@ -45,7 +46,8 @@ static Product product_of(const State *state, int64_t number) {
         product.left += index * state->left_batch[axis];
         product.right += index * state->right_batch[axis];
         product.out += index * state->out_batch[axis];
-        if (product.epilogue.residual) product.epilogue.residual += index * state->residual_batch[axis];
+        if (product.epilogue.residual)
+            product.epilogue.residual += index * state->residual_batch[axis];
     }
     return product;
 }
@@ -217,7 +219,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     if (state->batch > 1) {
         const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
-                                                                    : BLOCK_COLUMNS * state->k;
+                                                                      : BLOCK_COLUMNS * state->k;
         needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         const int64_t early = state->packs_early ? right_floats : 0;
@@ -288,7 +290,8 @@ static void pack_some(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     if (chunk >= left_packs(state)) {
         const int64_t j = (chunk - left_packs(state)) * BLOCK_COLUMNS;
-        pack_right(state, j, lesser(state->n - j, BLOCK_COLUMNS), early_columns(job) + j * state->k);
+        pack_right(
+            state, j, lesser(state->n - j, BLOCK_COLUMNS), early_columns(job) + j * state->k);
         return;
     }
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
@@ -301,8 +304,8 @@ static void pack_some(void *context, int64_t chunk, int thread) {
 static void multiply_halves(
     const State *state, const float *left, int64_t step, Place out, int64_t columns) {
     ISA(multiply_half_panels)(
-        left, step, state->halves + out.first_column * state->k, state->right_type == BF16, state->k,
-        out, (int)state->m, columns, &state->epilogue);
+        left, step, state->halves + out.first_column * state->k, state->right_type == BF16,
+        state->k, out, (int)state->m, columns, &state->epilogue);
 }
 
 // A few rows need no packing, and their chunks share nothing.

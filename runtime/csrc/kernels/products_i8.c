@@ -189,7 +189,8 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
 static Failure run_products(const void *argument, const Run *run) {
     const State *state = argument;
     Job job = {state, run, state->packed ? state->packed : (int8_t *)run->shared};
-    if (!state->packed) share_chunks(run, state->right_batch * state->panels.panels, pack_chunk, &job);
+    if (!state->packed)
+        share_chunks(run, state->right_batch * state->panels.panels, pack_chunk, &job);
     share_chunks(run, state->batch * state->row_chunks * state->column_chunks, product_chunk, &job);
     return OK;
 }

@@ -138,8 +138,10 @@ static int64_t choose(const double *limits, int64_t classes, double drawn, doubl
     int64_t low = 0, high = classes;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
-        if (limits[middle] + row <= drawn + row) low = middle + 1;
-        else high = middle;
+        if (limits[middle] + row <= drawn + row)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < classes ? low : classes - 1;
 }
@@ -160,8 +162,10 @@ static Failure run_choices(const void *state, const Run *run) {
             const double drawn = choices->source->next_double(choices->source->state);
             const int64_t chosen = choose(limits, choices->classes, drawn, (double)row);
             const int64_t place = row * choices->samples + i;
-            if (choices->wide) ((int64_t *)choices->out)[place] = chosen;
-            else ((int32_t *)choices->out)[place] = (int32_t)chosen;
+            if (choices->wide)
+                ((int64_t *)choices->out)[place] = chosen;
+            else
+                ((int32_t *)choices->out)[place] = (int32_t)chosen;
         }
     }
     return OK;
@@ -281,7 +285,8 @@ static void gradient_chunk(void *context, int64_t chunk, int thread) {
     const GradientJob *job = context;
     const Dropout *dropout = job->dropout;
     const int64_t start = chunk * GRADIENT_CHUNK;
-    const int64_t end = start + GRADIENT_CHUNK < dropout->count ? start + GRADIENT_CHUNK : dropout->count;
+    const int64_t end = start + GRADIENT_CHUNK < dropout->count ? start + GRADIENT_CHUNK
+                                                                : dropout->count;
     const float scale = job->scale;
     for (int64_t i = start; i < end; i++) {
         const float value = dropout->in[i] * scale;

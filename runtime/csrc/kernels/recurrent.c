@@ -49,9 +49,16 @@ static bool are_sized(const State *state, const Tensor *bias, const Tensor *more
     const int64_t states = state->gates == LSTM ? 2 : 1;
     const int64_t kept = state->gates == LSTM ? 5 : state->gates == GRU ? 3 + state->reset_late : 0;
     const int64_t counts[] = {
-        cells, cells, size_of(state->directions, 3, state->hidden),
-        size_of(state->steps, state->batch, 1), state->batch, size_of(cells, state->steps, 1), cells,
-        cells, size_of(cells, state->steps + 1, states), size_of(cells, state->steps, kept)};
+        cells,
+        cells,
+        size_of(state->directions, 3, state->hidden),
+        size_of(state->steps, state->batch, 1),
+        state->batch,
+        size_of(cells, state->steps, 1),
+        cells,
+        cells,
+        size_of(cells, state->steps + 1, states),
+        size_of(cells, state->steps, kept)};
     for (int i = 0; i < 10; i++)
         if (!covers(&more[i], i == 4 ? I32 : F32, counts[i])) return false;
     return covers(bias, F32, size_of(2, rows, 1));
@@ -81,8 +88,8 @@ static bool read_operands(State *state, Params *params) {
         .is_packed = w.constant && r.constant && (!bias.data || bias.constant),
     };
     const float **given[] = {&state->h, &state->c, &state->peepholes, &state->attention};
-    float **wanted[] = {&state->y, &state->last_h, &state->last_c, &state->kept_states,
-                        &state->kept_gates};
+    float **wanted[] = {
+        &state->y, &state->last_h, &state->last_c, &state->kept_states, &state->kept_gates};
     Tensor more[10];
     for (int i = 0; i < 10; i++) more[i] = maybe_tensor(params);
     for (int i = 0; i < 4; i++) *given[i] = (const float *)more[i].data;
@@ -197,8 +204,7 @@ static void lstm_step(const Step *now) {
         if (is_over(state, b, now->time)) continue;
         const float *s = now->shares + b * rows, *p = memory->products + b * rows;
         float *h = memory->h + b * n, *c = memory->c + b * n;
-        INDEPENDENT
-        for (int64_t j = 0; j < n; j++) {
+        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) {
             const float input = fast_sigmoid(s[j] + p[j]);
             const float output = fast_sigmoid(s[n + j] + p[n + j]);
             const float forget = fast_sigmoid(s[2 * n + j] + p[2 * n + j]);
@@ -213,11 +219,10 @@ static void lstm_step(const Step *now) {
 static void reset_products(const float *gates, float *products, const float *bias, int64_t n) {
     float *candidates = products + 2 * n;
     if (bias) {
-        INDEPENDENT
-        for (int64_t j = 0; j < n; j++) candidates[j] += bias[j];
+        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) candidates[j] += bias[j];
     }
-    INDEPENDENT
-    for (int64_t j = 0; j < n; j++) candidates[j] *= fast_sigmoid(gates[n + j] + products[n + j]);
+    INDEPENDENT_FOR (int64_t j = 0; j < n; j++)
+        candidates[j] *= fast_sigmoid(gates[n + j] + products[n + j]);
 }
 
 static void gru_step(const Step *now) {
@@ -230,8 +235,7 @@ static void gru_step(const Step *now) {
             const float *s = now->shares + b * rows + n, *p = memory->products + b * rows + n;
             const float *h = memory->h + b * n;
             float *reset = memory->reset + b * n;
-            INDEPENDENT
-            for (int64_t j = 0; j < n; j++) reset[j] = fast_sigmoid(s[j] + p[j]) * h[j];
+            INDEPENDENT_FOR (int64_t j = 0; j < n; j++) reset[j] = fast_sigmoid(s[j] + p[j]) * h[j];
         }
         ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
     }
@@ -240,8 +244,7 @@ static void gru_step(const Step *now) {
         const float *s = now->shares + b * rows;
         float *p = memory->products + b * rows, *h = memory->h + b * n;
         if (state->reset_late) reset_products(s, p, now->late_bias, n);
-        INDEPENDENT
-        for (int64_t j = 0; j < n; j++) {
+        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) {
             const float update = fast_sigmoid(s[j] + p[j]);
             const float candidate = fast_tanh(s[2 * n + j] + p[2 * n + j]);
             h[j] = candidate + update * (h[j] - candidate);
@@ -249,9 +252,7 @@ static void gru_step(const Step *now) {
     }
 }
 
-static void usual_step(const Step *now) {
-    (now->state->gates == LSTM ? lstm_step : gru_step)(now);
-}
+static void usual_step(const Step *now) { (now->state->gates == LSTM ? lstm_step : gru_step)(now); }
 
 // -- all steps ------------------------------------------------------------------------------------
 
@@ -317,7 +318,8 @@ static void run_direction(void *context, int64_t d, int thread) {
         const Step now = {state, &memory, r, shares, late_bias, step, d};
         (state->usual ? usual_step : ISA(any_step))(&now);
         keep_states(state, &memory, d, i + 1);
-        if (state->y) write_step(state, &memory, state->y + (step * state->directions + d) * size, step);
+        if (state->y)
+            write_step(state, &memory, state->y + (step * state->directions + d) * size, step);
     }
     if (state->last_h) memcpy(state->last_h + d * size, memory.h, (size_t)size * sizeof(float));
     if (state->last_c) memcpy(state->last_c + d * size, memory.c, (size_t)size * sizeof(float));

@@ -26,13 +26,11 @@ static void keep(const Step *now, int64_t gate, int64_t b, const float *values) 
 }
 
 static void add(float *x, const float *y, int64_t n) {
-    INDEPENDENT
-    for (int64_t j = 0; j < n; j++) x[j] += y[j];
+    INDEPENDENT_FOR (int64_t j = 0; j < n; j++) x[j] += y[j];
 }
 
 static void add_product(float *x, const float *weights, const float *y, int64_t n) {
-    INDEPENDENT
-    for (int64_t j = 0; weights && j < n; j++) x[j] += weights[j] * y[j];
+    INDEPENDENT_FOR (int64_t j = 0; weights && j < n; j++) x[j] += weights[j] * y[j];
 }
 
 static void rnn_sequence(const Step *now, int64_t b) {
@@ -100,8 +98,7 @@ static void gru_sequence(const Step *now, int64_t b) {
     add(p, now->shares + b * 3 * n + 2 * n, n);
     apply(now, 1, p, true);
     keep(now, state->reset_late ? 3 : 2, b, p);
-    const float left =
-        state->attention ? 1 - state->attention[now->time * state->batch + b] : 1.0f;
+    const float left = state->attention ? 1 - state->attention[now->time * state->batch + b] : 1.0f;
     if (is_over(state, b, now->time)) return;
     for (int64_t j = 0; j < n; j++) h[j] = p[j] + z[j] * left * (h[j] - p[j]);
 }
@@ -112,9 +109,12 @@ void ISA(any_step)(const Step *now) {
     const bool early = state->gates == GRU && !state->reset_late;
     ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, early ? 2 : state->gates);
     for (int64_t b = 0; b < state->batch; b++) {
-        if (state->gates == RNN) rnn_sequence(now, b);
-        else if (state->gates == LSTM) lstm_sequence(now, b);
-        else gru_gates(now, b);
+        if (state->gates == RNN)
+            rnn_sequence(now, b);
+        else if (state->gates == LSTM)
+            lstm_sequence(now, b);
+        else
+            gru_gates(now, b);
     }
     if (state->gates != GRU) return;
     if (early) ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);

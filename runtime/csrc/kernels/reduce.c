@@ -21,7 +21,10 @@ static inline double exp_of(double x) {
     return x < -700 ? 0 : x > 700 ? (double)INFINITY : value;
 }
 
-typedef union { double real; int64_t whole; } Value;
+typedef union {
+    double real;
+    int64_t whole;
+} Value;
 
 typedef struct Reduce Reduce;
 
@@ -60,24 +63,24 @@ static Value first_value(DType dtype, Step step) {
     return start;
 }
 
-#define REAL_STEP(TYPE)                                                                          \
-    static void step_##TYPE(                                                                     \
-        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,   \
-        Value *sums) {                                                                           \
-        const int64_t n = reduce->dims[reduce->reduced - 1];                                     \
-        const int64_t along = reduce->strides[reduce->reduced - 1];                              \
-        const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
-        const double start = first_value(F64, step).real;                                        \
-        switch (step) {                                                                          \
-            case ADD: APPLY_EITHER(TYPE, REAL_##TYPE, PLUS) break;                              \
-            case ADD_ABS: APPLY_EITHER(TYPE, ABS_##TYPE, PLUS) break;                           \
-            case ADD_SQUARE: APPLY_EITHER(TYPE, SQUARE_##TYPE, PLUS) break;                     \
-            case ADD_EXP: APPLY_EITHER(TYPE, EXP_##TYPE, PLUS) break;                           \
-            case MULTIPLY: APPLY_EITHER(TYPE, REAL_##TYPE, TIMES) break;                        \
-            case LEAST: REAL_EXTREME(TYPE, REAL_##TYPE, LESSER) break;                          \
-            case GREATEST: REAL_EXTREME(TYPE, REAL_##TYPE, LARGER) break;                       \
-        }                                                                                        \
-        (void)shifts;                                                                            \
+#define REAL_STEP(TYPE)                                                                        \
+    static void step_##TYPE(                                                                   \
+        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts, \
+        Value *sums) {                                                                         \
+        const int64_t n = reduce->dims[reduce->reduced - 1];                                   \
+        const int64_t along = reduce->strides[reduce->reduced - 1];                            \
+        const int64_t across = reduce->kept_strides[reduce->kept - 1];                         \
+        const double start = first_value(F64, step).real;                                      \
+        switch (step) {                                                                        \
+            case ADD: APPLY_EITHER(TYPE, REAL_##TYPE, PLUS) break;                             \
+            case ADD_ABS: APPLY_EITHER(TYPE, ABS_##TYPE, PLUS) break;                          \
+            case ADD_SQUARE: APPLY_EITHER(TYPE, SQUARE_##TYPE, PLUS) break;                    \
+            case ADD_EXP: APPLY_EITHER(TYPE, EXP_##TYPE, PLUS) break;                          \
+            case MULTIPLY: APPLY_EITHER(TYPE, REAL_##TYPE, TIMES) break;                       \
+            case LEAST: REAL_EXTREME(TYPE, REAL_##TYPE, LESSER) break;                         \
+            case GREATEST: REAL_EXTREME(TYPE, REAL_##TYPE, LARGER) break;                      \
+        }                                                                                      \
+        (void)shifts;                                                                          \
     }
 #define REAL_float(p) ((double)*(const float *)(p))
 #define ABS_float(p) fabs(REAL_float(p))
@@ -91,31 +94,31 @@ static Value first_value(DType dtype, Step step) {
 REAL_STEP(float)
 REAL_STEP(double)
 
-#define WHOLE_STEP(TYPE)                                                                         \
-    static int64_t whole_##TYPE(const char *p) { return (int64_t)*(const TYPE *)p; }             \
-    static int64_t abs_##TYPE(const char *p) {                                                   \
-        const int64_t v = whole_##TYPE(p);                                                       \
-        return v < 0 ? (int64_t)(0 - (uint64_t)v) : v;                                           \
-    }                                                                                            \
-    static int64_t square_##TYPE(const char *p) {                                                \
-        return WHOLE_TIMES(whole_##TYPE(p), whole_##TYPE(p));                                    \
-    }                                                                                            \
-    static void step_##TYPE(                                                                     \
-        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,   \
-        Value *sums) {                                                                           \
-        const int64_t n = reduce->dims[reduce->reduced - 1];                                     \
-        const int64_t along = reduce->strides[reduce->reduced - 1];                              \
-        const int64_t across = reduce->kept_strides[reduce->kept - 1];                           \
-        switch (step) {                                                                          \
-            case ADD: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_PLUS) break;                     \
-            case ADD_ABS: WHOLE_EITHER(TYPE, abs_##TYPE, WHOLE_PLUS) break;                   \
-            case ADD_SQUARE: WHOLE_EITHER(TYPE, square_##TYPE, WHOLE_PLUS) break;             \
-            case MULTIPLY: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_TIMES) break;               \
-            case LEAST: EXTREME_EITHER(TYPE, LESSER) break;                       \
-            case GREATEST: EXTREME_EITHER(TYPE, LARGER) break;                    \
-            default: break;                                                                      \
-        }                                                                                        \
-        (void)shifts;                                                                            \
+#define WHOLE_STEP(TYPE)                                                                       \
+    static int64_t whole_##TYPE(const char *p) { return (int64_t)*(const TYPE *)p; }           \
+    static int64_t abs_##TYPE(const char *p) {                                                 \
+        const int64_t v = whole_##TYPE(p);                                                     \
+        return v < 0 ? (int64_t)(0 - (uint64_t)v) : v;                                         \
+    }                                                                                          \
+    static int64_t square_##TYPE(const char *p) {                                              \
+        return WHOLE_TIMES(whole_##TYPE(p), whole_##TYPE(p));                                  \
+    }                                                                                          \
+    static void step_##TYPE(                                                                   \
+        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts, \
+        Value *sums) {                                                                         \
+        const int64_t n = reduce->dims[reduce->reduced - 1];                                   \
+        const int64_t along = reduce->strides[reduce->reduced - 1];                            \
+        const int64_t across = reduce->kept_strides[reduce->kept - 1];                         \
+        switch (step) {                                                                        \
+            case ADD: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_PLUS) break;                      \
+            case ADD_ABS: WHOLE_EITHER(TYPE, abs_##TYPE, WHOLE_PLUS) break;                    \
+            case ADD_SQUARE: WHOLE_EITHER(TYPE, square_##TYPE, WHOLE_PLUS) break;              \
+            case MULTIPLY: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_TIMES) break;                \
+            case LEAST: EXTREME_EITHER(TYPE, LESSER) break;                                    \
+            case GREATEST: EXTREME_EITHER(TYPE, LARGER) break;                                 \
+            default: break;                                                                    \
+        }                                                                                      \
+        (void)shifts;                                                                          \
     }
 
 WHOLE_STEP(int8_t)
@@ -145,13 +148,12 @@ static StepFn step_of(DType dtype) {
 // Whether the results of integers are integers on the way, and those of truth values are such.
 static bool is_known(DType dtype, Operation operation) {
     if (dtype == BOOL) return operation == MAX || operation == MIN;
-    return is_real(dtype) ||
-           (operation != L2 && operation != LOG_SUM && operation != LOG_SUM_EXP);
+    return is_real(dtype) || (operation != L2 && operation != LOG_SUM && operation != LOG_SUM_EXP);
 }
 
 static Step first_step(Operation operation) {
-    static const Step steps[] = {ADD_ABS, ADD_SQUARE, ADD, GREATEST, GREATEST, ADD,
-                                 LEAST, MULTIPLY, ADD, ADD_SQUARE};
+    static const Step steps[] = {ADD_ABS, ADD_SQUARE, ADD,      GREATEST, GREATEST,
+                                 ADD,     LEAST,      MULTIPLY, ADD,      ADD_SQUARE};
     return steps[operation];
 }
 
@@ -164,8 +166,7 @@ static void split_dims(Reduce *reduce, const Tensor *x, const Tensor *out) {
         int *const rank = kept ? &reduce->kept : &reduce->reduced;
         int64_t *const dims = kept ? reduce->kept_dims : reduce->dims;
         int64_t *const strides = kept ? reduce->kept_strides : reduce->strides;
-        const bool joins =
-            before == kept && strides[*rank - 1] == x->strides[axis] * x->dims[axis];
+        const bool joins = before == kept && strides[*rank - 1] == x->strides[axis] * x->dims[axis];
         if (!joins) dims[(*rank)++] = 1;
         dims[*rank - 1] *= x->dims[axis];
         strides[*rank - 1] = x->strides[axis];

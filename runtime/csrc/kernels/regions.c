@@ -112,13 +112,13 @@ static void relevant(
     if (*stop < *first) *stop = *first;
 }
 
-static void find_points(
-    const Regions *state, int axis, float start, float extent, Line *line) {
+static void find_points(const Regions *state, int axis, float start, float extent, Line *line) {
     const int64_t bins = state->bins[axis], length = state->sizes[axis];
     const float bin_size = extent / (float)bins;
     const double whole = ceil((double)bin_size);
     line->per_bin = state->ratio > 0 ? state->ratio
-                    : whole > 0 ? whole < (double)MOST_POINTS ? (int64_t)whole : MOST_POINTS : 0;
+                    : whole > 0      ? whole < (double)MOST_POINTS ? (int64_t)whole : MOST_POINTS
+                                     : 0;
     const int64_t per_bin = line->per_bin > 1 ? line->per_bin : 1;
     int64_t first, stop;
     relevant(start, bin_size, bins, line->per_bin, length, &first, &stop);
@@ -150,11 +150,12 @@ static void average_bins(const Regions *state, const Line *lines, const float *p
         for (int64_t j = 0; j < lines[1].count; j++) {
             const Point *column = &lines[1].points[j];
             if (!column->inside) continue;
-            const float a = row->low_weight * low[column->low] + row->high_weight * high[column->low];
-            const float b =
-                row->low_weight * low[column->high] + row->high_weight * high[column->high];
-            out[row->bin * state->bins[1] + column->bin] +=
-                column->low_weight * a + column->high_weight * b;
+            const float a = row->low_weight * low[column->low] +
+                            row->high_weight * high[column->low];
+            const float b = row->low_weight * low[column->high] +
+                            row->high_weight * high[column->high];
+            out[row->bin * state->bins[1] + column->bin] += column->low_weight * a +
+                                                            column->high_weight * b;
         }
     }
     const float points = (float)lines[0].per_bin * (float)lines[1].per_bin;

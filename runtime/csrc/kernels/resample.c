@@ -38,7 +38,8 @@ static bool are_inside(const Pick *pick, const Tensor *x) {
         first += least;
         last += most;
     }
-    return item_size(x->dtype) == pick->size && element_count(x) > 0 && first >= low && last <= high;
+    return item_size(x->dtype) == pick->size && element_count(x) > 0 && first >= low &&
+           last <= high;
 }
 
 // x, out, whose last axis lies side by side, offsets of each axis
@@ -71,9 +72,9 @@ static void *prepare_pick(Params *params, Needs *needs) {
     return NULL;
 }
 
-#define PICK_LINE(TYPE)                                                                          \
-    static void pick_##TYPE(char *to, const char *x, const int64_t *offsets, int64_t count) {    \
-        for (int64_t i = 0; i < count; i++) ((TYPE *)to)[i] = *(const TYPE *)(x + offsets[i]);   \
+#define PICK_LINE(TYPE)                                                                        \
+    static void pick_##TYPE(char *to, const char *x, const int64_t *offsets, int64_t count) {  \
+        for (int64_t i = 0; i < count; i++) ((TYPE *)to)[i] = *(const TYPE *)(x + offsets[i]); \
     }
 
 PICK_LINE(uint8_t)
@@ -149,9 +150,8 @@ static void *prepare_resample(Params *params, Needs *needs) {
     const int64_t wanted = size_of(state->outer, state->resized, state->inner);
     const int64_t terms = element_count(&indices);
     bool fits = !params->bad && indices.rank == 2 && work > 0 && given > 0 && wanted > 0 &&
-                holds(&x, F32, given) && holds(&out, F32, wanted) &&
-                holds(&indices, I64, terms) && are_apart(&indices, &out) &&
-                holds(&weights, F32, terms);
+                holds(&x, F32, given) && holds(&out, F32, wanted) && holds(&indices, I64, terms) &&
+                are_apart(&indices, &out) && holds(&weights, F32, terms);
     for (int64_t i = 0; fits && i < terms; i++)
         fits = state->indices[i] >= 0 && state->indices[i] < state->length;
     if (fits) return state;
@@ -177,8 +177,7 @@ static void resample_row(const Resample *state, int64_t row) {
         if (tap == 0)
             for (int64_t i = 0; i < inner; i++) out[i] = weight * from[i];
         else
-            INDEPENDENT
-            for (int64_t i = 0; i < inner; i++) out[i] += weight * from[i];
+            INDEPENDENT_FOR (int64_t i = 0; i < inner; i++) out[i] += weight * from[i];
     }
 }
 

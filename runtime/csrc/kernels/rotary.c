@@ -64,8 +64,7 @@ static const char *row_of(const Tensor *table, int64_t row) {
 INLINE void rotate(
     const float *x, float *y, const char *cosine, const char *sine, int64_t pairs,
     const int64_t step, const int64_t apart, const int64_t cosine_step, const int64_t sine_step) {
-    INDEPENDENT
-    for (int64_t i = 0; i < pairs; i++) {
+    INDEPENDENT_FOR (int64_t i = 0; i < pairs; i++) {
         const float c = *(const float *)(cosine + i * cosine_step);
         const float s = *(const float *)(sine + i * sine_step);
         const float a = x[i * step], b = x[i * step + apart];
@@ -81,9 +80,12 @@ static void rotate_row(const Rotary *state, int64_t row) {
     const int64_t pairs = state->pairs, last = state->cosine.rank - 1, size = sizeof(float);
     const int64_t c = state->cosine.strides[last], s = state->sine.strides[last];
     const bool plain = c == size && s == size;
-    if (state->interleaved) rotate(x, y, cosine, sine, pairs, 2, 1, c, s);
-    else if (plain) rotate(x, y, cosine, sine, pairs, 1, pairs, size, size);
-    else rotate(x, y, cosine, sine, pairs, 1, pairs, c, s);
+    if (state->interleaved)
+        rotate(x, y, cosine, sine, pairs, 2, 1, c, s);
+    else if (plain)
+        rotate(x, y, cosine, sine, pairs, 1, pairs, size, size);
+    else
+        rotate(x, y, cosine, sine, pairs, 1, pairs, c, s);
     const int64_t rest = state->length - 2 * pairs;
     if (rest && x != y) memcpy(y + 2 * pairs, x + 2 * pairs, (size_t)(rest * size));
 }

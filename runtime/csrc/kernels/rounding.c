@@ -72,8 +72,8 @@ static uint32_t within_format(const Rounding *rounding, uint32_t given) {
 static Failure run_rounding(const void *state, const Run *run) {
     (void)run;
     const Rounding *rounding = state;
-    const Generator *generator =
-        rounding->source ? (const Generator *)(intptr_t)rounding->source[3] : NULL;
+    const Generator *generator = rounding->source ? (const Generator *)(intptr_t)rounding->source[3]
+                                                  : NULL;
     for (int64_t begin = 0; begin < rounding->count; begin += ROUNDED_BLOCK) {
         const int64_t count = lesser(rounding->count - begin, ROUNDED_BLOCK);
         uint16_t drawn[ROUNDED_BLOCK];

@@ -100,8 +100,7 @@ static void softmax_row(const Rows *rows, int64_t row) {
     const float *x = rows->x + row * n;
     float *y = rows->y + row * n;
     const float peak = largest(x, n);
-    INDEPENDENT
-    for (int64_t i = 0; i < n; i++) y[i] = fast_exp(x[i] - peak);
+    INDEPENDENT_FOR (int64_t i = 0; i < n; i++) y[i] = fast_exp(x[i] - peak);
     const float factor = 1.0f / sum(y, n);
     for (int64_t i = 0; i < n; i++) y[i] *= factor;
 }
@@ -161,8 +160,7 @@ static void softmax_columns(const Rows *rows, int64_t row) {
     float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
-        INDEPENDENT
-        for (int64_t j = 0; j < count; j++) {
+        INDEPENDENT_FOR (int64_t j = 0; j < count; j++) {
             const float value = fast_exp(x[i * stride + j] - peaks[j]);
             y[i * stride + j] = value;
             totals[j] += value;
@@ -182,8 +180,7 @@ static void log_softmax_columns(const Rows *rows, int64_t row) {
         for (int64_t j = 0; j < count; j++) totals[j] += fast_exp(x[i * stride + j] - peaks[j]);
     for (int64_t j = 0; j < count; j++) totals[j] = logf(totals[j]);
     for (int64_t i = 0; i < n; i++)
-        INDEPENDENT
-        for (int64_t j = 0; j < count; j++)
+        INDEPENDENT_FOR (int64_t j = 0; j < count; j++)
             y[i * stride + j] = (x[i * stride + j] - peaks[j]) - totals[j];
 }
 
@@ -225,7 +222,8 @@ static void layer_norm_row(const Rows *rows, int64_t row) {
 static void rms_norm_row(const Rows *rows, int64_t row) {
     const int64_t n = rows->length;
     const float *x = rows->x + row * n;
-    scale_row(rows, row, x, 0, 1.0f / sqrtf(sum_of_squares(x, n) / (float)n + (float)rows->epsilon));
+    scale_row(
+        rows, row, x, 0, 1.0f / sqrtf(sum_of_squares(x, n) / (float)n + (float)rows->epsilon));
 }
 
 static Failure run_layer_norm(const void *state, const Run *run) {
@@ -256,16 +254,16 @@ static void sum_columns(const Rows *rows, int64_t row, float factor) {
     }
 }
 
-#define COLUMNS(NAME, CONDITION)                                            \
-    static void NAME(const Rows *rows, int64_t row) {                       \
-        const float *x = rows->x + row * rows->length * rows->inner;        \
-        float *y = rows->y + row * rows->inner;                             \
-        memcpy(y, x, (size_t)rows->inner * sizeof(float));                  \
-        for (int64_t i = 1; i < rows->length; i++)                          \
-            for (int64_t j = 0; j < rows->inner; j++) {                     \
-                const float v = x[i * rows->inner + j], t = y[j];           \
-                y[j] = CONDITION ? v : t;                                   \
-            }                                                               \
+#define COLUMNS(NAME, CONDITION)                                     \
+    static void NAME(const Rows *rows, int64_t row) {                \
+        const float *x = rows->x + row * rows->length * rows->inner; \
+        float *y = rows->y + row * rows->inner;                      \
+        memcpy(y, x, (size_t)rows->inner * sizeof(float));           \
+        for (int64_t i = 1; i < rows->length; i++)                   \
+            for (int64_t j = 0; j < rows->inner; j++) {              \
+                const float v = x[i * rows->inner + j], t = y[j];    \
+                y[j] = CONDITION ? v : t;                            \
+            }                                                        \
     }
 
 COLUMNS(largest_columns, v > t || v != v)

@@ -27,7 +27,8 @@ static void some_lines(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Sums *sums = context;
     const int64_t lines = count_lines(sums), end = (chunk + 1) * sums->unit;
-    for (int64_t line = chunk * sums->unit; line < end && line < lines; line++) sums->along(sums, line);
+    for (int64_t line = chunk * sums->unit; line < end && line < lines; line++)
+        sums->along(sums, line);
 }
 
 static Failure run_lines(const Sums *sums, const Run *run) {
@@ -36,21 +37,23 @@ static Failure run_lines(const Sums *sums, const Run *run) {
 }
 
 // Sums and products of integers wrap around: they are computed without signs.
-#define ACCUMULATE(TYPE, WORK)                                                                    \
-    static void accumulate_##TYPE(const Sums *sums, int64_t line) {                               \
-        const int64_t i = line / sums->inner, j = line % sums->inner;                             \
-        const int64_t n = sums->length, first = sums->backwards ? n - 1 : 0;                      \
-        const int64_t step = sums->backwards ? -sums->inner : sums->inner;                        \
-        const int64_t start = (i * n + first) * sums->inner + j;                                  \
-        const TYPE *x = (const TYPE *)sums->x + start;                                            \
-        TYPE *out = (TYPE *)sums->out + start;                                                    \
-        WORK total = sums->product ? 1 : 0;                                                       \
-        for (int64_t k = 0; k < n; k++, x += k < n ? step : 0, out += k < n ? step : 0) {         \
-            const WORK value = (WORK)*x, before = total;                                          \
-            if (sums->product) total = total * value;                                             \
-            else total = k ? total + value : value;                                               \
-            *out = (TYPE)(sums->exclusive ? before : total);                                      \
-        }                                                                                         \
+#define ACCUMULATE(TYPE, WORK)                                                            \
+    static void accumulate_##TYPE(const Sums *sums, int64_t line) {                       \
+        const int64_t i = line / sums->inner, j = line % sums->inner;                     \
+        const int64_t n = sums->length, first = sums->backwards ? n - 1 : 0;              \
+        const int64_t step = sums->backwards ? -sums->inner : sums->inner;                \
+        const int64_t start = (i * n + first) * sums->inner + j;                          \
+        const TYPE *x = (const TYPE *)sums->x + start;                                    \
+        TYPE *out = (TYPE *)sums->out + start;                                            \
+        WORK total = sums->product ? 1 : 0;                                               \
+        for (int64_t k = 0; k < n; k++, x += k < n ? step : 0, out += k < n ? step : 0) { \
+            const WORK value = (WORK) * x, before = total;                                \
+            if (sums->product)                                                            \
+                total = total * value;                                                    \
+            else                                                                          \
+                total = k ? total + value : value;                                        \
+            *out = (TYPE)(sums->exclusive ? before : total);                              \
+        }                                                                                 \
     }
 
 ACCUMULATE(float, float)
@@ -123,25 +126,25 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
 // -- the gradient of products ----------------------------------------------------------------------
 
 // Of one line: first the sums over later places, then times what is before; no factor is divided by.
-#define SLOPE(TYPE)                                                                              \
-    static void slope_##TYPE(const Sums *sums, int64_t line) {                                   \
-        const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length;          \
-        const int64_t first = sums->backwards ? n - 1 : 0;                                       \
-        const int64_t step = sums->backwards ? -sums->inner : sums->inner;                       \
-        const int64_t start = (i * n + first) * sums->inner + j;                                 \
-        const TYPE *g = (const TYPE *)(const void *)sums->grad + start;                          \
-        const TYPE *x = (const TYPE *)(const void *)sums->x + start;                             \
-        TYPE *out = (TYPE *)(void *)sums->out + start, later = 0, before = 1;                    \
-        for (int64_t k = n - 1; k >= 0; k--) {                                                   \
-            const TYPE below = k + 1 < n ? x[(k + 1) * step] * later : 0;                        \
-            const int64_t place = sums->exclusive ? k + 1 : k;                                   \
-            later = place < n ? g[place * step] + below : below;                                 \
-            out[k * step] = later;                                                               \
-        }                                                                                        \
-        for (int64_t k = 0; k < n; k++) {                                                        \
-            out[k * step] *= before;                                                             \
-            before *= x[k * step];                                                               \
-        }                                                                                        \
+#define SLOPE(TYPE)                                                                     \
+    static void slope_##TYPE(const Sums *sums, int64_t line) {                          \
+        const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length; \
+        const int64_t first = sums->backwards ? n - 1 : 0;                              \
+        const int64_t step = sums->backwards ? -sums->inner : sums->inner;              \
+        const int64_t start = (i * n + first) * sums->inner + j;                        \
+        const TYPE *g = (const TYPE *)(const void *)sums->grad + start;                 \
+        const TYPE *x = (const TYPE *)(const void *)sums->x + start;                    \
+        TYPE *out = (TYPE *)(void *)sums->out + start, later = 0, before = 1;           \
+        for (int64_t k = n - 1; k >= 0; k--) {                                          \
+            const TYPE below = k + 1 < n ? x[(k + 1) * step] * later : 0;               \
+            const int64_t place = sums->exclusive ? k + 1 : k;                          \
+            later = place < n ? g[place * step] + below : below;                        \
+            out[k * step] = later;                                                      \
+        }                                                                               \
+        for (int64_t k = 0; k < n; k++) {                                               \
+            out[k * step] *= before;                                                    \
+            before *= x[k * step];                                                      \
+        }                                                                               \
     }
 
 SLOPE(float)

@@ -24,19 +24,19 @@
 // Where parameters are constants whose values decide what code is made.
 #define INLINE static inline __attribute__((always_inline))
 
-// Sums stay in registers only if all loops over them are unrolled.
+// A loop that is unrolled: sums stay in registers only if all loops over them are.
 #if defined(__clang__)
-#define UNROLLED _Pragma("unroll")
+#define UNROLLED_FOR(...) _Pragma("unroll") for (__VA_ARGS__)
 #else
-#define UNROLLED _Pragma("GCC unroll 32")
+#define UNROLLED_FOR(...) _Pragma("GCC unroll 32") for (__VA_ARGS__)
 #endif
 
-// In front of a loop whose steps do not read what others write, though compilers cannot know: it may
-// work in place.
+// A loop whose steps do not read what others write, though compilers cannot know: it may work in
+// place.
 #if defined(__clang__)
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define INDEPENDENT_FOR(...) _Pragma("clang loop vectorize(assume_safety)") for (__VA_ARGS__)
 #else
-#define INDEPENDENT _Pragma("GCC ivdep")
+#define INDEPENDENT_FOR(...) _Pragma("GCC ivdep") for (__VA_ARGS__)
 #endif
 
 enum { LANES = VECTOR_BYTES / 4 };

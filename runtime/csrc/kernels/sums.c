@@ -49,8 +49,7 @@ static Failure run_scatter(const void *state, const Run *run) {
             const int64_t row = place_at(&scatter->indices, j, scatter->rows);
             if (row < 0) return INDEX_OUTSIDE;
             float *to = scatter->out + i * size + row * width;
-            INDEPENDENT
-            for (int64_t k = 0; k < width; k++) to[k] += grad[k];
+            INDEPENDENT_FOR (int64_t k = 0; k < width; k++) to[k] += grad[k];
         }
     return OK;
 }
@@ -111,8 +110,7 @@ static void some_channels(void *context, int64_t chunk, int thread) {
 static Failure run_channels(const void *state, const Run *run) {
     const Channels *channels = state;
     share_chunks(
-        run, ceil_div(channels->channels, channels->unit), some_channels,
-        (void *)channels);
+        run, ceil_div(channels->channels, channels->unit), some_channels, (void *)channels);
     return OK;
 }
 

@@ -6,28 +6,24 @@
 
 static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
 
-// Whole, so that sums are registers.
-#define UNROLL _Pragma("GCC unroll 16")
-
-
 // Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
 enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
 
 // A tile from one that has constant rows.  Rows that are not there are the last one again.
-#define TILE(NAME)                                                                                \
-    static void NAME(                                                                             \
-        ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {        \
-        const uint8_t *lines[BYTE_ROWS];                                                          \
-        for (int64_t i = 0; i < BYTE_ROWS; i++)                                                   \
-            lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i);   \
-        if (left.line && rows <= FEW_ROWS)                                                        \
-            NAME##_rows(lines, false, right, groups, out, FEW_ROWS);                              \
-        else if (left.line)                                                                       \
-            NAME##_rows(lines, false, right, groups, out, BYTE_ROWS);                             \
-        else if (rows <= FEW_ROWS)                                                                \
-            NAME##_rows(lines, true, right, groups, out, FEW_ROWS);                               \
-        else                                                                                      \
-            NAME##_rows(lines, true, right, groups, out, BYTE_ROWS);                              \
+#define TILE(NAME)                                                                              \
+    static void NAME(                                                                           \
+        ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {      \
+        const uint8_t *lines[BYTE_ROWS];                                                        \
+        for (int64_t i = 0; i < BYTE_ROWS; i++)                                                 \
+            lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i); \
+        if (left.line && rows <= FEW_ROWS)                                                      \
+            NAME##_rows(lines, false, right, groups, out, FEW_ROWS);                            \
+        else if (left.line)                                                                     \
+            NAME##_rows(lines, false, right, groups, out, BYTE_ROWS);                           \
+        else if (rows <= FEW_ROWS)                                                              \
+            NAME##_rows(lines, true, right, groups, out, FEW_ROWS);                             \
+        else                                                                                    \
+            NAME##_rows(lines, true, right, groups, out, BYTE_ROWS);                            \
     }
 
 // Group number p of a row.
@@ -36,7 +32,7 @@ INLINE const uint8_t *group_of(const uint8_t *const *lines, int i, int64_t p, co
 }
 
 INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
-    UNROLL for (int i = 0; i < rows; i++)
+    UNROLLED_FOR (int i = 0; i < rows; i++)
         for (int half = 0; half < 2; half++)
             *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
 }
@@ -53,7 +49,7 @@ INLINE void portable_rows(
             const Ints group = load_ints(right + half * VECTOR_BYTES);
             for (int which = 0; which < 4; which++) {
                 const Ints numbers = number_of(group, which);
-                UNROLL for (int i = 0; i < rows; i++)
+                UNROLLED_FOR (int i = 0; i < rows; i++)
                     sums[i][half] += numbers * (int32_t)group_of(lines, i, p, packed)[which];
             }
         }
@@ -75,17 +71,17 @@ static inline int32_t group_at(const uint8_t *from) {
 // A byte is widened to 16 bits before it is multiplied: the processor's product of bytes, without
 // VNNI, saturates at 16 bits.
 #if defined(__AVX512BW__)
-#define WIDE_SUMS(GROUP, EVEN, ODD)                                                               \
-    _mm512_add_epi32(                                                                             \
-        _mm512_madd_epi16(_mm512_and_si512((__m512i)(GROUP), _mm512_set1_epi16(255)), EVEN),      \
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
+    _mm512_add_epi32(                                                                        \
+        _mm512_madd_epi16(_mm512_and_si512((__m512i)(GROUP), _mm512_set1_epi16(255)), EVEN), \
         _mm512_madd_epi16(_mm512_srli_epi16((__m512i)(GROUP), 8), ODD))
 #define EVEN_OF(V) _mm512_srai_epi16(_mm512_slli_epi16(V, 8), 8)
 #define ODD_OF(V) _mm512_srai_epi16(V, 8)
 typedef __m512i Wide;
 #else
-#define WIDE_SUMS(GROUP, EVEN, ODD)                                                               \
-    _mm256_add_epi32(                                                                             \
-        _mm256_madd_epi16(_mm256_and_si256((__m256i)(GROUP), _mm256_set1_epi16(255)), EVEN),      \
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
+    _mm256_add_epi32(                                                                        \
+        _mm256_madd_epi16(_mm256_and_si256((__m256i)(GROUP), _mm256_set1_epi16(255)), EVEN), \
         _mm256_madd_epi16(_mm256_srli_epi16((__m256i)(GROUP), 8), ODD))
 #define EVEN_OF(V) _mm256_srai_epi16(_mm256_slli_epi16(V, 8), 8)
 #define ODD_OF(V) _mm256_srai_epi16(V, 8)
@@ -100,7 +96,7 @@ INLINE void wide_rows(
         const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
         const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
         const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
-        UNROLL for (int i = 0; i < rows; i++) {
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
             const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
             for (int half = 0; half < 2; half++)
                 sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
@@ -135,7 +131,7 @@ HAS_VNNI INLINE void vnni_rows(
         if (rows < BYTE_ROWS)
             for (int64_t line = 0; line < 4 * BYTE_COLUMNS; line += 64)
                 __builtin_prefetch(right + AHEAD + line);
-        UNROLL for (int i = 0; i < rows; i++) {
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
             const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
             sums[i][0] = (Ints)FOUR_PRODUCTS(sums[i][0], group, first);
             sums[i][1] = (Ints)FOUR_PRODUCTS(sums[i][1], group, second);

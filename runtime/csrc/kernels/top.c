@@ -52,11 +52,16 @@ static Room room_in(const Top *top, char *own) {
 
 // x, values, indices {outer, length, inner, wanted, largest}
 static void *prepare(Params *params, Needs *needs) {
-    const Tensor x = next_tensor(params), values = maybe_tensor(params), indices = maybe_tensor(params);
+    const Tensor x = next_tensor(params), values = maybe_tensor(params),
+                 indices = maybe_tensor(params);
     Top *top = calloc(1, sizeof(Top));
     if (!top) return NULL;
-    *top = (Top){.x = x.data, .values = values.data, .indices = (int64_t *)(void *)indices.data,
-                 .dtype = x.dtype, .size = item_size(x.dtype)};
+    *top = (Top){
+        .x = x.data,
+        .values = values.data,
+        .indices = (int64_t *)(void *)indices.data,
+        .dtype = x.dtype,
+        .size = item_size(x.dtype)};
     top->outer = next_int(params);
     top->length = next_int(params);
     top->inner = next_int(params);
@@ -87,11 +92,11 @@ static inline int32_t float_key(float value) {
     return bits ^ (bits >> 31 & INT32_MAX);
 }
 
-#define READ_KEYS(TYPE, KEY)                                                          \
-    for (int64_t i = 0; i < top->length; i++) {                                       \
-        const TYPE v = ((const TYPE *)x)[i * step];                                   \
-        keys[i] = (int32_t)(KEY) ^ turned;                                            \
-    }                                                                                 \
+#define READ_KEYS(TYPE, KEY)                        \
+    for (int64_t i = 0; i < top->length; i++) {     \
+        const TYPE v = ((const TYPE *)x)[i * step]; \
+        keys[i] = (int32_t)(KEY) ^ turned;          \
+    }                                               \
     break;
 
 // What comes first has the smallest key.
@@ -110,8 +115,10 @@ INLINE void read_keys_of(
 
 static void read_keys(const Top *top, const char *x, int32_t *keys) {
     const int32_t turned = top->largest ? -1 : 0;
-    if (top->inner == 1) read_keys_of(top, x, keys, 1, turned);
-    else read_keys_of(top, x, keys, top->inner, turned);
+    if (top->inner == 1)
+        read_keys_of(top, x, keys, 1, turned);
+    else
+        read_keys_of(top, x, keys, top->inner, turned);
 }
 
 static int32_t count_up_to(const int32_t *keys, int64_t count, int32_t most) {
@@ -129,8 +136,10 @@ static int32_t last_of_first(const int32_t *keys, int64_t count, int64_t wanted)
     }
     while (least < most) {
         const int32_t middle = (int32_t)(((int64_t)least + most) >> 1);
-        if (count_up_to(keys, count, middle) >= wanted) most = middle;
-        else least = middle + 1;
+        if (count_up_to(keys, count, middle) >= wanted)
+            most = middle;
+        else
+            least = middle + 1;
     }
     return most;
 }
@@ -140,7 +149,8 @@ static int32_t bound_of(const Top *top, const int32_t *keys, int32_t *least) {
     const int64_t n = top->length;
     int64_t columns = COLUMNS;
     while (columns < SPARSE * top->wanted) columns *= 2;
-    if (2 * columns > n) return n > 2 * top->wanted ? last_of_first(keys, n, top->wanted) : INT32_MAX;
+    if (2 * columns > n)
+        return n > 2 * top->wanted ? last_of_first(keys, n, top->wanted) : INT32_MAX;
     memcpy(least, keys, (size_t)columns * sizeof(int32_t));
     for (int64_t i = columns; i < n; i += columns) {
         const int64_t count = n - i < columns ? n - i : columns;
@@ -150,7 +160,9 @@ static int32_t bound_of(const Top *top, const int32_t *keys, int32_t *least) {
     return last_of_first(least, columns, top->wanted);
 }
 
-static inline int64_t entry_of(int32_t key, int64_t index) { return (int64_t)key * (1ll << 32) | index; }
+static inline int64_t entry_of(int32_t key, int64_t index) {
+    return (int64_t)key * (1ll << 32) | index;
+}
 
 // The entries that are not beyond `bound`, in the order of their indices.
 static int64_t collect(const int32_t *keys, int64_t n, int32_t bound, int64_t *entries) {
@@ -195,7 +207,8 @@ static void sort_many(int64_t *entries, int64_t *spare, int64_t count) {
     for (int shift = 32; shift < 64; shift += 8) {
         int64_t places[257] = {0};
         const uint64_t flip = shift == 56 ? 128 : 0;
-        for (int64_t i = 0; i < count; i++) places[1 + (((uint64_t)entries[i] >> shift & 255) ^ flip)]++;
+        for (int64_t i = 0; i < count; i++)
+            places[1 + (((uint64_t)entries[i] >> shift & 255) ^ flip)]++;
         for (int i = 0; i < 256; i++) places[i + 1] += places[i];
         for (int64_t i = 0; i < count; i++)
             spare[places[((uint64_t)entries[i] >> shift & 255) ^ flip]++] = entries[i];
@@ -283,8 +296,8 @@ static void put(const Top *top, const char *x, int64_t place, int64_t index) {
     if (top->size == 4)
         memcpy(top->values + place * 4, x + index * top->inner * 4, 4);
     else
-        memcpy(top->values + place * top->size, x + index * top->inner * top->size,
-               (size_t)top->size);
+        memcpy(
+            top->values + place * top->size, x + index * top->inner * top->size, (size_t)top->size);
 }
 
 static void do_line(const Top *top, int64_t line, char *own) {

@@ -52,8 +52,10 @@ static void clear_lines(void *context, int64_t chunk, int thread) {
         int64_t place = line % triangle->rows + diagonal + (triangle->upper ? 0 : 1);
         place = place < 0 ? 0 : place > columns ? columns : place;
         char *row = triangle->data + line * columns * size;
-        if (triangle->upper) memset(row, 0, (size_t)(place * size));
-        else memset(row + place * size, 0, (size_t)((columns - place) * size));
+        if (triangle->upper)
+            memset(row, 0, (size_t)(place * size));
+        else
+            memset(row + place * size, 0, (size_t)((columns - place) * size));
     }
 }
 

@@ -6,9 +6,7 @@
 #include "squares.h"
 
 // An image in memory: its distances, in floats.
-typedef struct {
-    int64_t batch, channel, axis[AXES];
-} Layout;
+typedef struct { int64_t batch, channel, axis[AXES]; } Layout;
 
 // A tensor that is not channels-last, and where its copy, which is, lies in scratch.
 typedef struct {

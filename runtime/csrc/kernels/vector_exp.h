@@ -6,7 +6,8 @@
 
 // As exp_below of math.h: e**x for x <= 0 and NaN, 0 where it would be less than 2e-38.
 static inline Floats exp_of_below(Floats x) {
-    const Floats shift = all_of(12582912.0f);  // 1.5 * 2**23: what is added to it becomes an integer
+    const Floats shift =
+        all_of(12582912.0f);  // 1.5 * 2**23: what is added to it becomes an integer
     const Floats shifted = all_at_least(all_of(-87.0f), x) * 1.44269504088896341f + shift;
     const Floats whole = shifted - shift;
     const Floats r = x - whole * 0.693359375f - whole * -2.12194440e-4f;

@@ -16,9 +16,7 @@ typedef struct {
     const float *phases[MOST_PHASES];  // row by row; NULL: zeros
 } Weave;
 
-typedef struct {
-    const Weave *weave;
-} Job;
+typedef struct { const Weave *weave; } Job;
 
 static int64_t ceil_part(int64_t count, int64_t first, int64_t step) {
     return count > first ? ceil_div(count - first, step) : 0;

@@ -240,7 +240,8 @@ static inline double wide_atan2(double y, double x) {
 
 // |x| <= 1
 static inline double wide_asin(double x) {
-    return __builtin_copysign(wide_atan_of(__builtin_fabs(x), __builtin_sqrt((1 - x) * (1 + x))), x);
+    return __builtin_copysign(
+        wide_atan_of(__builtin_fabs(x), __builtin_sqrt((1 - x) * (1 + x))), x);
 }
 
 static inline double wide_acos(double x) {

@@ -27,24 +27,24 @@ static inline float *sweep_results(const Conv *conv, float *scratch) {
 
 // to[i] = STEP over all taps, `VECTORS` vectors at a time, as long as `WHILE`; `STEP` changes
 // `total[v]` by `part` of tap number `tap`.
-#define SWEEP_LOOP(VECTORS, WHILE, START, STEP)                                 \
-    for (; WHILE; i += VECTORS * LANES) {                                       \
-        Floats total[VECTORS];                                                  \
-        for (int v = 0; v < VECTORS; v++) total[v] = START;                     \
-        for (int64_t tap = 0; tap < window; tap++) {                            \
-            const float *source = from + offsets[tap] + i;                      \
-            _Pragma("GCC unroll 8") for (int v = 0; v < VECTORS; v++) {         \
-                const Floats part = load(source + v * LANES);                   \
-                STEP;                                                           \
-            }                                                                   \
-        }                                                                       \
-        for (int v = 0; v < VECTORS; v++) store(to + i + v * LANES, total[v]);  \
+#define SWEEP_LOOP(VECTORS, WHILE, START, STEP)                                \
+    for (; WHILE; i += VECTORS * LANES) {                                      \
+        Floats total[VECTORS];                                                 \
+        for (int v = 0; v < VECTORS; v++) total[v] = START;                    \
+        for (int64_t tap = 0; tap < window; tap++) {                           \
+            const float *source = from + offsets[tap] + i;                     \
+            _Pragma("GCC unroll 8") for (int v = 0; v < VECTORS; v++) {        \
+                const Floats part = load(source + v * LANES);                  \
+                STEP;                                                          \
+            }                                                                  \
+        }                                                                      \
+        for (int v = 0; v < VECTORS; v++) store(to + i + v * LANES, total[v]); \
     }
 // What is left in the end takes one step more, of four vectors if they are enough: fewer would take
 // as long, because each sum waits for the one before it.
-#define SWEEP_LOOPS(START, STEP)                           \
-    int64_t i = 0;                                         \
-    SWEEP_LOOP(8, i + 4 * LANES < count, START, STEP)      \
+#define SWEEP_LOOPS(START, STEP)                      \
+    int64_t i = 0;                                    \
+    SWEEP_LOOP(8, i + 4 * LANES < count, START, STEP) \
     SWEEP_LOOP(4, i < count, START, STEP)
 
 // What is read beyond the plane: zeros, because subnormal numbers, which may be there, are slow.

@@ -39,7 +39,8 @@ INLINE void transform_result_line(const Floats *m, int step, Floats *to, int to_
 // Three weights to six: the values of their polynomial, over the products of the differences of points.
 INLINE void transform_weight_line(const Floats *g, int step, Floats *to, int to_step) {
     const Floats near = g[0] + NEAR2 * g[2 * step], far = g[0] + FAR2 * g[2 * step];
-    const float of_near = 1 / (2 * NEAR2 * (NEAR2 - FAR2)), of_far = 1 / (2 * FAR2 * (FAR2 - NEAR2));
+    const float of_near = 1 / (2 * NEAR2 * (NEAR2 - FAR2)),
+                of_far = 1 / (2 * FAR2 * (FAR2 - NEAR2));
     to[0] = g[0] * (1 / (NEAR2 * FAR2));
     to[to_step] = (near + NEAR * g[step]) * of_near;
     to[2 * to_step] = (near - NEAR * g[step]) * of_near;
