@@ -25,17 +25,21 @@ static void find_sizes(Conv *conv) {
     }
 }
 
-// Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
-static bool read_axes(
-    Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
-    Params *params) {
-    const int64_t unit = sizeof(float);
+static void clear_axes(Conv *conv) {
     for (int axis = 0; axis < AXES; axis++) {
         conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
         conv->stride[axis] = conv->dilation[axis] = 1;
         conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] =
             0;
     }
+}
+
+// Axes that are nothing but 1 are left out, wherever they are, so that the last one is long.
+static bool read_axes(
+    Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y, const Tensor *residual,
+    Params *params) {
+    const int64_t unit = sizeof(float);
+    clear_axes(conv);
     int first = AXES;  // of those read so far
     int64_t plane = 1;
     for (int axis = 2; axis < x->rank; axis++) {
