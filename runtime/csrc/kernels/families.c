@@ -1,6 +1,6 @@
 // All kernels for one kind of processor.
 #include "../kernel.h"
-#include "simd.h"
+#include "support/simd.h"
 
 // One family a line, sorted; maps come first, because activations are numbered by their places there.
 // clang-format off

@@ -1,0 +1,249 @@
+// Places of the largest or smallest elements along an axis, [outer][length][inner].
+#include "../support/extremes.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "../../kernel.h"
+#include "../support/simd.h"
+#include "../support/sizes.h"
+
+enum { EXTREME_WORK = 1 << 14, LINES = 64, STRIPS = 64 };
+
+typedef struct Extremes Extremes;
+
+// Finds the places for `width` lines that lie side by side, the first at `from`.
+typedef void (*FindFn)(const Extremes *state, const char *from, int64_t width, int64_t *places);
+
+struct Extremes {
+    const char *x;
+    int64_t *places;
+    int64_t size, outer, length, inner;
+    int64_t blocks, unit;  // of lines of an outer index, and those of a chunk
+    bool largest, backwards;
+    FindFn find;
+};
+
+// NaN is before everything.
+#define GOES_BEFORE(V, T) (((largest ? (V) > (T) : (V) < (T)) | ((V) != (V))) & ((T) == (T)))
+
+#define IN_LINE(TYPE) _Generic((TYPE){0}, float: in_long_line, default: in_line_##TYPE)
+
+static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool largest);
+
+// The place of what comes first in a line, and among equals the first, or the last if `backwards`.
+#define FIND(TYPE)                                                                                \
+    INLINE TYPE extreme_##TYPE(const TYPE *x, int64_t n, const bool largest) {                    \
+        TYPE strips[STRIPS], best = x[0];                                                         \
+        int64_t i = 0;                                                                            \
+        if (n >= STRIPS) {                                                                        \
+            memcpy(strips, x, sizeof(strips));                                                    \
+            for (i = STRIPS; i + STRIPS <= n; i += STRIPS)                                        \
+                for (int s = 0; s < STRIPS; s++) {                                                \
+                    const TYPE v = x[i + s], t = strips[s];                                       \
+                    strips[s] = GOES_BEFORE(v, t) ? v : t;                                        \
+                }                                                                                 \
+            for (int s = 0; s < STRIPS; s++)                                                      \
+                if (GOES_BEFORE(strips[s], best)) best = strips[s];                               \
+        }                                                                                         \
+        for (; i < n; i++)                                                                        \
+            if (GOES_BEFORE(x[i], best)) best = x[i];                                             \
+        return best;                                                                              \
+    }                                                                                             \
+    INLINE bool holds_##TYPE(const TYPE *x, TYPE wanted, int64_t n) {                             \
+        TYPE found = 0;                                                                           \
+        const bool nan = wanted != wanted;                                                        \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            found += (TYPE)((x[i] == wanted) | ((x[i] != x[i]) & nan));                           \
+        return found != 0;                                                                        \
+    }                                                                                             \
+    static int64_t place_##TYPE(const TYPE *x, TYPE wanted, int64_t n, bool backwards) {          \
+        int64_t i = backwards ? n - 1 : 0;                                                        \
+        const int64_t step = backwards ? -1 : 1;                                                  \
+        if (!backwards)                                                                           \
+            while (i + STRIPS <= n && !holds_##TYPE(x + i, wanted, STRIPS)) i += STRIPS;          \
+        else                                                                                      \
+            while (i + 1 >= STRIPS && !holds_##TYPE(x + i + 1 - STRIPS, wanted, STRIPS))          \
+                i -= STRIPS;                                                                      \
+        const bool nan = wanted != wanted;                                                        \
+        while (!(x[i] == wanted || (nan && x[i] != x[i]))) i += step;                             \
+        return i;                                                                                 \
+    }                                                                                             \
+    INLINE int64_t in_line_##TYPE(const TYPE *x, int64_t n, bool backwards, const bool largest) { \
+        return place_##TYPE(x, extreme_##TYPE(x, n, largest), n, backwards);                      \
+    }                                                                                             \
+    INLINE void columns_##TYPE(                                                                   \
+        const Extremes *state, const TYPE *x, int64_t width, int64_t *places,                     \
+        const bool largest) {                                                                     \
+        const int64_t n = state->length, step = state->inner;                                     \
+        const int64_t first = state->backwards ? n - 1 : 0;                                       \
+        TYPE best[LINES];                                                                         \
+        int32_t where[LINES];                                                                     \
+        for (int64_t j = 0; j < width; j++)                                                       \
+            best[j] = x[first * step + j], where[j] = (int32_t)first;                             \
+        for (int64_t k = 1; k < n; k++) {                                                         \
+            const int64_t place = state->backwards ? n - 1 - k : k;                               \
+            const TYPE *row = x + place * step;                                                   \
+            for (int64_t j = 0; j < width; j++) {                                                 \
+                const TYPE v = row[j], t = best[j];                                               \
+                const bool before = GOES_BEFORE(v, t);                                            \
+                best[j] = before ? v : t;                                                         \
+                where[j] = before ? (int32_t)place : where[j];                                    \
+            }                                                                                     \
+        }                                                                                         \
+        for (int64_t j = 0; j < width; j++) places[j] = where[j];                                 \
+    }                                                                                             \
+    INLINE void find_in_##TYPE(                                                                   \
+        const Extremes *state, const char *from, int64_t width, int64_t *places,                  \
+        const bool largest) {                                                                     \
+        const TYPE *x = (const TYPE *)from;                                                       \
+        if (state->inner > 1) {                                                                   \
+            columns_##TYPE(state, x, width, places, largest);                                     \
+            return;                                                                               \
+        }                                                                                         \
+        *places = IN_LINE(TYPE)(x, state->length, state->backwards, largest);                     \
+    }                                                                                             \
+    static void find_##TYPE(                                                                      \
+        const Extremes *state, const char *from, int64_t width, int64_t *places) {                \
+        if (state->largest)                                                                       \
+            find_in_##TYPE(state, from, width, places, true);                                     \
+        else                                                                                      \
+            find_in_##TYPE(state, from, width, places, false);                                    \
+    }
+
+FIND(float)
+FIND(double)
+FIND(int8_t)
+FIND(uint8_t)
+FIND(int16_t)
+FIND(uint16_t)
+FIND(int32_t)
+FIND(uint32_t)
+FIND(int64_t)
+FIND(uint64_t)
+
+// -- lines of floats ------------------------------------------------------------------------------
+
+enum { SIDE_BY_SIDE = 4, STRIP = SIDE_BY_SIDE * LANES };
+
+static inline bool any_of(Mask mask) {
+    int64_t parts[VECTOR_BYTES / 8], any = 0;
+    memcpy(parts, &mask, sizeof(parts));
+    for (int i = 0; i < VECTOR_BYTES / 8; i++) any |= parts[i];
+    return any != 0;
+}
+
+// The extreme of a line of at least a strip; the last strip may overlap another.  NaN if there is one.
+INLINE float extreme_in_strips(const float *x, int64_t n, const bool largest) {
+    Floats best[SIDE_BY_SIDE];
+    Mask nans = {0};
+    UNROLLED_FOR (int v = 0; v < SIDE_BY_SIDE; v++) best[v] = load(x + v * LANES);
+    for (int64_t i = 0; i < n; i += STRIP) {
+        const float *strip = x + (i + STRIP <= n ? i : n - STRIP);
+        UNROLLED_FOR (int v = 0; v < SIDE_BY_SIDE; v++) {
+            const Floats one = load(strip + v * LANES);
+            best[v] = largest ? all_at_least(one, best[v]) : all_at_most(one, best[v]);
+            nans |= one != one;
+        }
+    }
+    if (any_of(nans)) return NAN;
+    for (int v = 1; v < SIDE_BY_SIDE; v++)
+        best[0] = largest ? all_at_least(best[v], best[0]) : all_at_most(best[v], best[0]);
+    float parts[LANES], first;
+    store(parts, best[0]);
+    first = parts[0];
+    for (int lane = 1; lane < LANES; lane++)
+        first = (largest ? parts[lane] > first : parts[lane] < first) ? parts[lane] : first;
+    return first;
+}
+
+// Whether `vectors` vectors hold a number.
+INLINE bool hold(const float *strip, float wanted, const int vectors) {
+    const Floats number = all_of(wanted);
+    Mask found = {0};
+    UNROLLED_FOR (int v = 0; v < vectors; v++) found |= load(strip + v * LANES) == number;
+    return any_of(found);
+}
+
+static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool largest) {
+    if (n < STRIP) return in_line_float(x, n, backwards, largest);
+    const float best = largest ? extreme_in_strips(x, n, true) : extreme_in_strips(x, n, false);
+    if (best != best || backwards) return place_float(x, best, n, backwards);
+    int64_t i = 0;
+    while (i + STRIP <= n && !hold(x + i, best, SIDE_BY_SIDE)) i += STRIP;
+    while (i + LANES <= n && !hold(x + i, best, 1)) i += LANES;
+    while (x[i] != best) i++;
+    return i;
+}
+
+static FindFn finding(DType dtype) {
+    switch (dtype) {
+        case F32: return find_float;
+        case F64: return find_double;
+        case I8: return find_int8_t;
+        case BOOL:
+        case U8: return find_uint8_t;
+        case I16: return find_int16_t;
+        case U16: return find_uint16_t;
+        case I32: return find_int32_t;
+        case U32: return find_uint32_t;
+        case I64: return find_int64_t;
+        case U64: return find_uint64_t;
+        default: return NULL;
+    }
+}
+
+// x, places {outer, length, inner, largest, backwards}
+static void *prepare(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor x = next_tensor(params), places = next_tensor(params);
+    Extremes *state = calloc(1, sizeof(Extremes));
+    if (!state) return NULL;
+    state->x = x.data;
+    state->places = (int64_t *)places.data;
+    state->size = item_size(x.dtype);
+    state->outer = next_int(params);
+    state->length = next_int(params);
+    state->inner = next_int(params);
+    state->largest = next_int(params) != 0;
+    state->backwards = next_int(params) != 0;
+    state->find = finding(x.dtype);
+    const int64_t lines = size_of(state->outer, state->inner, 1);
+    const bool fits = !params->bad && state->find && state->length > 0 && lines >= 0 &&
+                      state->length <= INT32_MAX && holds(&places, I64, lines) &&
+                      holds(&x, x.dtype, size_of(state->outer, state->length, state->inner));
+    if (!fits) {
+        free(state);
+        return NULL;
+    }
+    state->blocks = ceil_div(state->inner, LINES);
+    const int64_t work = state->length * lesser(state->inner, LINES);
+    state->unit = work > 0 ? ceil_div(EXTREME_WORK, work) : 1;
+    return state;
+}
+
+static void some_blocks(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Extremes *state = context;
+    const int64_t all = state->outer * state->blocks, last = (chunk + 1) * state->unit;
+    for (int64_t block = chunk * state->unit; block < last && block < all; block++) {
+        const int64_t outer = block / state->blocks, start = block % state->blocks * LINES;
+        const int64_t width = state->inner - start < LINES ? state->inner - start : LINES;
+        const int64_t first = outer * state->length * state->inner + start;
+        state->find(
+            state, state->x + first * state->size, width,
+            state->places + outer * state->inner + start);
+    }
+}
+
+static Failure run_extremes(const void *argument, const Run *run) {
+    const Extremes *state = argument;
+    const int64_t blocks = state->outer * state->blocks;
+    share_chunks(run, ceil_div(blocks, state->unit), some_blocks, (void *)state);
+    return OK;
+}
+
+const Kernel ISA(EXTREMES)[] = {
+    {"ArgExtreme", prepare, run_extremes, NULL},
+    {NULL, NULL, NULL, NULL},
+};
