@@ -2,33 +2,6 @@
 #include "loops.h"
 #include "../support/math.h"
 
-#define WHERE_LOOP(NAME, TYPE)                                                                   \
-    INLINE void NAME##_steps(                                                                    \
-        char *out, char *const *in, int64_t s0, int64_t s1, int64_t s2, int64_t s3, int64_t n) { \
-        const char *chosen = in[0], *left = in[1], *right = in[2];                               \
-        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                            \
-            const TYPE a = *(const TYPE *)(left + i * s2);                                       \
-            const TYPE b = *(const TYPE *)(right + i * s3);                                      \
-            const TYPE which = (TYPE)(0 - (TYPE)(*(const uint8_t *)(chosen + i * s1) != 0));     \
-            *(TYPE *)(out + i * s0) = (TYPE)((a & which) | (b & ~which));                        \
-        }                                                                                        \
-    }                                                                                            \
-    static void NAME(                                                                            \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {          \
-        (void)p;                                                                                 \
-        const int64_t size = sizeof(TYPE), s2 = steps[2], s3 = steps[3];                         \
-        if (steps[0] != size || steps[1] != 1)                                                   \
-            NAME##_steps(out, in, steps[0], steps[1], s2, s3, n);                                \
-        else if (s2 == size && s3 == size)                                                       \
-            NAME##_steps(out, in, size, 1, size, size, n);                                       \
-        else if (s2 == size && s3 == 0)                                                          \
-            NAME##_steps(out, in, size, 1, size, 0, n);                                          \
-        else if (s2 == 0 && s3 == size)                                                          \
-            NAME##_steps(out, in, size, 1, 0, size, n);                                          \
-        else                                                                                     \
-            NAME##_steps(out, in, size, 1, s2, s3, n);                                           \
-    }
-
 // What each map computes: name, cost, expression.
 // clang-format off
 #define FLOAT_UNARY(_)                                                     \
@@ -153,13 +126,21 @@ BINARY_MAP(Requantize_u8, float, uint8_t, 3, REQUANTIZED(0, 255))
 UNARY_MAP(Dequantize_i8, int8_t, float, 2, DEQUANTIZED)
 UNARY_MAP(Dequantize_u8, uint8_t, float, 2, DEQUANTIZED)
 UNARY_MAP(Dequantize_i32, int32_t, float, 2, DEQUANTIZED)
-WHERE_LOOP(Where_8, uint8_t)
+#define NAME Where_8
+#define TYPE uint8_t
+#include "where.h"
 PREPARE(Where_8, 3, 1, ANY_TYPE(1), ANY_TYPE(1))
-WHERE_LOOP(Where_16, uint16_t)
+#define NAME Where_16
+#define TYPE uint16_t
+#include "where.h"
 PREPARE(Where_16, 3, 1, ANY_TYPE(2), ANY_TYPE(2))
-WHERE_LOOP(Where_32, uint32_t)
+#define NAME Where_32
+#define TYPE uint32_t
+#include "where.h"
 PREPARE(Where_32, 3, 1, ANY_TYPE(4), ANY_TYPE(4))
-WHERE_LOOP(Where_64, uint64_t)
+#define NAME Where_64
+#define TYPE uint64_t
+#include "where.h"
 PREPARE(Where_64, 3, 1, ANY_TYPE(8), ANY_TYPE(8))
 
 #define ENTRY_F32(NAME, COST, E) ENTRY(NAME##_f32)

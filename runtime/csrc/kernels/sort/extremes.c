@@ -27,100 +27,30 @@ struct Extremes {
 // NaN is before everything.
 #define GOES_BEFORE(V, T) (((largest ? (V) > (T) : (V) < (T)) | ((V) != (V))) & ((T) == (T)))
 
-#define IN_LINE(TYPE) _Generic((TYPE){0}, float: in_long_line, default: in_line_##TYPE)
-
 static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool largest);
 
 // The place of what comes first in a line, and among equals the first, or the last if `backwards`.
-#define FIND(TYPE)                                                                                \
-    INLINE TYPE extreme_##TYPE(const TYPE *x, int64_t n, const bool largest) {                    \
-        TYPE strips[STRIPS], best = x[0];                                                         \
-        int64_t i = 0;                                                                            \
-        if (n >= STRIPS) {                                                                        \
-            memcpy(strips, x, sizeof(strips));                                                    \
-            for (i = STRIPS; i + STRIPS <= n; i += STRIPS)                                        \
-                for (int s = 0; s < STRIPS; s++) {                                                \
-                    const TYPE v = x[i + s], t = strips[s];                                       \
-                    strips[s] = GOES_BEFORE(v, t) ? v : t;                                        \
-                }                                                                                 \
-            for (int s = 0; s < STRIPS; s++)                                                      \
-                if (GOES_BEFORE(strips[s], best)) best = strips[s];                               \
-        }                                                                                         \
-        for (; i < n; i++)                                                                        \
-            if (GOES_BEFORE(x[i], best)) best = x[i];                                             \
-        return best;                                                                              \
-    }                                                                                             \
-    INLINE bool holds_##TYPE(const TYPE *x, TYPE wanted, int64_t n) {                             \
-        TYPE found = 0;                                                                           \
-        const bool nan = wanted != wanted;                                                        \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            found += (TYPE)((x[i] == wanted) | ((x[i] != x[i]) & nan));                           \
-        return found != 0;                                                                        \
-    }                                                                                             \
-    static int64_t place_##TYPE(const TYPE *x, TYPE wanted, int64_t n, bool backwards) {          \
-        int64_t i = backwards ? n - 1 : 0;                                                        \
-        const int64_t step = backwards ? -1 : 1;                                                  \
-        if (!backwards)                                                                           \
-            while (i + STRIPS <= n && !holds_##TYPE(x + i, wanted, STRIPS)) i += STRIPS;          \
-        else                                                                                      \
-            while (i + 1 >= STRIPS && !holds_##TYPE(x + i + 1 - STRIPS, wanted, STRIPS))          \
-                i -= STRIPS;                                                                      \
-        const bool nan = wanted != wanted;                                                        \
-        while (!(x[i] == wanted || (nan && x[i] != x[i]))) i += step;                             \
-        return i;                                                                                 \
-    }                                                                                             \
-    INLINE int64_t in_line_##TYPE(const TYPE *x, int64_t n, bool backwards, const bool largest) { \
-        return place_##TYPE(x, extreme_##TYPE(x, n, largest), n, backwards);                      \
-    }                                                                                             \
-    INLINE void columns_##TYPE(                                                                   \
-        const Extremes *state, const TYPE *x, int64_t width, int64_t *places,                     \
-        const bool largest) {                                                                     \
-        const int64_t n = state->length, step = state->inner;                                     \
-        const int64_t first = state->backwards ? n - 1 : 0;                                       \
-        TYPE best[LINES];                                                                         \
-        int32_t where[LINES];                                                                     \
-        for (int64_t j = 0; j < width; j++)                                                       \
-            best[j] = x[first * step + j], where[j] = (int32_t)first;                             \
-        for (int64_t k = 1; k < n; k++) {                                                         \
-            const int64_t place = state->backwards ? n - 1 - k : k;                               \
-            const TYPE *row = x + place * step;                                                   \
-            for (int64_t j = 0; j < width; j++) {                                                 \
-                const TYPE v = row[j], t = best[j];                                               \
-                const bool before = GOES_BEFORE(v, t);                                            \
-                best[j] = before ? v : t;                                                         \
-                where[j] = before ? (int32_t)place : where[j];                                    \
-            }                                                                                     \
-        }                                                                                         \
-        for (int64_t j = 0; j < width; j++) places[j] = where[j];                                 \
-    }                                                                                             \
-    INLINE void find_in_##TYPE(                                                                   \
-        const Extremes *state, const char *from, int64_t width, int64_t *places,                  \
-        const bool largest) {                                                                     \
-        const TYPE *x = (const TYPE *)from;                                                       \
-        if (state->inner > 1) {                                                                   \
-            columns_##TYPE(state, x, width, places, largest);                                     \
-            return;                                                                               \
-        }                                                                                         \
-        *places = IN_LINE(TYPE)(x, state->length, state->backwards, largest);                     \
-    }                                                                                             \
-    static void find_##TYPE(                                                                      \
-        const Extremes *state, const char *from, int64_t width, int64_t *places) {                \
-        if (state->largest)                                                                       \
-            find_in_##TYPE(state, from, width, places, true);                                     \
-        else                                                                                      \
-            find_in_##TYPE(state, from, width, places, false);                                    \
-    }
 
-FIND(float)
-FIND(double)
-FIND(int8_t)
-FIND(uint8_t)
-FIND(int16_t)
-FIND(uint16_t)
-FIND(int32_t)
-FIND(uint32_t)
-FIND(int64_t)
-FIND(uint64_t)
+#define TYPE float
+#include "extremes_in.h"
+#define TYPE double
+#include "extremes_in.h"
+#define TYPE int8_t
+#include "extremes_in.h"
+#define TYPE uint8_t
+#include "extremes_in.h"
+#define TYPE int16_t
+#include "extremes_in.h"
+#define TYPE uint16_t
+#include "extremes_in.h"
+#define TYPE int32_t
+#include "extremes_in.h"
+#define TYPE uint32_t
+#include "extremes_in.h"
+#define TYPE int64_t
+#include "extremes_in.h"
+#define TYPE uint64_t
+#include "extremes_in.h"
 
 // -- lines of floats ------------------------------------------------------------------------------
 

@@ -37,29 +37,19 @@ static Failure run_lines(const Sums *sums, const Run *run) {
 }
 
 // Sums and products of integers wrap around: they are computed without signs.
-#define ACCUMULATE(TYPE, WORK)                                                            \
-    static void accumulate_##TYPE(const Sums *sums, int64_t line) {                       \
-        const int64_t i = line / sums->inner, j = line % sums->inner;                     \
-        const int64_t n = sums->length, first = sums->backwards ? n - 1 : 0;              \
-        const int64_t step = sums->backwards ? -sums->inner : sums->inner;                \
-        const int64_t start = (i * n + first) * sums->inner + j;                          \
-        const TYPE *x = (const TYPE *)sums->x + start;                                    \
-        TYPE *out = (TYPE *)sums->out + start;                                            \
-        WORK total = sums->product ? 1 : 0;                                               \
-        for (int64_t k = 0; k < n; k++, x += k < n ? step : 0, out += k < n ? step : 0) { \
-            const WORK value = (WORK) * x, before = total;                                \
-            if (sums->product)                                                            \
-                total = total * value;                                                    \
-            else                                                                          \
-                total = k ? total + value : value;                                        \
-            *out = (TYPE)(sums->exclusive ? before : total);                              \
-        }                                                                                 \
-    }
 
-ACCUMULATE(float, float)
-ACCUMULATE(double, double)
-ACCUMULATE(int32_t, uint32_t)
-ACCUMULATE(int64_t, uint64_t)
+#define TYPE float
+#define WORK float
+#include "accumulated.h"
+#define TYPE double
+#define WORK double
+#include "accumulated.h"
+#define TYPE int32_t
+#define WORK uint32_t
+#include "accumulated.h"
+#define TYPE int64_t
+#define WORK uint64_t
+#include "accumulated.h"
 
 static LineFn accumulation(DType dtype) {
     switch (dtype) {
