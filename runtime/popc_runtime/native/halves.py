@@ -148,7 +148,7 @@ MOVES: Final = frozenset(
 
 _PRODUCTS: Final = frozenset({"Gemm", "MatMul"})
 
-# What is too large: the order is known to csrc/kernels/rounding.c.
+# What is too large: the order is known to csrc/kernels/elementwise/rounding.c.
 _OVERFLOWS: Final = ("infinity", "nan", "largest")
 _ROUNDING: Final = ("rounding", "overflow")  # attributes
 

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MAX_RANK: Final = 8
-MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv.h
+MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv/conv.h
 _DTYPES: Final = (
     DType.FLOAT32,
     DType.FLOAT64,

@@ -17,7 +17,7 @@ from popc_runtime.native.views import View, broadcast_to, filled
 __all__ = ["ENCODERS", "one_row"]
 
 _NUMBERS: Final = (DType.INT32, DType.INT64, DType.UINT32)
-# What a number is that is none of the places: known to csrc/kernels/moves.c.
+# What a number is that is none of the places: known to csrc/kernels/movement/moves.c.
 _NO_PLACE, _MODULO, _FROM_THE_END = range(3)
 
 

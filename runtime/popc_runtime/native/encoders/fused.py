@@ -19,7 +19,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# Bounds of csrc/kernels/fused_maps.c.
+# Bounds of csrc/kernels/fused/fused_maps.c.
 _MOST_TENSORS: Final = 24
 _MOST_SLOTS: Final = 24
 _MOST_MAPS: Final = 96

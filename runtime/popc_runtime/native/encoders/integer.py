@@ -26,7 +26,9 @@ _Operands: TypeAlias = "tuple[View, View, View, View | None]"
 
 
 class ByteForm(IntEnum):
-    """The way the library multiplies bytes; ``csrc/kernels/products_i8.h`` is the other side.
+    """The way the library multiplies bytes.
+
+    ``csrc/kernels/integer/products_i8.h`` is the other side.
 
     All forms give the same results.  A kernel refuses a form that the processor does not have.
     """

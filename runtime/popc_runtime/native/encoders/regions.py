@@ -13,7 +13,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# The numbers are known to csrc/kernels/grid.c.
+# The numbers are known to csrc/kernels/regions/grid.c.
 _MODES: Final = {"nearest": 0, "linear": 1, "cubic": 2}
 _PADDINGS: Final = {"zeros": 0, "border": 1, "reflection": 2}
 

@@ -15,7 +15,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# The numbers are known to csrc/kernels/places.c.
+# The numbers are known to csrc/kernels/scatter/places.c.
 _COMBINATIONS: Final = {"none": 0, "add": 1, "sum": 1, "mul": 2, "min": 3, "max": 4}
 _COMBINED: Final = ("float32", "float64", "int32", "int64")
 
