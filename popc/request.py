@@ -242,7 +242,7 @@ def make_training(
         return None
     if train is not None:
         if loss is not None or optimizer is not None:
-            raise UsageError("train=... says everything: loss and optimizer cannot be given too")
+            raise UsageError("train already names loss and optimizer: do not give them as well")
         if isinstance(train, TrainingSettings):
             return train
         return parse_training(train) if isinstance(train, Mapping) else read_training_file(train)

@@ -105,7 +105,7 @@ def _temporary(chip: ChipState) -> Iterator[str]:
     rows = [
         [f"  {name}", f"{one.amount:,}"] for name, one in zip(names, chip.temporary, strict=True)
     ]
-    head = [f"What {chip.op_type} takes for itself, one after the other", "bytes"]
+    head = [f"Temporary memory of {chip.op_type}, one after the other", "bytes"]
     yield from format_table([head, *rows], right=(1,)).split("\n")
 
 
@@ -139,7 +139,7 @@ def _time(diagnosis: Diagnosis) -> Iterator[str]:
     )
     yield ""
     rows = [_slow(one, total) for one in diagnosis.slowest]
-    head = ["What takes the time", "", "cycles", "", ""]
+    head = ["The slowest ops", "", "cycles", "", ""]
     yield from format_table([head, *rows], right=(2, 3)).split("\n")
 
 
@@ -226,7 +226,7 @@ def _wins(wins: Sequence[Win], line_of: LineOf) -> Iterator[str]:
     if not wins:
         yield "Nothing that was tried is faster, or smaller at little cost."
         return
-    yield "What would pay (each was planned again, and fits):"
+    yield "What would help (each was planned again, and fits):"
     for win in wins[:_SHOWN]:
         outcome = win.trial.outcome
         bytes_ = outcome.peak_bytes - win.base.peak_bytes

@@ -30,8 +30,8 @@ def load_profiles(
     archived = [is_archive(file) for file in files]
     if all(archived) and (train is not None or _any_set(settings)):
         raise UsageError(
-            "options of the compiler are for models; an archive is compiled already",
-            hint="give the model instead, or leave them out",
+            "compiler options apply to models only; this archive is already compiled",
+            hint="give the model instead, or leave the options out",
         )
     return [
         _load(file, settings, train, console, archived=one)

@@ -103,7 +103,7 @@ class Annotations:
             for attribute in _annotations(node):
                 where = f"{shown(node_name(node))}: {attribute.name}"
                 if attribute.name not in known:
-                    yield f"{where} is no annotation{did_you_mean(attribute.name, known)}"
+                    yield f"{where} is not an annotation{did_you_mean(attribute.name, known)}"
                 elif attribute.name == "__schedule_priority":
                     if attribute.type not in (attribute.FLOAT, attribute.INT):
                         yield f"{where} must be a number"
@@ -141,7 +141,7 @@ def _advice(rule: Rule, nodes: Sequence[onnx.NodeProto]) -> str:
     )
     for pattern, names in choices:
         if pattern and not any(_fits(pattern, name) for name in names):
-            return f": {shown(pattern)!r} fits none{did_you_mean(pattern, names)}"
+            return f": {shown(pattern)!r} matches none{did_you_mean(pattern, names)}"
     return ""
 
 

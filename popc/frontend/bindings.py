@@ -186,7 +186,7 @@ class _Resolver:
         if len(self.problems) == 1:
             raise UsageError(self.problems[0], hint=hint)
         raise UsageError(
-            f"{len(self.problems)} things about the inputs and outputs do not fit the model",
+            f"{len(self.problems)} problems with the inputs and outputs of the model",
             details=tuple(self.problems),
             hint=hint,
         )
@@ -232,7 +232,7 @@ class _Resolver:
     def _unknown(self, subject: str, what: str, name: str, known: Iterable[str]) -> None:
         names = list(known)
         guess = did_you_mean(name, names)
-        listed = "" if guess or len(names) > _LISTED else f"; there is {_listed(names)}"
+        listed = "" if guess or len(names) > _LISTED else f"; it has {_listed(names)}"
         self.problems.append(f"{shown(subject)}: the model has no {what} {name!r}{guess or listed}")
 
     # -- dimensions --------------------------------------------------------------------------------

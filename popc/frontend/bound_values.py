@@ -50,7 +50,7 @@ def chosen(name: str, value: Any, type_: onnx.TypeProto) -> Any:
     if type_.HasField("sequence_type"):
         return list(value.values())
     if name not in value:
-        raise ValueError(f"no array is called {name!r}; there is {', '.join(map(repr, value))}")
+        raise ValueError(f"there is no array {name!r}, only {', '.join(map(repr, value))}")
     return value[name]
 
 

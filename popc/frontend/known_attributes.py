@@ -179,15 +179,17 @@ READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 
 _ANY_NODE: Final = {
-    "consumed_inputs": Ignored("tells which operands may be overwritten; the planner finds out"),
+    "consumed_inputs": Ignored(
+        "says which operands may be overwritten; the memory planner decides that"
+    ),
 }
 _DISTANT: Final = Ignored("concerns 8-bit floats only, which popc refuses")
 _WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at the end")
 _HIDDEN: Final = Ignored("follows from the shape of the weights")
-_ALL_STEPS: Final = Ignored("old opsets: the model names the results that it wants")
-_LAYOUT: Final = Ignored("is about work and memory on the chip, not about results")
-_TEXT: Final = Ignored("is about the look of what is printed")
-_SHARED: Final = Ignored("is about memory that the host hands over; popc has its own")
+_ALL_STEPS: Final = Ignored("old opsets: the model names the results that it uses")
+_LAYOUT: Final = Ignored("concerns work and memory on the chip, not results")
+_TEXT: Final = Ignored("only changes how values are printed")
+_SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Attention"): {"softmax_precision": _WIDE},
@@ -215,8 +217,8 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_GRAPHCORE, "DynamicSlice"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "DynamicUpdate"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "Init"): {
-        "batch_axis": Ignored("is for models that are cut by batches, which find it themselves"),
-        "init_type": Ignored("contents that are not said are zeros"),
+        "batch_axis": Ignored("is for models cut into batches; popc finds the batch axis itself"),
+        "init_type": Ignored("contents are zeros unless they are given"),
     },
     (_GRAPHCORE, "MultiConv"): dict.fromkeys(
         (

@@ -57,16 +57,16 @@ class RecomputeRequests:
         if asking and self.auto is not AutoRecomputation.NONE:
             problems.append(
                 f"auto_recomputation is {self.auto}, but nodes of the model ask for recomputation "
-                f"themselves ({_listed(asking)}): a mixture of both is not possible"
+                f"themselves ({_listed(asking)}): use one of the two"
             )
         if self.checkpoints and not self._recomputes and not asking:
             problems.append(
-                "checkpoints are kept when others are recomputed, but nothing is: set "
+                "checkpoints keeps tensors while others are recomputed, but nothing is: set "
                 "auto_recomputation, or recompute"
             )
         if problems:
             raise OptionError(
-                "what to recompute does not fit the model",
+                "recompute and checkpoints do not fit the model",
                 subject="recompute",
                 details=tuple(problems),
             )

@@ -132,7 +132,7 @@ def _why_missing(domain: str, op_type: str) -> str:
     if since:
         return f"the operator exists from opset {min(since)} on"
     if not schemas and not any(known == domain for known, _ in RULES):
-        return "popc knows nothing about this domain"
+        return "popc does not support this domain"
     names = {schema.name for schema in schemas} | {op for known, op in RULES if known == domain}
     return f"there is no such operator{did_you_mean(op_type, sorted(names))}"
 

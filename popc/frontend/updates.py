@@ -111,7 +111,7 @@ def lost_statistics(
     if not lost:
         return []
     note = (
-        f"{listed(lost)} in training mode: running statistics stay as they are, for weights are "
+        f"{listed(lost)} in training mode: running statistics stay as they are, as weights are "
         "constants; constant_weights=false keeps them from run to run, and `popc export "
         "--inference` makes a model that normalises by them"
     )

@@ -92,7 +92,7 @@ def _check_quantizing(dtype: DType, attributes: Attributes) -> None:
             raise ModelError(f"a result of {dtype} needs {name}")
     zero, least = integer(attributes, "quantize_zero"), -128 if dtype is DType.INT8 else 0
     if not least <= zero <= least + 255:
-        raise ModelError(f"quantize_zero={zero} is no {dtype}")
+        raise ModelError(f"quantize_zero={zero} is out of range for {dtype}")
 
 
 def _check_rounding(attributes: Attributes) -> None:

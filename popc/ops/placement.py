@@ -39,7 +39,7 @@ def _restore(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, 
     row = operand(inputs, 0)
     _require_number(operand(inputs, 1))
     if not row.rank:
-        raise ModelError(f"{row} is no row of values")
+        raise ModelError(f"{row} is not a row of values")
     return (row.with_shape(row.shape[1:]),)
 
 

@@ -26,7 +26,7 @@ def _moved(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ..
     del attributes
     types = tuple(one for one in inputs if one is not None)
     if not types or len(types) < len(inputs):
-        raise ModelError("a transfer moves one tensor or more, and none that is absent")
+        raise ModelError("a transfer needs at least one tensor, and none may be missing")
     return types
 
 

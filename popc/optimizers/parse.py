@@ -140,7 +140,7 @@ class _Reader:
         for key, one in value.items():
             name = _our_name(str(key))
             if name in table:
-                self.problems.append(f"{where}.{name} is there twice, also as {key}")
+                self.problems.append(f"{where}.{name} is given twice, also as {key}")
             table[name] = one
         return table
 
@@ -156,7 +156,7 @@ class _Reader:
         for key, value in table.items():
             if key not in parsers:
                 advice = did_you_mean(key, parsers) or f"choose from {', '.join(sorted(parsers))}"
-                self.problems.append(f"{where}.{key} is no setting of {what}: {advice}")
+                self.problems.append(f"{where}.{key} is not a setting of {what}: {advice}")
                 continue
             try:
                 settings[key] = parsers[key](value)
@@ -173,7 +173,7 @@ class _Reader:
         found = self.settings(self.table(value, where), taken, where, "single tensors")
         tensors = found.pop("tensors", ())
         if not tensors:
-            self.problems.append(f"{where}.tensors is missing: which tensors are meant?")
+            self.problems.append(f"{where}.tensors is missing: list the names of the weights")
             return None
         return Specific(tensors, FrozenTable(found))
 
@@ -231,7 +231,10 @@ def _parse_value(spec: HyperParameterSpec, value: object) -> Value:
         return _pair(spec, value["value"], value.get("const", True))
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != 2:
-            raise ValueError(f"is {value!r}, but must be a value and whether it is constant")
+            raise ValueError(
+                f"is {value!r}, but must be a number, or a pair of a number and true or false "
+                "(constant or not)"
+            )
         return _pair(spec, *value)
     return _pair(spec, value, const=True)
 

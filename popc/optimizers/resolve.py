@@ -81,7 +81,7 @@ def _problems(spec: OptimizerSpec, weights: Sequence[str]) -> Iterator[str]:
             if not any(_matches(weight, [pattern]) for weight in weights):
                 advice = did_you_mean(pattern, weights)
                 yield (
-                    f"optimizer.{where}.tensors: {pattern!r} is no weight that is trained"
+                    f"optimizer.{where}.tensors: {pattern!r} matches no trained weight"
                     + (f": {advice}" if advice else "")
                 )
     groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]

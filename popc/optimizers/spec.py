@@ -167,7 +167,7 @@ def _problems_of(spec: HyperParameterSpec, where: str, given: Value) -> Iterator
     if problem:
         yield f"{where} {problem}"
     elif spec.flag and not given.const:
-        yield f"{where} decides about the program and cannot be changed later"
+        yield f"{where} shapes the program and cannot be changed later"
     elif not given.const and isinf(given.value):
         yield f"{where} is inf and not constant, but only a constant can be inf"
     elif spec.name == "learning_rate" and given.const and given.value == 0:

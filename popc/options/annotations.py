@@ -104,7 +104,9 @@ def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ..
         for meant in names_meant(name):
             if passes and meant not in passes:
                 advice = did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
-                raise ValueError(f"contains {name!r}, which is no pass that skips ops: {advice}")
+                raise ValueError(
+                    f"contains {name!r}, which is not a pass that can be excluded: {advice}"
+                )
             found.add(meant)
     return tuple(sorted(found))
 
@@ -147,7 +149,9 @@ _NAMES: Final = _Given("a list of names", _names)
 
 _NO_CONTEXTS: Final = "which loop an op belongs to follows from what it reads"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
-_OF_NODES: Final = "the option available_memory_proportions says it of nodes, by name or pattern"
+_OF_NODES: Final = (
+    "set it with the option available_memory_proportions, by name or pattern of nodes"
+)
 _NO_TILES: Final = "on which tile the work of a convolution begins is not modelled"
 
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
@@ -257,16 +261,16 @@ def _rule(number: int, entry: object, passes: Sequence[str], problems: list[str]
         except ValueError as error:
             problems.append(f"{where}.{key} {error}")
     if not any(selectors.values()):
-        problems.append(f"{where} selects no nodes: give one of {', '.join(_SELECTORS)}")
+        problems.append(f"{where} has no selector: give one of {', '.join(_SELECTORS)}")
     if len(entry) == len(selectors):
-        problems.append(f"{where} says nothing of the nodes that it selects")
+        problems.append(f"{where} has no annotation for the nodes that it selects")
     return Rule(**selectors, settings=tuple(sorted(settings.items())))
 
 
 def _known(key: str) -> str:
     if key not in _OUR_NAMES:
         advice = did_you_mean(key, [*_SELECTORS, *ANNOTATIONS])
-        raise ValueError("is no annotation" + (f": {advice}" if advice else ""))
+        raise ValueError("is not an annotation" + (f": {advice}" if advice else ""))
     return _OUR_NAMES[key]
 
 

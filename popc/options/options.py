@@ -71,10 +71,10 @@ class Options(
         wrong = [spec for spec in SCHEMA if not spec.kind.is_parsed(getattr(self, spec.name))]
         if wrong:
             raise OptionError(
-                "options hold text that has not been read",
+                "options hold text that has not been parsed",
                 subject=wrong[0].name,
                 details=tuple(f"{one.name} is {getattr(self, one.name)!r}" for one in wrong),
-                hint="popc.make_options reads options as users write them",
+                hint="pass them through popc.make_options, which parses text",
             )
 
     def origin(self, name: str) -> Origin:

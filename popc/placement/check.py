@@ -53,7 +53,9 @@ def check_updates(graph: Graph) -> None:
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         raise OptionError(
-            "the places of ops are wrong", subject="virtual_graph_mode", details=tuple(problems)
+            "ops are assigned to chips or stages wrongly",
+            subject="virtual_graph_mode",
+            details=tuple(problems),
         )
 
 

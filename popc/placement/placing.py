@@ -31,7 +31,7 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     conflicts = tuple(placement_conflicts(options))
     if conflicts:
         raise OptionError(
-            "options about chips do not go together",
+            "the placement options conflict",
             subject="virtual_graph_mode",
             details=conflicts,
         )

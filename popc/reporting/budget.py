@@ -111,7 +111,7 @@ def _error(program: _Program, exceeded: Iterable[_Excess]) -> BudgetError:
         limit = {"value": one.value, "limit": one.limit, "over": one.value - one.limit}
         report[one.name] = {**limit, "before": old, "contributors": contributors}
     if program.before is not None and program.old_costs is None and _needs_costs(report):
-        details.append(f"{program.before.name} has no cost report: what has grown is not known")
+        details.append(f"{program.before.name} has no cost report: so what has grown is unknown")
     return BudgetError(
         "the program costs more than its budget allows",
         subject="budget",

@@ -91,8 +91,7 @@ def require_fit(report: CostReport, options: Options) -> tuple[str, ...]:
         f"the program does not fit {report.target.name}",
         subject="target",
         details=tuple(_misfits(report)),
-        hint="`popc explain` says why and what would help; allow_out_of_memory compiles it "
-        "all the same",
+        hint="`popc explain` says why and what would help; allow_out_of_memory compiles it anyway",
         report=report.to_dict(),
     )
 

@@ -126,7 +126,7 @@ def run_onnxruntime(
 def _require_onnxruntime() -> None:
     if importlib.util.find_spec("onnxruntime") is None:
         raise ResourceError(
-            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
+            "onnxruntime is not installed", hint="install it with pip install 'popc[verify]'"
         )
 
 
@@ -180,8 +180,8 @@ def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
     if missing:
         raise UsageError(
             f"the model takes {', '.join(missing)}, which the archive does not",
-            hint="--bind NAME=VALUE what was bound when the archive was compiled; "
-            "if nothing was, --model names another model",
+            hint="give each value that was bound at compile time with --bind NAME=VALUE; "
+            "if nothing was bound, --model names another model",
         )
 
 

@@ -149,7 +149,7 @@ def _weights(model: ImportedModel, settings: TrainingSettings) -> list[Tensor]:
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     ]
     if unknown:
-        details = [f"no weight is called {one!r}; {did_you_mean(one, names)}" for one in unknown]
+        details = [f"there is no weight {one!r}; {did_you_mean(one, names)}" for one in unknown]
         raise OptionError(
             "weights to train or to freeze do not exist",
             subject="weights",
@@ -167,8 +167,8 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
     type_ = loss.type
     if type_.dtype is DType.FLOAT16 and isinstance(scale, float) and scale > _LARGEST_HALF:
         raise OptionError(
-            f"loss_scaling is {scale:g}, but the loss {loss.name!r} is float16, which ends at "
-            f"{_LARGEST_HALF:g}",
+            f"loss_scaling is {scale:g}, but the loss {loss.name!r} is float16, "
+            f"whose largest value is {_LARGEST_HALF:g}",
             subject="loss_scaling",
             hint="--set ensure_fp32_loss_scale_tensor=true computes the loss in float32",
         )
@@ -270,7 +270,7 @@ def _added_outputs(
     missing = [name for name in names if name not in found]
     if missing:
         raise UsageError(
-            f"anchors: training makes no tensor {', '.join(map(repr, missing))}",
+            f"anchors: training computes no tensor {', '.join(map(repr, missing))}",
             hint="Gradient___x, UpdatedVar___w and the optimizer's state can be anchored, "
             "for tensors that influence the loss",
         )

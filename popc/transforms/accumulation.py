@@ -71,7 +71,7 @@ def _refuse_periodic_stores(graph: Graph) -> None:
     ]
     if periodic:
         raise OptionError(
-            f"the return type of {', '.join(periodic)} is every_n, which does not say what to "
+            f"the return type of {', '.join(periodic)} is every_n, which leaves open what to "
             "return of the micro-batches of a batch",
             subject="accumulation_factor",
             hint=asking_for_all(periodic),

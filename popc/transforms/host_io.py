@@ -92,8 +92,8 @@ class HostIo(Pass):
             return tensor
         if not _holds(dtype, own):
             raise OptionError(
-                f"the return type of {name!r} is sum:{dtype.value}, which cannot hold what its "
-                f"values of type {own.value} add up to",
+                f"the return type of {name!r} is sum:{dtype.value}, which cannot hold a sum of "
+                f"its values of type {own.value}",
                 subject="anchors",
                 hint=f"--set anchors.{shlex.quote(name)}=sum adds in {own.value}; a sum may be "
                 "in a wider type",

@@ -67,8 +67,8 @@ class InplaceOrder(Pass):
             problems = [problem for one in rivalries if (problem := one.ambiguity())]
             if problems:
                 raise OptionError(
-                    "enable_inplace_ambiguity_checking: the order of ops decides alone which of "
-                    f"several overwrites an operand, {len(problems)} times",
+                    "enable_inplace_ambiguity_checking: only the order of ops decides which of "
+                    f"several ops overwrites an operand, in {len(problems)} places",
                     details=tuple(problems),
                     hint="give one of them inplace_op_names and inplace_op_priorities",
                 )

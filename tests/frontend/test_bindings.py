@@ -135,7 +135,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         dims={"M": 1},
         outputs=("q",),
     )
-    assert error.message == "4 things about the inputs and outputs do not fit the model"
+    assert error.message == "4 problems with the inputs and outputs of the model"
     assert len(error.details) == 4
 
 

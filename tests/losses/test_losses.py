@@ -298,7 +298,7 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
         (
             {"type": "cross-entropy", "inputs": "x", "reduction": 1},
             [
-                "loss.inputs is no setting of losses: did you mean input?",
+                "loss.inputs is not a setting of a loss: did you mean input?",
                 "loss.reduction is 1, but must be a name",
                 "loss.type is 'cross-entropy', which does not exist: did you mean cross_entropy?",
             ],
@@ -318,7 +318,7 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
             [
                 "loss.max_labels is 0, but must be at least 1",
                 "loss.zero_infinity is 1, but must be true or false",
-                "loss.input is missing: which tensor of the model is it about?",
+                "loss.input is missing: name the tensor of the model to compute it from",
             ],
         ),
         (

@@ -148,7 +148,7 @@ def _first_run(
         raise type(error)(
             error.message,
             subject=error.subject,
-            hint=f"inputs that are not given are random, which does not suit all: {names}",
+            hint=f"inputs that are not given are random, which may not suit it: give {names}",
             details=error.details,
         ) from error
 

@@ -37,7 +37,7 @@ __all__ = ["command"]
     default=150,
     show_default=True,
     metavar="N",
-    help="How many other programs are planned, about; 0 to give no advice.",
+    help="About how many other programs to plan; 0 for no advice.",
 )
 @click.option(
     "--jobs",
@@ -45,7 +45,7 @@ __all__ = ["command"]
     default=0,
     show_default=True,
     metavar="N",
-    help="In how many processes; 0 for as many as there are cores, if that is worth it.",
+    help="Number of processes; 0 for one per core, if that is worth it.",
 )
 @click.pass_obj
 def command(

@@ -22,7 +22,7 @@ _SECTIONS = ("summary", "streams", "variables", "options", "blobs", "program", "
     type=click.Choice(_SECTIONS),
     default="summary",
     show_default=True,
-    help="What to show; weights and nodes are for models, the others for archives.",
+    help="Section to show; weights and nodes are for models, the others for archives.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
 def command(*, file: Path, section: str, show_all: bool) -> Report:

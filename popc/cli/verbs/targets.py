@@ -13,7 +13,9 @@ __all__ = ["command"]
 
 @click.command("targets")
 @click.argument("name", required=False)
-@click.option("--show", metavar="NAME", help="Print the file of a target, to start one's own from.")
+@click.option(
+    "--show", metavar="NAME", help="Print the TOML file of a target, to start your own from."
+)
 def command(*, name: str | None, show: str | None) -> Report:
     """List the targets, or describe NAME: a target, or a TOML file that describes one.
 

@@ -24,12 +24,12 @@ class ArchiveOptions:
     """What is stored, and how."""
 
     compression: Compression = option(
-        Choice(*Compression), Compression.DEFAULT, "How much time to spend on a small archive."
+        Choice(*Compression), Compression.DEFAULT, "Effort to spend on a small archive."
     )
     constant_weights: bool = option(
         Truth(),
         True,
-        "Whether the weights of a program that does not train are constants. If not, they can "
+        "Make the weights of a program that does not train constants. If not, they can "
         "be read and written between runs, as those of a training program always can, and by "
         "the model itself (CopyVarUpdate, running statistics).",
         popart="constantWeights",

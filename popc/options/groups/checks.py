@@ -45,10 +45,11 @@ class CheckOptions:
             FloatingPointException.INVALID,
             FloatingPointException.OVERFLOW,
         ),
-        "What enable_floating_point_checks looks for. Invalid is a NaN of operands without "
-        "any, div0 an infinity of an op with a pole, such as Div or Log, of finite operands, "
-        "and overflow any other infinity of finite operands. With nan_on_overflow, finite "
-        "results that are too large for float16 or bfloat16 become NaN rather than infinite.",
+        "Exceptions that enable_floating_point_checks looks for. Invalid is a NaN of operands "
+        "without any, div0 an infinity of an op with a pole, such as Div or Log, of finite "
+        "operands, and overflow any other infinity of finite operands. With nan_on_overflow, "
+        "finite results that are too large for float16 or bfloat16 become NaN rather than "
+        "infinite.",
     )
     verify_ir: bool = option(
         Truth(),

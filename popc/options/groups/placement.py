@@ -74,7 +74,7 @@ class PlacementOptions:
     accumulate_outer_fragment_schedule: OuterFragmentSchedule = option(
         Choice(*OuterFragmentSchedule),
         OuterFragmentSchedule.SERIAL,
-        "In which order the chips of a pipeline update their weights. Serial lets one chip "
+        "Order in which the chips of a pipeline update their weights. Serial lets one chip "
         "after the other do it, scheduler leaves it to the scheduler; with "
         "overlap_cycle_optimized and overlap_memory_optimized, chips load and store what they "
         "keep in streaming memory at the same time, in the latter case only if it has the "
@@ -87,7 +87,7 @@ class PlacementOptions:
         "Let all chips work at the same time, on different micro-batches. Each chip runs a "
         "stage of the model and hands its results on; the pipeline fills before the first "
         "update of the weights, or at the beginning of a step, and is flushed at its end. "
-        "Ops are told their stages by __pipeline_stage or by annotate; if none is, the stages "
+        "__pipeline_stage or annotate assigns ops to stages; if neither does, the stages "
         "are the virtual graphs. Needs virtual_graph_mode and, for training, "
         "accumulation_factor. Results stay the same bit for bit.",
         popart="enablePipelining",

@@ -33,7 +33,7 @@ class RecomputationOptions:
     auto_recomputation: AutoRecomputation = option(
         Choice(*AutoRecomputation, synonyms={"norecompute": AutoRecomputation.NONE}),
         AutoRecomputation.NONE,
-        "Which results of the forward pass the backward pass computes once more. That takes "
+        "Results of the forward pass that the backward pass computes once more. That takes "
         "less memory than keeping them, and more time. Standard keeps the results that are "
         "live where the forward pass needs the least memory, at intervals that get shorter, "
         "and computes the others; norm_only computes those of normalisations only, "

@@ -68,7 +68,7 @@ class RewriteOptions:
     patterns: PatternLevel = option(
         Choice(*PatternLevel),
         PatternLevel.DEFAULT,
-        "Which local rewrites are made. With no_patterns none: the program is what the model "
+        "Local rewrites to make. With no_patterns none: the program is what the model "
         "says, op by op. minimal removes ops that do nothing, default makes the rewrites that "
         "pay, and all also those that rarely do. Clean-up, loops, collectives and the use of "
         "memory (see enable_inplace) do not depend on it.",

@@ -103,7 +103,7 @@ class StreamingOptions:
     execution_phase_schedule: PhaseSchedule = option(
         Choice(*PhaseSchedule),
         PhaseSchedule.INTERLEAVING,
-        "In which order the transfers of an execution phase take place. Interleaving fetches "
+        "Order of the transfers of an execution phase. Interleaving fetches "
         "first, and leaves it to the scheduler in which order weights are updated and stored; "
         "batch makes each step for all weights before the next; batch_clustered_io also puts "
         "what is fetched at the beginning of a phase. Needs execution_phases.",
@@ -112,14 +112,14 @@ class StreamingOptions:
     execution_phase_stages: int = option(
         Whole(low=1, high=2),
         2,
-        "Between how many chips execution phases alternate. With 2, a chip fetches what its "
+        "Number of chips between which execution phases alternate. With 2, a chip fetches what its "
         "next phase needs while the other one computes. Needs execution_phases.",
         popart="executionPhaseSettings.stages",
     )
     execution_phases: int = option(
         Whole(high=1 << 16),
         0,
-        "Into how many parts the forward pass is divided, by bytes of weights. They run one "
+        "Number of parts into which the forward pass is divided, by bytes of weights. They run one "
         "after the other, and then those of the backward pass in the opposite order; "
         "tensors that are kept off chip are fetched for the phases that need them. The "
         "attribute __execution_phase of a node, or execution_phase of annotate, says to which "

@@ -64,7 +64,7 @@ class TransferOptions:
     default_buffering_depth: int = option(
         Whole(high=1 << 20),
         0,
-        "How many samples ahead of the program a session reads an input. A thread for each "
+        "Number of samples that a session reads ahead from an input. A thread for each "
         "iterable or callable does it, so that the program does not wait for it; with 0 each "
         "sample is read when the program asks for it. For sources that do not depend on "
         "results. session.connect(depth=N) has precedence; arrays, files and queues are there "
@@ -74,7 +74,7 @@ class TransferOptions:
     enable_prefetch_datastreams: bool = option(
         Truth(),
         True,
-        "Whether the host may have samples ready before the program asks for them. If not, "
+        "Let the host prepare samples before the program asks for them. If not, "
         "every load waits until the host has noticed the request, and nothing is read ahead.",
         popart="enablePrefetchDatastreams",
     )
@@ -84,8 +84,8 @@ class TransferOptions:
             "from names to just_in_time or overlap_inner_loop or overlap_loops",
         ),
         FrozenTable(),
-        "When inputs and outputs are transferred. A table from names or patterns of inputs and "
-        "outputs to just_in_time (the default: where the program needs them), "
+        "Time at which inputs and outputs are transferred. A table from names or patterns of "
+        "inputs and outputs to just_in_time (the default: where the program needs them), "
         "overlap_inner_loop (while an iteration of the innermost main loop computes, the next "
         "samples are loaded and the results before are stored) or overlap_loops (across the "
         "iterations of the outer main loop too). To overlap needs num_io_tiles, and "
@@ -102,8 +102,8 @@ class TransferOptions:
     hardware_instrumentations: tuple[Instrumentation, ...] = option(
         Names(tuple(Instrumentation)),
         (Instrumentation.OUTER,),
-        "What instrument_with_hardware_cycle_counter counts. Outer is the whole program, inner "
-        "the innermost main loop, by IPU.",
+        "Part of the program that instrument_with_hardware_cycle_counter counts. Outer is the "
+        "whole program, inner the innermost main loop, by IPU.",
         popart="hardwareInstrumentations",
     )
     instrument_with_hardware_cycle_counter: bool = option(
@@ -126,7 +126,7 @@ class TransferOptions:
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
         FrozenTable(),
-        "Which tiles an input arrives at, or an output leaves from. A table from names or "
+        "Tiles at which an input arrives, or from which an output leaves. A table from names or "
         "patterns to io (the tiles that num_io_tiles sets aside) or compute. The default is "
         "io for what exchange_strategies overlaps, else compute.",
     )

@@ -43,7 +43,7 @@ _MICRO_BATCHES: Final = (
     "normalisation, sees micro-batches only"
 )
 _HALF_PARTIALS: Final = "products of half precision add up in half precision: results differ"
-_OTHER_HARDWARE: Final = "it takes other hardware"
+_OTHER_HARDWARE: Final = "it needs other hardware"
 
 
 def _options(**options: Any) -> Change:

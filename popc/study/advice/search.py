@@ -36,7 +36,7 @@ class Ladder:
         monotonous: Whether, if a step suffices, all stronger ones do too; then the mildest one
             that does is searched by bisection.  Otherwise all are tried, and the fastest counts.
         note: What a user should know beside cycles; "" if results stay the same.
-        elsewhere: Whether it takes other hardware: then it is no reason not to look further.
+        elsewhere: Whether it needs other hardware: then it is no reason not to look further.
     """
 
     name: str

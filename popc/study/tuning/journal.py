@@ -157,7 +157,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def _check_header(path: Path, entry: Mapping[str, Any] | None, identity: Mapping[str, str]) -> None:
     if entry is None or entry.get("schema") != _SCHEMA:
         raise UsageError(
-            f"{path} is no journal of popc tune",
+            f"{path} is not a journal of popc tune",
             hint="--resume FILE begins a new one if there is none",
         )
     different = [name for name, value in identity.items() if entry.get(name) != value]

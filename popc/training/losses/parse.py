@@ -29,11 +29,11 @@ def parse_loss(table: Mapping[str, Any]) -> LossSpec:
         known = _KEYS.get(_ALIASES.get(key, key))
         if known is None:
             advice = did_you_mean(key, _KEYS) or f"choose from {', '.join(_KEYS)}"
-            problems.append(f"loss.{key} is no setting of losses: {advice}")
+            problems.append(f"loss.{key} is not a setting of a loss: {advice}")
             continue
         name, read = known
         if name in settings:
-            problems.append(f"loss.{key} is there twice, also as {_ALIASES.get(key, key)}")
+            problems.append(f"loss.{key} is given twice, also as {_ALIASES.get(key, key)}")
         try:
             settings[name] = read(value)
         except ValueError as error:

@@ -95,9 +95,9 @@ class LossSpec:
             yield f"loss.type is {self.type!r}, which does not exist: {advice}"
             return
         if not self.input:
-            yield "loss.input is missing: which tensor of the model is it about?"
+            yield "loss.input is missing: name the tensor of the model to compute it from"
         if not self.label and self.type in _LABELLED:
-            yield f"loss.label is missing: what are the labels of {self.type} called?"
+            yield f"loss.label is missing: {self.type} needs the name of the labels"
         if self.reduction not in REDUCTIONS:
             yield f"loss.reduction is {self.reduction!r}, but must be one of {_listed(REDUCTIONS)}"
         if not self.label_dtype.is_integer:
@@ -106,7 +106,7 @@ class LossSpec:
         for one in fields(self):
             if one.name not in allowed and getattr(self, one.name) != one.default:
                 yield (
-                    f"loss.{one.name.rstrip('_')} means nothing to {self.type}, which has "
+                    f"loss.{one.name.rstrip('_')} does not apply to {self.type}, which has "
                     f"{_listed(_SETTINGS[self.type]) or 'no settings of its own'}"
                 )
 

@@ -126,6 +126,6 @@ def along(operands: Mapping[int, int], results: Iterable[Place]) -> Rule:
     def rule(case: Case) -> Cut | str:
         if any(case.axis(index) == axis for index, axis in operands.items()):
             return case.cut(operands, places)
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
 
     return rule

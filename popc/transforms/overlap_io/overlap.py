@@ -133,7 +133,7 @@ def _refuse_stranded(graph: Graph, loops: list[MainLoop]) -> None:
     ]
     if wrong:
         raise OptionError(
-            "exchange_strategies wants transfers to overlap that stand in no loop",
+            "exchange_strategies asks to overlap transfers that are in no loop",
             subject="exchange_strategies",
             details=tuple(wrong),
             hint="leave them just_in_time",

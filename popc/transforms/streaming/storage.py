@@ -168,12 +168,13 @@ class StorageMap:
         ]
         if unknown:
             raise OptionError(
-                "tensor_location_override is about tensors that the program does not have",
+                "tensor_location_override names tensors that the program does not have",
                 subject="tensor_location_override",
                 details=tuple(
-                    f"{one!r} fits none; {did_you_mean(one, names)}".rstrip("; ") for one in unknown
+                    f"{one!r} matches no tensor; {did_you_mean(one, names)}".rstrip("; ")
+                    for one in unknown
                 ),
-                hint="--emit-ir lists the tensors; what is fused has no tensors in between",
+                hint="--emit-ir lists the tensors; a fused op has no tensors inside",
             )
 
 

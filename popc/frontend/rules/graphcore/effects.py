@@ -59,7 +59,7 @@ def _no_variable(tensor: Tensor) -> str:
             f"CopyVarUpdate writes {tensor.name!r}, which is a constant here: compile with "
             "--set constant_weights=false, or train the model"
         )
-    return f"CopyVarUpdate writes {tensor.name!r}, which is no weight but computed or an input"
+    return f"CopyVarUpdate writes {tensor.name!r}, which is an input or computed, not a weight"
 
 
 RULES: Final = graphcore_domain(

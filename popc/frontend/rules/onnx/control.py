@@ -38,7 +38,9 @@ def _if(node: Node) -> RuleResult:
     results = [as_tensors(body.results, "If") for body in bodies]
     types = [tensor.type for tensor in results[0]]
     if types != [tensor.type for tensor in results[1]]:
-        raise DataDependent("If: the branches give different shapes and the condition is dynamic")
+        raise DataDependent(
+            "If: the branches return different shapes, and the condition is known at run time only"
+        )
     written = written_outside(body.importer for body in bodies)
     latest = {variable: node.importer.updates.latest(variable) for variable in written}
     for body, tensors in zip(bodies, results, strict=True):

@@ -253,7 +253,9 @@ def _unroll(node: Node, form: LoopForm) -> list[Value]:
 
 def _or_empty(stacks: list[list[Tensor]], node: Node, states: int) -> list[list[Tensor]]:
     if not stacks and any(node.wants_output(i) for i in range(states, len(node.output_names))):
-        raise DataDependent("Loop: no iteration runs, so the shape of its stacked results is open")
+        raise DataDependent(
+            "Loop: no iteration runs, so the shape of its stacked results is unknown"
+        )
     return stacks
 
 

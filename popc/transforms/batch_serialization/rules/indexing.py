@@ -71,7 +71,7 @@ def _scatter_elements(case: Case) -> Cut | str:
 
 def _tensor_scatter(case: Case) -> Cut | str:
     if 0 not in case.axes:
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
     return case.cut(dict.fromkeys(range(3), 0), (0,))
 
 

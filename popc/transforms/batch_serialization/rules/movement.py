@@ -66,7 +66,7 @@ def _beside_axis(case: Case) -> Cut | str:
     if axis is None:
         return _NOT_CUT
     if "axis" not in case.op.attributes:
-        return "along which axis it works is known at run time only"
+        return "its axis is known at run time only"
     if case.integer("axis") % len(case.shape(0)) == axis:
         return "it works along the batch"
     return case.cut({0: axis}, (axis,) * len(case.op.outputs))
@@ -121,7 +121,7 @@ def _dynamic_slice(case: Case) -> Cut | str:
 def _reverse_sequence(case: Case) -> Cut | str:
     batch = case.integer("batch_axis")
     if case.axis(0) != batch and case.axis(1) != 0:
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
     return case.cut({0: batch, 1: 0}, (batch,))
 
 
