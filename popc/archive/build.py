@@ -101,7 +101,7 @@ def _version() -> str:
 
 
 def _checks(options: Options) -> tuple[FloatCheck, ...]:
-    """Those of the exceptions in the options that the runtime looks for."""
+    """The exceptions in the options that the runtime looks for."""
     if not options.enable_floating_point_checks:
         return ()
     wanted = frozenset(options.floating_point_exceptions)
