@@ -17,7 +17,7 @@ __all__ = ["GRADIENT_PREFIX", "differentiate", "gradient_name"]
 
 
 def gradient_name(name: str) -> str:
-    """What the gradient of tensor ``name`` is called."""
+    """The name of the gradient of tensor ``name``."""
     return GRADIENT_PREFIX + name
 
 
