@@ -32,7 +32,7 @@ _WIDE: Final = 72
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """Whether the program fits, in a sentence."""
+    """A sentence that says if the program fits."""
     worst = diagnosis.chips[0]
     where = f"tile {worst.tile}" + (f" of IPU {worst.ipu}" if len(diagnosis.chips) > 1 else "")
     need = f"{where} needs {worst.peak:,} bytes of {worst.limit:,}"
@@ -127,7 +127,7 @@ def _holder(one: Holder) -> list[str]:
 
 
 def _time(diagnosis: Diagnosis) -> Iterator[str]:
-    """What takes the time."""
+    """The ops that take the most time."""
     total = diagnosis.total_cycles
     seconds = total / diagnosis.clock_hz
     rate = f", {diagnosis.samples / seconds:,.1f} samples/s" if seconds else ""
@@ -151,7 +151,7 @@ def _slow(one: Share, total: int) -> list[str]:
 
 
 def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
-    """What makes it fit, then what does not."""
+    """Changes that make it fit, then those that do not."""
     plans = f"{advice.planned:,} other programs were planned"
     if advice.fixes:
         yield f"What makes it fit ({plans}; time is that of a sample):"
@@ -222,7 +222,7 @@ def _refused(advice: Advice) -> Iterator[str]:
 
 
 def _wins(wins: Sequence[Win], line_of: LineOf) -> Iterator[str]:
-    """What pays."""
+    """Changes that pay."""
     if not wins:
         yield "Nothing that was tried is faster, or smaller at little cost."
         return

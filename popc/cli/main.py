@@ -160,7 +160,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, without its number."""
+    """The message of the system, without its number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

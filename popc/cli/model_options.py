@@ -32,7 +32,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What the user fixed about the model, as given on the command line."""
+    """The user's settings for a model, as given on the command line."""
 
     options: Path | None
     set_: tuple[str, ...]
@@ -107,7 +107,7 @@ def train_option(help_: str) -> Callable[[_F], _F]:
 
 
 def read_source(model: Path) -> Path | bytes:
-    """What `popc.compile` takes: - stands for the bytes on stdin."""
+    """The model as `popc.compile` takes it: - stands for the bytes on stdin."""
     return read_stdin() if str(model) == "-" else model
 
 

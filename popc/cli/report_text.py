@@ -88,7 +88,7 @@ def _execution(data: Mapping[str, Any], limit: int | None) -> str:
 
 
 def _pipeline(data: Mapping[str, Any]) -> list[list[str]]:
-    """Where the time goes while chips work at the same time."""
+    """The distribution of time while chips work at the same time."""
     turns = f"{data['turns']:,} turns of {data['turn_cycles']:,}"
     return [
         ["pipeline, fill", f"{data['fill_cycles']:,}", ""],

@@ -1,4 +1,4 @@
-"""What is said on the command line of popc train."""
+"""The settings on the command line of popc train."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def command(
 def _of_archive(
     file: Path, settings: ModelSettings, train: Path | None, console: Console
 ) -> Explanation:
-    """What the cost report of an archive says; what is not a model cannot be planned again."""
+    """The explanation from an archive's cost report; without a model nothing is planned again."""
     from popc.cli.profiles import load_profiles
     from popc.study.advice import Explanation, diagnose
 

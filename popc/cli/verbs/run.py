@@ -128,7 +128,7 @@ def command(
 
 
 def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
-    """Where in a folder the results are whose files are not called as they are."""
+    """The places in a folder of results whose files have other names than they."""
     return [
         f"{name} is in {path}"
         for name, path in written.items()

@@ -325,13 +325,13 @@ def _table(history: tuple[Record, ...]) -> str:
 
 
 def _score(record: Record) -> float:
-    """What a better epoch has more of: accuracy, or less of the first other metric, or of loss."""
+    """The score of an epoch, higher if better: accuracy, or minus the first other metric, or loss."""
     if "accuracy" in record.metrics:
         return record.metrics["accuracy"]
     return -next(iter(record.metrics.values()), record.loss)
 
 
 def _waited(history: tuple[Record, ...]) -> int:
-    """How many epochs ago the best one was."""
+    """The number of epochs since the best one."""
     scores = [_score(record) for record in history]
     return len(scores) - 1 - scores.index(max(scores))

@@ -166,7 +166,7 @@ def _refuse_output(output: Path, model: Path, *, force: bool) -> None:
 
 
 def _given(settings: ModelSettings) -> dict[str, Any]:
-    """What the user's options file says, as it is written there."""
+    """The content of the user's options file, as it is written there."""
     from popc.options import read_table
 
     if settings.options is None:
