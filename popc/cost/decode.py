@@ -34,7 +34,7 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
 
 
 def decode_report(data: bytes) -> CostReport:
-    """What `CostReport.to_dict(full=True)` wrote.  ``data`` may come from anybody.
+    """Read a report written by `CostReport.to_dict(full=True)`.  ``data`` may come from anybody.
 
     Raises:
         CorruptArchiveError: this is no such report.
@@ -51,7 +51,7 @@ def decode_report(data: bytes) -> CostReport:
 
 
 def _check(report: CostReport) -> None:
-    """What sections and pages rely on."""
+    """Check the facts that sections and pages rely on."""
     tile, chips = report.target.tile, len(report.memory)
     if min(tile.clock_hz, tile.count, tile.memory_bytes, chips) < 1:
         raise ValueError("its target has no clock, tiles or chips")

@@ -45,7 +45,7 @@ def estimate_costs(
     target: Target,
     settings: CostSettings | None = None,
 ) -> CostReport:
-    """What one run of ``graph`` costs on ``target``; what runs at load time does not count."""
+    """The costs of one run of ``graph`` on ``target``; what runs at load time does not count."""
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     costs = list(estimator.run(graph, 1))
     hidden = find_hidden(graph, schedule, estimator.phases, target)
@@ -68,7 +68,7 @@ def estimate_execution(
     target: Target,
     settings: CostSettings | None = None,
 ) -> Execution:
-    """What every op of ``graph`` costs when it runs once on ``target``."""
+    """The costs of every op of ``graph`` when it runs once on ``target``."""
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     for _ in estimator.run(graph, 1):
         pass  # it notes what it finds
@@ -106,7 +106,7 @@ class _Estimator:
 
     @property
     def planned(self) -> int:
-        """How many different convolutions and products were planned."""
+        """The number of different convolutions and products that were planned."""
         return self._machine.planner.count
 
     def distinct(self, chip: int) -> list[Phase]:

@@ -1,4 +1,4 @@
-"""Which tensors lie on the tiles that transfer."""
+"""The tensors that lie on the tiles that transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program costs: cycles of every op, bytes of every tile."""
+"""The costs of a program: cycles of every op, bytes of every tile."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class LiveStep:
 
 @dataclass(frozen=True, slots=True)
 class LiveTensor:
-    """What has memory of its own; views, results in place and joined operands lie in it.
+    """A tensor with memory of its own; views, results in place and joined operands lie in it.
 
     Attributes:
         name: The tensor's, as in the model where it has it from there.
@@ -159,12 +159,12 @@ class MemoryReport:
 
     @property
     def peak_bytes(self) -> int:
-        """Of the busiest tile."""
+        """The bytes of the busiest tile."""
         return max(self.peak, default=0)
 
     @property
     def fits(self) -> bool:
-        """Whether no tile needs more than it has."""
+        """True if no tile needs more than it has."""
         return self.peak_bytes <= self.limit
 
     @property
@@ -200,7 +200,7 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """What one run of a program costs on a target.
+    """The costs of one run of a program on a target.
 
     Attributes:
         target: The target, as it is used.
@@ -222,7 +222,7 @@ class CostReport:
 
     @property
     def cycles(self) -> Cycles:
-        """Of the whole run; where chips work at the same time, those of the slowest."""
+        """The cycles of the whole run; where chips work at the same time, those of the slowest."""
         total = Cycles()
         for op in self.ops:
             total = total + op.cycles
@@ -235,7 +235,7 @@ class CostReport:
 
     @property
     def device_cycles(self) -> int:
-        """Of the whole run, without transfers between host and device."""
+        """The cycles of the whole run, without transfers between host and device."""
         cycles = self.cycles
         return cycles.total - cycles.host
 
@@ -251,7 +251,7 @@ class CostReport:
 
     @property
     def fits(self) -> bool:
-        """Whether every tile has enough memory."""
+        """True if every tile has enough memory."""
         return all(chip.fits for chip in self.memory)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def _cycles(report: CostReport) -> str:
 
 
 def _pipeline(pipeline: PipelineCost) -> str:
-    """Where the time goes while chips work at the same time."""
+    """The distribution of time while chips work at the same time."""
     turns = f"{pipeline.turns:,} turns of {pipeline.cycle:,}"
     slowest = pipeline.slowest
     rows = [

@@ -1,4 +1,4 @@
-"""What the planner decides."""
+"""The decisions of the planner."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a problem is computed, and what that takes.
+    """The plan for a problem, and its costs.
 
     Attributes:
         parts: The steps, in order.

@@ -19,7 +19,7 @@ _STEPS: Final = merge_families(
 
 
 def _fused(work: Work) -> None:
-    """What vertices of the steps compute, in one compute set; nothing between them is moved."""
+    """Add the vertices of the steps, in one compute set; nothing between them is moved."""
     bring_together(work)
     values = list(work.op.present_inputs)
     layout = work.layout_of(values[0])
