@@ -1,4 +1,4 @@
-"""What annotations say of the way in which ops are computed: products in parts, work in place."""
+"""Annotations of the way in which ops are computed: products in parts, work in place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operators_meant(annotation: str) -> tuple[str, ...]:
 
 
 def annotation_problems(node: onnx.NodeProto) -> Iterator[str]:
-    """What is wrong with such annotations of ``node``, as what follows its name."""
+    """Problems with such annotations of ``node``, each to follow its name."""
     found = _attributes(node)
     cutting = [name for name in (_MODE, _FACTOR, _PRECISION) if name in found]
     if cutting and node.op_type not in _PRODUCTS:

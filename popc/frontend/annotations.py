@@ -1,4 +1,4 @@
-"""What nodes of a model are annotated with, by their attributes or by the user's rules."""
+"""Annotations of the nodes of a model, by their attributes or by the user's rules."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _texts(attribute: onnx.AttributeProto) -> tuple[str, ...]:
 
 
 def is_annotated(node: onnx.NodeProto) -> bool:
-    """Whether `annotate_ops` has anything to do."""
+    """True if `annotate_ops` has anything to do."""
     return any(True for _ in _annotations(node))
 
 

@@ -1,4 +1,4 @@
-"""What the user says about a model's inputs and outputs, checked against the model.
+"""The user's settings for a model's inputs and outputs, checked against the model.
 
 Every mistake is found before anything is imported, and all are reported at once.
 """
@@ -32,7 +32,7 @@ _LISTED: Final = 12  # names shown when someone asks for one that does not exist
 
 @dataclass(frozen=True, slots=True)
 class TrainingBindings:
-    """What a model is imported for when weights are going to be variables.
+    """The training that a model is imported for, when weights are going to be variables.
 
     Attributes:
         is_trainable: Whether a weight of this name and type may become a variable.
@@ -52,7 +52,7 @@ class TrainingBindings:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What the user fixes about a model before it is compiled.
+    """The settings that the user fixes about a model before it is compiled.
 
     Attributes:
         shapes: Shape of an input, by input name.

@@ -1,4 +1,4 @@
-"""What a model contains, without compiling it."""
+"""The contents of a model, without compiling it."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class GrowingModel:
             self.add_node(node)
 
     def _by_onnx(self, node: onnx.NodeProto) -> dict[str, InferredType]:
-        """What ONNX's own inference says of the results of one node."""
+        """The types that ONNX's own inference gives to the results of one node."""
         names = list(dict.fromkeys(name for name in node.input if name))
         types = {name: self.type_of(name) for name in names}
         known = [

@@ -50,7 +50,7 @@ def never(name: str, type_: TensorType) -> bool:
 
 @dataclass(slots=True)
 class ImportContext:
-    """What holds for a whole model: rules, functions, data folder, problems, known values.
+    """The state of importing a whole model: rules, functions, data folder, problems, known values.
 
     Attributes:
         is_variable: Which initializers become variables, by name and type.

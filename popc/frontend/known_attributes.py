@@ -1,4 +1,4 @@
-"""Which attributes a node may have: those that rules read, and those that need no reading, why.
+"""The attributes that a node may have: those that rules read, and those that need no reading.
 
 Operators with a schema in onnx have the attributes of that schema, in the version that the model
 imports.  For the others, rules see what stands here and nothing else: `Node` hides the rest from
@@ -33,7 +33,7 @@ _PREFIX: Final = "__"  # of annotations, and of what PopART writes for itself
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Why an attribute need not be read; if ``only`` is given, as long as it is that."""
+    """The reason why an attribute need not be read; if ``only`` is given, as long as it is that."""
 
     why: str
     only: object = None
@@ -263,7 +263,7 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
 
 @cache
 def may_read(domain: str, op_type: str, name: str) -> bool:
-    """Whether the rule of an operator may read an attribute, as far as this table knows."""
+    """True if the rule of an operator may read an attribute, as far as this table knows."""
     if name.startswith(_PREFIX) or domain not in READ:
         return True
     return (domain == "" and op_type not in READ[""]) or name in READ[domain].get(op_type, ())
@@ -272,7 +272,7 @@ def may_read(domain: str, op_type: str, name: str) -> bool:
 def attribute_problems(
     node: onnx.NodeProto, version: int, functions: FunctionTable
 ) -> Iterator[str]:
-    """What is wrong with the attributes of a node: those that nothing would read."""
+    """Problems with the attributes of a node: those that nothing would read."""
     names = [one.name for one in node.attribute if not one.name.startswith(_PREFIX)]
     if not names:
         return

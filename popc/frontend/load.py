@@ -58,7 +58,7 @@ class LoadedModel:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """What the model says about its origin."""
+        """The origin of the model, as it says itself."""
         proto = self.proto
         facts = {
             "domain": proto.domain,

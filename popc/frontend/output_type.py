@@ -26,7 +26,7 @@ def in_wanted_type(
     inputs: Sequence[Value | None],
     compute: Callable[[Sequence[Value | None]], Sequence[Value | None]],
 ) -> Sequence[Value | None]:
-    """What ``compute`` makes of ``inputs``, in the type that ``node`` wants its result to have.
+    """The results of ``compute`` for ``inputs``, in the type that ``node`` asks for.
 
     Raises:
         ModelError: it cannot choose one, or not this one.

@@ -1,4 +1,4 @@
-"""Which results of nodes the backward pass of training computes once more: what the user says.
+"""The results of nodes that the backward pass computes once more, as the user says.
 
 PopART's builder writes it into an attribute of a node; options name tensors by patterns.
 """
@@ -29,7 +29,7 @@ _LISTED: Final = 8  # nodes shown of many
 
 @dataclass(frozen=True, slots=True)
 class RecomputeRequests:
-    """What the options say, to which nodes of the model add.
+    """The requests of the options, to which nodes of the model add.
 
     Attributes:
         auto: The method by which popc chooses, if it does.
@@ -43,7 +43,7 @@ class RecomputeRequests:
 
     @property
     def _recomputes(self) -> bool:
-        """Whether anything is computed once more that nodes do not ask for."""
+        """True if anything is computed once more that nodes do not ask for."""
         return self.auto is not AutoRecomputation.NONE or bool(self.recompute)
 
     def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeRequests:

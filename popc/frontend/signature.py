@@ -1,4 +1,4 @@
-"""Whether a node's operands fit the operator's definition: their number and element types.
+"""Checks of a node's operands against the operator's definition: number and element types.
 
 Checking here, against ONNX's own schemas, is what lets import rules rely on both.
 """

@@ -30,7 +30,7 @@ _ALL, _CONSECUTIVE, _ORTHOGONAL, _NONE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Which replicas take part: ``size`` of them, ``stride`` apart."""
+    """The replicas that take part: ``size`` of them, ``stride`` apart."""
 
     size: int
     stride: int
@@ -64,7 +64,7 @@ def _group(node: Node) -> _Group:
 
 
 def _reduction(node: Node) -> str:
-    """What a reduction computes."""
+    """The operation of a reduction."""
     if node.has("op") and isinstance(node.attributes["op"], str):
         name = node.text("op")
         if name not in _NAMED:

@@ -28,7 +28,7 @@ def _abort(node: Node) -> RuleResult:
 
 
 def _print_tensor(node: Node) -> Tensor:
-    """What follows reads the op's result, unless it is known: shapes may depend on it."""
+    """Print; later ops read the op's result, unless it is known: shapes may depend on it."""
     x = node.input(0)
     attributes: AttributeMap = {
         "gradient": int(bool(node.integer("print_gradient", 1))),

@@ -26,7 +26,7 @@ def _bucketize(node: Node) -> Tensor:
 
 
 def _histogram(node: Node) -> Tensor:
-    """How many elements are in each bin; levels are an attribute, in any order, or input 1."""
+    """Count the elements in each bin; levels are an attribute, in any order, or input 1."""
     return _counted(node, node.input(0), node.optional(1))
 
 

@@ -63,7 +63,7 @@ def _if(node: Node) -> RuleResult:
 
 
 def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
-    """What a variable holds after a branch: a branch that does not write it leaves it alone."""
+    """The value of a variable after a branch: a branch that does not write it leaves it alone."""
     inner = body.captures.get(variable)
     if inner in body.updates.values:
         return body.updates.values[inner]
