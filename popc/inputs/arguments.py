@@ -124,7 +124,7 @@ def _member(path: Path, loaded: Mapping[str, Array], name: str) -> Array:
 
 
 def load_file(source: Path | BytesIO) -> Any:
-    """What a .npy or .npz file holds.
+    """The content of a .npy or .npz file.
 
     Raises:
         ResourceError: it cannot be read.
