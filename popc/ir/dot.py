@@ -100,7 +100,7 @@ def _label(op: Op) -> str:
 
 
 def _leaves(op: Op) -> list[Tensor]:
-    """What ``op`` reads that no op computes, constants of one element aside."""
+    """The operands of ``op`` that no op computes, constants of one element aside."""
     found = dict.fromkeys(one for one in op.present_inputs if one.producer is None)
     return [one for one in found if not (one.kind is TensorKind.CONSTANT and one.type.size == 1)]
 

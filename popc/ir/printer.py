@@ -74,7 +74,7 @@ def _reference(op: Op) -> str:
 
 
 def _settings(settings: OpSettings) -> str:
-    """Where and when an op runs, and what the user has said of it."""
+    """The place and time of an op, and the user's settings for it."""
     said = {
         "schedule_priority": settings.schedule_priority or None,
         "exclude_patterns": ",".join(settings.exclude_patterns) or None,
