@@ -122,7 +122,7 @@ def _is_explained(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryP
 
 
 def _are_apart(earlier: Tensor, later: Tensor, plan: MemoryPlan) -> bool:
-    """Whether two tensors with gaps have no byte in common."""
+    """True if two tensors with gaps have no byte in common."""
     places = [plan.placements[one] for one in (earlier, later)]
     if any(place.strides is None for place in places) or earlier.type.dtype != later.type.dtype:
         return False
@@ -131,7 +131,7 @@ def _are_apart(earlier: Tensor, later: Tensor, plan: MemoryPlan) -> bool:
 
 
 def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``later`` overwrites ``earlier`` in the step that reads it last."""
+    """True if ``later`` overwrites ``earlier`` in the step that reads it last."""
     op = later.producer
     return (
         op is not None
@@ -144,12 +144,12 @@ def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: Memory
 
 
 def _memory(tensor: Tensor, plan: MemoryPlan) -> tuple[object, tuple[int, int]]:
-    """What ``tensor`` takes, in whatever order its elements are."""
+    """The memory of ``tensor``, in whatever order its elements are."""
     return plan.placements[tensor].memory, byte_range(tensor, plan.placements[tensor])
 
 
 def _is_initial_state(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``later`` is the final value of a loop state that begins as ``earlier``."""
+    """True if ``later`` is the final value of a loop state that begins as ``earlier``."""
     op = later.producer
     if op is None or op.op_type != "Loop" or later not in op.outputs:
         return False
@@ -206,7 +206,7 @@ def _replaced_by(op: Op, plan: MemoryPlan) -> Iterator[tuple[Tensor, Placement, 
 
 
 def _is_joined(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``earlier`` is, perhaps by way of other Concats, a part of the Concat ``later``."""
+    """True if ``earlier`` is, perhaps by way of other Concats, a part of the Concat ``later``."""
     op = later.producer
     if op is None or op not in plan.joined:
         return False

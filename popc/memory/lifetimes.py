@@ -141,7 +141,7 @@ def _place_control(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
 
 
 def _keep_load_results(storage: Storage, clock: Clock) -> None:
-    """What load time computes for later runs goes to the state region, the rest to the arena.
+    """Move what load time computes for later runs to the state region, the rest to the arena.
 
     What it puts into streaming memory stays there.
     """
