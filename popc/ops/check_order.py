@@ -30,7 +30,7 @@ def find_stuck(graph: Graph) -> list[str]:
 
 
 def _run(ops: list[Op], graph: Graph) -> list[Op]:
-    """What is left when nothing can run any more."""
+    """The ops left when nothing can run any more."""
     waits: dict[Op, set[Op]] = {op: set(_awaited(op)) for op in ops}
     for pair in graph.ordering:
         if pair.second in waits:
@@ -82,7 +82,7 @@ def _wait_for_streams(ops: Collection[Op], waits: dict[Op, set[Op]]) -> None:
 
 
 def _is_early(op: Op, bins: Counter[tuple[str, int]]) -> bool:
-    """Whether an op of a lower bin has yet to run."""
+    """True if an op of a lower bin has yet to run."""
     return any(
         count and name == other and number < own
         for name, own in op.settings.bins

@@ -1,4 +1,4 @@
-"""Which values may differ from replica to replica, and where replicas may go different ways."""
+"""Values that may differ from replica to replica, and places where replicas may go apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IO = frozenset({"HostLoad", "HostStore"})
 
 @dataclass(slots=True)
 class Divergence:
-    """What may differ between replicas.
+    """The values that may differ between replicas.
 
     Attributes:
         tensors: Those whose values may differ, of the graph and of those nested in it.
@@ -41,7 +41,7 @@ class Divergence:
 def find_divergence(
     graph: Graph, replicas: int, equal_inputs: Collection[Tensor] = ()
 ) -> Divergence:
-    """What may differ between ``replicas`` replicas.
+    """Find the values that may differ between ``replicas`` replicas.
 
     Inputs of the graph, if it still has any, may, but for ``equal_inputs``; so may random numbers,
     what is loaded without being broadcast, and variables that not all replicas share.
@@ -82,7 +82,7 @@ class _Walk:
         return any(tensor in self.found.tensors for tensor in tensors if tensor is not None)
 
     def _differs(self, op: Op) -> bool:
-        """Whether the results of an op without subgraphs may differ."""
+        """True if the results of an op without subgraphs may differ."""
         spec = OPS[op.op_type]
         if op.op_type == "AssumeEqualAcrossReplicas":
             return False

@@ -40,7 +40,7 @@ class Sequencer:
         self._build()
 
     def may_precede(self, first: Op, second: Op) -> bool:
-        """Whether ``first`` can run before ``second``; wishes are not in the way."""
+        """True if ``first`` can run before ``second``; wishes are not in the way."""
         if first is second or second in self._load:
             return False
         return first in self._load or not self._leads(second, first, self._required)
@@ -148,14 +148,14 @@ class Sequencer:
             self.wish(pair.first, pair.second)
 
     def _required(self, node: Node) -> Iterator[Node]:
-        """What has to wait for ``node``, not by a wish alone."""
+        """The nodes that have to wait for ``node``, not by a wish alone."""
         return (one for one in self._later[node] if (node, one) not in self._wishes)
 
     def _in_order(self) -> list[Node]:
         return sorted(self._places, key=self._places.__getitem__)
 
     def _leads(self, node: Node, goal: Node, later: _Neighbours) -> bool:
-        """Whether there is a way from ``node`` to ``goal``."""
+        """True if there is a way from ``node`` to ``goal``."""
         return goal in self._within(node, later, self._places[goal])
 
     def _within(self, node: Node, later: _Neighbours, last: int) -> dict[Node, Node]:
