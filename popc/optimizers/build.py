@@ -46,7 +46,7 @@ def _nothing(weight: Tensor) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class UpdateContext:
-    """What the updates have to know about the program.
+    """The facts about the program that updates have to know.
 
     Attributes:
         accumulation_factor: How many micro-batches there are per update.
@@ -77,13 +77,13 @@ class UpdateContext:
 
     @property
     def kind(self) -> str:
-        """What an ``Accumulate`` op does with the gradients, and an all-reduce over replicas."""
+        """The operation of an ``Accumulate`` on gradients, and of an all-reduce over replicas."""
         means = self.reduction is Reduction.MEAN
         return "mean" if means and self.mean_strategy is MeanStrategy.RUNNING else "sum"
 
     @property
     def divisor(self) -> float:
-        """What the accumulated gradient is still to be divided by, beside the loss scale.
+        """The number to divide the accumulated gradient by, beside the loss scale.
 
         The number of replicas that it is reduced over comes on top: see `divides`.
         """
@@ -91,7 +91,7 @@ class UpdateContext:
 
     @property
     def divides(self) -> bool:
-        """Whether gradients are added up, and divided only when the weight is updated."""
+        """True if gradients are added up, and divided only when the weight is updated."""
         return self.reduction != self.kind
 
 
@@ -105,7 +105,7 @@ class UpdatedWeight:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an archive has to tell about the optimizer.
+    """The facts about the optimizer for the archive.
 
     Attributes:
         hyper_parameters: Those that matter, constant ones too.
@@ -170,7 +170,7 @@ class _Updates:
         return ShardedUpdate(update) if self._is_sharded(update) else update
 
     def _is_sharded(self, update: WeightUpdate) -> bool:
-        """Whether each replica updates its part only: neither weight nor state is whole then."""
+        """True if each replica updates its part only: neither weight nor state is whole then."""
         divided = self.context.divided(update.weight)
         if not divided or update.sharing.size < self.context.replicas:
             return False
@@ -216,7 +216,7 @@ class _Updates:
         return partial(update_by_adaptive, self.spec)
 
     def _accumulates_itself(self, update: WeightUpdate) -> bool:
-        """Whether the rule accumulates the gradients of micro-batches, so that nobody else may."""
+        """True if the rule accumulates the gradients of micro-batches, so that nobody else may."""
         clipped = any(update.name in group for group in self.resolution.clip_groups)
         return (
             not isinstance(update, ShardedUpdate)
@@ -260,7 +260,7 @@ class _Updates:
                 updates[name].scale = self.scalars.mul(scale, factor)
 
     def _common_scale(self, index: int, updates: Sequence[WeightUpdate]) -> Scalar:
-        """What all gradients of a clipped group are multiplied by.
+        """The common factor of all gradients of a clipped group.
 
         Raises:
             OptionError: replicas do not share all the weights alike, so that they would not agree

@@ -103,7 +103,7 @@ def _type_problem(name: object) -> str:
 def _parsers(
     kind: type[OptimizerSpec], name: str, implied: Mapping[str, str], reader: _Reader
 ) -> dict[str, _Parser[Any]]:
-    """How to read the settings that the type takes."""
+    """The parsers of the settings that the type takes."""
     mode = implied.get("mode", name)
     hypers = {spec.name: spec for spec in kind.hyper_parameters()}
     parsers: dict[str, _Parser[Any]] = {}

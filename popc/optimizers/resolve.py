@@ -1,4 +1,4 @@
-"""Which weights the patterns of an optimizer mean."""
+"""The weights that the patterns of an optimizer mean."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Resolution:
         self.clip_groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]
 
     def source(self, hyper_parameter: str, weight: str) -> int | None:
-        """Which entry of ``specific`` gives a weight its value; ``None``: that of all weights."""
+        """The entry of ``specific`` that gives a weight its value; ``None`` for that of all."""
         for index in reversed(self._specific[weight]):
             if hyper_parameter in self._spec.specific[index].values:
                 return index
@@ -54,7 +54,7 @@ class Resolution:
         return "default" if source is None else ", ".join(self._spec.specific[source].tensors)
 
     def label(self, sources: Sequence[int | None]) -> str:
-        """What distinguishes names of scalars with these sources, in PopART's style."""
+        """The part that distinguishes names of scalars with these sources, in PopART's style."""
         own = sorted({source for source in sources if source is not None})
         if not own:
             return "default___FLOAT"

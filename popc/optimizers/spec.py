@@ -1,4 +1,4 @@
-"""What an optimizer is: PopART's optimizers with their defaults, as frozen records.
+"""The optimizers of PopART with their defaults, as frozen records.
 
 Formulas: g is the gradient without the loss scale, summed or averaged over the micro-batches and
 clipped; w a weight; t the number of the update, from 1.
@@ -92,7 +92,7 @@ class AutomaticLossScaling:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec:
-    """What all optimizers have.
+    """The settings that all optimizers have.
 
     Attributes:
         loss_scaling: What the loss, and with it every gradient, is multiplied by; weight updates
@@ -123,11 +123,11 @@ class OptimizerSpec:
 
     @classmethod
     def hyper_parameters(cls) -> list[HyperParameterSpec]:
-        """What is known of the hyper-parameters, in order of declaration."""
+        """The specifications of the hyper-parameters, in order of declaration."""
         return hyper_parameters_of(cls)
 
     def takes(self, setting: str) -> bool:
-        """Whether the setting has an effect in the mode of this optimizer."""
+        """True if the setting has an effect in the mode of this optimizer."""
         return self.type in self.MODES.get(setting, (self.type,))
 
     def value(self, name: str) -> Value:
@@ -148,7 +148,7 @@ class OptimizerSpec:
             raise option_error(problems)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the values, each as a sentence."""
+        """The problems of the values, each as a sentence."""
         for spec in self.hyper_parameters():
             yield from _problems_of(spec, f"optimizer.{spec.name}", self.value(spec.name))
             for index, one in enumerate(self.specific):
