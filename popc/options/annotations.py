@@ -35,7 +35,7 @@ _SELECTORS: Final = ("nodes", "op_type", "output")
 
 
 class _Given(Kind[AnnotationValue]):
-    """What a node's attribute holds: as it is, for attributes have types."""
+    """The value of a node's attribute as it is, for attributes have types."""
 
     def __init__(self, what: str, accept: Callable[[object], AnnotationValue | None]) -> None:
         """``accept`` gives ``None`` for what is no ``what``."""
@@ -64,10 +64,10 @@ class _Words(Kind[AnnotationValue]):
 
 
 class _Location(Kind[AnnotationValue]):
-    """Where a tensor is kept, in words."""
+    """The place of a tensor, in words."""
 
     def parse(self, value: object) -> AnnotationValue:
-        """What `parse_location` reads."""
+        """The value that `parse_location` reads."""
         return words_of(parse_location(value))
 
 

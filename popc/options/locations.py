@@ -1,4 +1,4 @@
-"""Where tensors are kept: what can be said of one, or of all of a kind.
+"""The places where tensors are kept, of one or of all of a kind.
 
 A location is a table of settings, each of which may be left out.  What is said of one tensor adds
 to, or replaces, what is said of its kind.
@@ -49,7 +49,7 @@ class TileSet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TensorLocation:
-    """Where a tensor is kept.
+    """The place where a tensor is kept.
 
     Attributes:
         storage: On the chip; or off it, in streaming memory, from which it is fetched when it is
@@ -71,15 +71,15 @@ class TensorLocation:
 
     @property
     def is_off_chip(self) -> bool:
-        """Whether it is kept in streaming memory."""
+        """True if it is kept in streaming memory."""
         return self.storage is Storage.OFF_CHIP
 
     def keeps_off_chip(self, size: int) -> bool:
-        """Whether a tensor of ``size`` elements is kept in streaming memory."""
+        """True if a tensor of ``size`` elements is kept in streaming memory."""
         return self.is_off_chip and size >= self.min_elements_for_off_chip
 
     def divides(self, size: int) -> bool:
-        """Whether replicas divide a tensor of ``size`` elements among them."""
+        """True if replicas divide a tensor of ``size`` elements among them."""
         least = self.min_elements_for_replicated_tensor_sharding
         return self.replicated_tensor_sharding and size >= least
 
@@ -204,7 +204,7 @@ class LocationKind(Kind[Settings]):
         return parse_location(value)
 
     def is_parsed(self, value: Settings) -> bool:
-        """Whether all settings are."""
+        """True if all settings are."""
         return all(_KINDS[key].is_parsed(one) for key, one in value.items())
 
     def entry(self, value: Settings) -> str:

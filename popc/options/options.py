@@ -78,7 +78,7 @@ class Options(
             )
 
     def origin(self, name: str) -> Origin:
-        """Where the value of an option comes from."""
+        """The source of the value of an option."""
         return self.origins.get(name, Origin.DEFAULT)
 
     def to_manifest(self) -> tuple[OptionSetting, ...]:

@@ -1,4 +1,4 @@
-"""Where options are set: a file, the environment, Python, the command line."""
+"""The sources of options: a file, the environment, Python, the command line."""
 
 from __future__ import annotations
 

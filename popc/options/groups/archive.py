@@ -13,7 +13,7 @@ __all__ = ["ArchiveOptions", "WeightStorage"]
 
 
 class WeightStorage(StrEnum):
-    """How weights are stored."""
+    """The form in which weights are stored."""
 
     COMPRESSED = "compressed"
     MMAP = "mmap"
@@ -21,7 +21,7 @@ class WeightStorage(StrEnum):
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """What is stored, and how."""
+    """The contents of the archive, and their form."""
 
     compression: Compression = option(
         Choice(*Compression), Compression.DEFAULT, "Effort to spend on a small archive."

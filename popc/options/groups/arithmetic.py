@@ -20,7 +20,7 @@ class Partials(StrEnum):
 
 @dataclass(frozen=True)
 class ArithmeticOptions:
-    """How sums are rounded."""
+    """The rounding of sums."""
 
     enable_stochastic_rounding: bool = option(
         Truth(),

@@ -27,7 +27,7 @@ class PartsSchedule(StrEnum):
 
 
 class PartsMethod(StrEnum):
-    """What becomes of the parts of a batch."""
+    """The form of the program for the parts of a batch."""
 
     UNROLL_DYNAMIC = "unroll_dynamic"
     UNROLL_STATIC = "unroll_static"
@@ -35,7 +35,7 @@ class PartsMethod(StrEnum):
 
 
 class PartsContext(StrEnum):
-    """When a batch is cut: before or behind the backward pass."""
+    """The time when a batch is cut: before or behind the backward pass."""
 
     FWD = "fwd"
     BWD = "bwd"
@@ -82,7 +82,7 @@ def _on_change(what: str) -> str:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How a batch is cut into parts that run one after another."""
+    """The cut of a batch into parts that run one after another."""
 
     batch_serialization_axes: FrozenTable[Dimension] = option(
         Table(Axis(), "from names to numbers of dimensions, or none"),
@@ -148,7 +148,7 @@ class BatchOptions:
 
     @property
     def cuts_batch(self) -> bool:
-        """Whether the batch is cut at all."""
+        """True if the batch is cut at all."""
         return self.batch_serialization_factor > 1
 
     def batch_axis(self, name: str) -> Dimension | None:

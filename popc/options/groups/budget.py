@@ -24,7 +24,7 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """What a program may cost."""
+    """The limits for the costs of a program."""
 
     allow_out_of_memory: bool = option(
         Truth(),

@@ -17,7 +17,7 @@ __all__ = ["CheckOptions", "FloatingPointException", "conflicts"]
 
 
 class FloatingPointException(StrEnum):
-    """What is looked for in results; NAN_ON_OVERFLOW says what becomes of some of them."""
+    """The exceptions to look for in results; NAN_ON_OVERFLOW says what becomes of some of them."""
 
     DIV0 = "div0"
     INVALID = "invalid"
@@ -27,7 +27,7 @@ class FloatingPointException(StrEnum):
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What is checked while a program is compiled, and while it runs."""
+    """The checks while a program is compiled, and while it runs."""
 
     enable_floating_point_checks: bool = option(
         Truth(),

@@ -13,7 +13,7 @@ __all__ = ["NodeOptions"]
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What is said of single nodes of the model."""
+    """The settings of single nodes of the model."""
 
     annotate: tuple[Rule, ...] = option(
         RulesKind(),

@@ -12,7 +12,7 @@ __all__ = ["CopyingStrategy", "OutlineOptions"]
 
 
 class CopyingStrategy(StrEnum):
-    """When operands and results of calls are copied on an IPU."""
+    """The time when operands and results of calls are copied on an IPU."""
 
     ON_ENTER_AND_EXIT = "on_enter_and_exit"
     JUST_IN_TIME = "just_in_time"
@@ -20,7 +20,7 @@ class CopyingStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class OutlineOptions:
-    """Which repeated parts of a program become one subgraph."""
+    """The repeated parts of a program that become one subgraph."""
 
     enable_outlining: bool = option(
         Truth(),

@@ -37,7 +37,7 @@ class OuterFragmentSchedule(StrEnum):
 
 
 class PipelineSchedule(StrEnum):
-    """How the stages of a pipeline take turns."""
+    """The turns of the stages of a pipeline."""
 
     GROUPED = "grouped"
     INTERLEAVED = "interleaved"
@@ -45,7 +45,7 @@ class PipelineSchedule(StrEnum):
 
 
 class VirtualGraphMode(StrEnum):
-    """How ops are spread over the chips."""
+    """The distribution of ops over the chips."""
 
     OFF = "off"
     MANUAL = "manual"
@@ -63,7 +63,7 @@ _NEED_PIPELINING: Final = (
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """Which chip runs what, and when.  Only random numbers may depend on any of these."""
+    """The places and times of ops.  Only random numbers may depend on any of these."""
 
     accumulate_outer_fragment_excluded_virtual_graphs: tuple[int, ...] = option(
         Several(Whole()),
@@ -202,7 +202,7 @@ def _about_pipelines(options: Options) -> Iterator[str]:
 
 
 def pipeline_training_conflicts(options: Options) -> Iterator[str]:
-    """What a pipeline that trains cannot do; `conflicts` are those of all programs."""
+    """The limits of a pipeline that trains; `conflicts` are those of all programs."""
     if options.accumulation_factor == 1:
         yield (
             "enable_pipelining trains on several micro-batches at a time, but accumulation_factor "

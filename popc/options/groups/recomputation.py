@@ -17,7 +17,7 @@ __all__ = ["AutoRecomputation", "RecomputationOptions", "conflicts"]
 
 
 class AutoRecomputation(StrEnum):
-    """How it is chosen what the backward pass computes once more."""
+    """The choice of what the backward pass computes once more."""
 
     NONE = "none"
     STANDARD = "standard"
@@ -28,7 +28,7 @@ class AutoRecomputation(StrEnum):
 
 @dataclass(frozen=True)
 class RecomputationOptions:
-    """What the backward pass computes once more."""
+    """The results that the backward pass computes once more."""
 
     auto_recomputation: AutoRecomputation = option(
         Choice(*AutoRecomputation, synonyms={"norecompute": AutoRecomputation.NONE}),

@@ -20,7 +20,7 @@ __all__ = ["ReplicaOptions", "StreamMode", "conflicts"]
 
 
 class StreamMode(StrEnum):
-    """What replicas take from an input."""
+    """The samples that replicas take from an input."""
 
     REPLICATE = "replicate"
     BROADCAST = "broadcast"
@@ -31,7 +31,7 @@ _MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
 
 @dataclass(frozen=True)
 class ReplicaOptions:
-    """How many replicas there are, and what they share."""
+    """The number of replicas, and what they share."""
 
     distributed_batch_norm_replica_group_size: int = option(
         Whole(low=1, high=MAX_REPLICAS),
@@ -100,11 +100,11 @@ class ReplicaOptions:
     )
 
     def stream_mode(self, name: str) -> StreamMode:
-        """What replicas take from an input."""
+        """The samples that replicas take from an input."""
         return self.replicated_stream_mode.matching(name) or StreamMode.REPLICATE
 
     def replica_groups(self, variable: str) -> ReplicaGroups:
-        """Which replicas share a variable."""
+        """The groups of replicas that share a variable."""
         return self.variable_settings.matching(variable) or ReplicaGroups()
 
 

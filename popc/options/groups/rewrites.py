@@ -19,7 +19,7 @@ __all__ = ["PatternLevel", "RewriteOptions", "conflicts"]
 
 
 class PatternLevel(StrEnum):
-    """Which local rewrites are made; each level makes those of the level before."""
+    """The level of local rewrites; each makes those of the level before."""
 
     NO_PATTERNS = "no_patterns"
     MINIMAL = "minimal"
@@ -29,7 +29,7 @@ class PatternLevel(StrEnum):
 
 @dataclass(frozen=True)
 class RewriteOptions:
-    """Which local rewrites are made."""
+    """The choice of local rewrites."""
 
     combine_convolutions: bool = option(
         Truth(),

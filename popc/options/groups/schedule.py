@@ -12,7 +12,7 @@ __all__ = ["Algorithm", "ScheduleOptions", "TieBreaker"]
 
 
 class TieBreaker(StrEnum):
-    """Which of several ready nodes runs first."""
+    """The choice among several ready nodes."""
 
     GREEDY = "greedy"  # the one that adds the fewest live bytes; among equals as FIFO
     FIFO = "fifo"  # the one that became ready last (the established name is a misnomer)
@@ -20,7 +20,7 @@ class TieBreaker(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How an order is made."""
+    """The way to make an order."""
 
     CHOOSE_BEST = "choose_best"
     KAHN = "kahn"
@@ -32,7 +32,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """What the scheduler does.  None of these changes results."""
+    """The settings of the scheduler.  None of these changes results."""
 
     kahn_tie_breaker: TieBreaker = option(
         Choice(*TieBreaker),

@@ -19,7 +19,7 @@ __all__ = ["StepOptions", "anchors_given", "conflicts"]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What one run of the program processes, and returns."""
+    """The batches that one run of the program processes, and the values that it returns."""
 
     anchors: FrozenTable[Anchor] = option(
         Table(AnchorKind(), "from tensor names to return types"),
@@ -42,7 +42,7 @@ class StepOptions:
     )
 
     def anchor(self, output: str) -> Anchor:
-        """Which values of an output a step returns."""
+        """The values of an output that a step returns."""
         return self.anchors.get(output, self.default_anchor)
 
 

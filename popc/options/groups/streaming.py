@@ -22,7 +22,7 @@ __all__ = ["KINDS", "IoSchedule", "PhaseSchedule", "StreamingOptions", "conflict
 
 
 class IoSchedule(StrEnum):
-    """When tensors are fetched: one execution phase early, or not."""
+    """The time when tensors are fetched: one execution phase early, or not."""
 
     PRELOAD = "preload"
     ON_DEMAND = "on_demand"
@@ -61,7 +61,7 @@ _NEED_PHASES: Final = (
 
 @dataclass(frozen=True)
 class StreamingOptions:
-    """What is kept in streaming memory, and when it is fetched."""
+    """The tensors kept in streaming memory, and the times when they are fetched."""
 
     accumulator_io_schedule: IoSchedule = option(
         Choice(*IoSchedule),
@@ -176,7 +176,7 @@ class StreamingOptions:
     def tensor_location(
         self, kind: str, name: str = "", annotated: Settings = _NOTHING
     ) -> TensorLocation:
-        """Where a tensor is kept.
+        """The place where a tensor is kept.
 
         Args:
             kind: One of `KINDS`.
@@ -190,16 +190,16 @@ class StreamingOptions:
 
     @property
     def has_phases(self) -> bool:
-        """Whether there are execution phases."""
+        """True if there are execution phases."""
         return self.execution_phases > 1
 
     def io_schedule(self, kind: str) -> IoSchedule:
-        """When tensors of a kind are fetched."""
+        """The time when tensors of a kind are fetched."""
         schedule: IoSchedule = getattr(self, f"{kind}_io_schedule")
         return schedule
 
     def location_override(self, name: str) -> Mapping[str, Any]:
-        """What is said of the tensor ``name`` alone."""
+        """The settings of the tensor ``name`` alone."""
         table = self.tensor_location_override
         if name in table:
             return table[name]

@@ -24,21 +24,21 @@ __all__ = [
 
 
 class Reduction(StrEnum):
-    """What becomes of the gradients of a batch, and of replicas."""
+    """The combination of the gradients of a batch, and of replicas."""
 
     SUM = "sum"
     MEAN = "mean"
 
 
 class MeanStrategy(StrEnum):
-    """How gradients are averaged."""
+    """The way in which gradients are averaged."""
 
     POST = "post"
     RUNNING = "running"
 
 
 class MergeVarUpdate(StrEnum):
-    """Which weights are updated together."""
+    """The weights that are updated together."""
 
     OFF = "off"
     ALL = "all"
@@ -48,7 +48,7 @@ class MergeVarUpdate(StrEnum):
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How gradients are added up, and weights updated."""
+    """The settings for adding up gradients and updating weights."""
 
     accumulation_and_replication_reduction_type: Reduction = option(
         Choice(*Reduction),

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class ExchangeStrategy(StrEnum):
-    """When an input or output is transferred."""
+    """The time when an input or output is transferred."""
 
     JUST_IN_TIME = "just_in_time"
     OVERLAP_INNER_LOOP = "overlap_inner_loop"
@@ -34,14 +34,14 @@ class ExchangeStrategy(StrEnum):
 
 
 class Instrumentation(StrEnum):
-    """Of what cycles are counted: the innermost main loop, the whole program."""
+    """The part whose cycles are counted: the innermost main loop, the whole program."""
 
     INNER = "inner"
     OUTER = "outer"
 
 
 class SyntheticDataMode(StrEnum):
-    """What takes the place of inputs, if anything does."""
+    """The replacement of inputs, if anything takes their place."""
 
     OFF = "off"
     ZEROS = "zeros"
@@ -51,7 +51,7 @@ class SyntheticDataMode(StrEnum):
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """How transfers overlap with computing, and what is told about a run."""
+    """The overlap of transfers with computing, and the reports about a run."""
 
     buffering_depth_map: FrozenTable[int] = option(
         Table(Whole(high=1 << 20), "from names to whole numbers", example="a=1,b=2"),
@@ -132,7 +132,7 @@ class TransferOptions:
     )
 
     def exchange_strategy(self, stream: str) -> ExchangeStrategy:
-        """When an input or output is transferred."""
+        """The time when an input or output is transferred."""
         return self.exchange_strategies.matching(stream) or ExchangeStrategy.JUST_IN_TIME
 
     def tile_set(self, stream: str) -> TileSet:
@@ -141,7 +141,7 @@ class TransferOptions:
         return self.tile_sets.matching(stream) or (TileSet.COMPUTE if in_time else TileSet.IO)
 
     def buffering_depth(self, stream: str) -> int:
-        """How many samples of an input are read ahead."""
+        """The number of samples of an input that are read ahead."""
         if not self.enable_prefetch_datastreams:
             return 0
         own = self.buffering_depth_map.matching(stream)
@@ -149,7 +149,7 @@ class TransferOptions:
 
 
 def conflicts(options: Options) -> Iterator[str]:
-    """What cannot be, each with the options involved and what to do."""
+    """The conflicts, each with the options involved and what to do."""
     yield from _overlap_conflicts(options)
     yield from _depth_conflicts(options)
     instrumented = options.instrument_with_hardware_cycle_counter

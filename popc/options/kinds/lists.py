@@ -56,7 +56,7 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
         return tuple(meant[name] for name in chosen)
 
     def is_parsed(self, value: tuple[Word, ...]) -> bool:
-        """Whether known names are those that are known."""
+        """True if known names are those that are known."""
         types = {type(one) for one in self.known}
         return not types or all(type(one) in types for one in value)
 
@@ -93,7 +93,7 @@ class Several(Kind[tuple[T, ...]], Generic[T]):
 
     @property
     def word(self) -> str:
-        """What listings call it."""
+        """The word for it in listings."""
         return self._item.called_in_lists
 
     def parse(self, value: object) -> tuple[T, ...]:

@@ -135,7 +135,7 @@ class Choice(Kind[Word]):
         return meant
 
     def is_parsed(self, value: Word) -> bool:
-        """Whether it is one of the words: text is no member of an enum, though it is equal."""
+        """True if it is one of the words: text is no member of an enum, though it is equal."""
         return any(type(value) is type(word) and value == word for word in self._words)
 
     @property

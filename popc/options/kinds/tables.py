@@ -37,7 +37,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
 
     @property
     def word(self) -> str:
-        """What listings call it."""
+        """The word for it in listings."""
         return self._entries.called_in_tables
 
     @property
@@ -61,7 +61,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
         return table
 
     def is_parsed(self, value: FrozenTable[T]) -> bool:
-        """Whether all entries are."""
+        """True if all entries are."""
         return all(map(self._entries.is_parsed, value.values()))
 
     def plain(self, value: FrozenTable[T]) -> OptionValue:
