@@ -1,4 +1,4 @@
-"""What is wrong with the places that a user has given to ops, or that follow from them."""
+"""Problems with the places that a user has given to ops, or that follow from them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
 
 
 def _needs_place(op: Op, homes: ChipsOfValues) -> bool:
-    """Whether ``op`` is more than a computation on constants alone."""
+    """True if ``op`` is more than a computation on constants alone."""
     return bool(op.inputs) and not all(homes.is_fixed(one) for one in op.present_inputs)
 
 

@@ -121,7 +121,7 @@ def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
 
 
 def _origin(tensor: Tensor) -> Tensor:
-    """What ``tensor`` is a copy of."""
+    """The original of ``tensor``, which is a copy."""
     while tensor.producer is not None and tensor.producer.op_type in _PASSING:
         tensor = tensor.producer.operand(0)
     return tensor
@@ -160,7 +160,7 @@ def _remove_unused(graph: Graph) -> int:
 
 
 def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[str]:
-    """What is wrong with the places of ops: looked for naively, op by op.
+    """The problems with the places of ops: looked for naively, op by op.
 
     Every op has a chip; an IpuCopy starts where its operand lies; and no other op reads what lies
     on another chip.

@@ -13,7 +13,7 @@ __all__ = ["fill_places", "is_placed"]
 
 
 def is_placed(graph: Graph) -> bool:
-    """Whether any op is on a chip."""
+    """True if any op is on a chip."""
     return any(op.settings.virtual_graph is not None for one in graph.walk() for op in one.ops)
 
 

@@ -100,7 +100,7 @@ def _is_weight(tensor: Tensor) -> bool:
 
 
 def _is_kept(tensor: Tensor) -> bool:
-    """Whether the backward pass is likely to need ``tensor``."""
+    """True if the backward pass is likely to need ``tensor``."""
     return any(user.op_type not in _LINEAR for user in tensor.uses)
 
 
@@ -119,7 +119,7 @@ def _crossing_bytes(order: Sequence[Op]) -> list[int]:
 def balanced_cuts(
     costs: Sequence[int], shares: Sequence[float], crossing: Sequence[int]
 ) -> tuple[int, ...]:
-    """Where to cut a row of ops: the k-th chip gets those from the k-th place to the next.
+    """The cuts in a row of ops: the k-th chip gets those from the k-th place to the next.
 
     Of all ways to cut, one with the least load, which is the largest of cost / share over the
     chips; and of these one with the fewest bytes ``crossing`` between chips.  A chip whose share is

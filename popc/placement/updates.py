@@ -1,4 +1,4 @@
-"""Where variables are written that a model itself updates."""
+"""The places where variables are written that a model itself updates."""
 
 from __future__ import annotations
 
