@@ -78,7 +78,7 @@ _SUPPOSED: Final[Mapping[str, Any]] = {
 def reported_type(
     node: onnx.NodeProto, input_type: InferredType | None, type_: InferredType | None
 ) -> InferredType | None:
-    """What the builder says of a result, where that is not its type.
+    """The builder's own type of a result, where it differs from the inferred one.
 
     It rounds the sizes of Subsample down although the operator keeps the last elements too.
     """

@@ -248,7 +248,7 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
 
     @native
     def isInitializer(self, id: str) -> bool:  # noqa: A002
-        """Whether a tensor is a weight."""
+        """True if a tensor is a weight."""
         return self._graph.weight(id) is not None
 
     @native

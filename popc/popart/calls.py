@@ -57,7 +57,7 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a parameter takes: how messages call it, and the conversion, which raises `Mismatch`."""
+    """The type of a parameter: its name in messages, and a conversion that raises `Mismatch`."""
 
     name: str
     convert: Callable[[object], Any]
@@ -221,7 +221,7 @@ def kind_of(hint: Any) -> Kind:
 
 
 def _union(members: Sequence[Any], count: int) -> Kind:
-    """Of several members; with None, if there are fewer than ``count``."""
+    """The union of several members; with None, if there are fewer than ``count``."""
     kinds = [kind_of(one) for one in members]
     kind = kinds[0] if len(kinds) == 1 else _either(kinds)
     return optional(kind) if len(members) < count else kind

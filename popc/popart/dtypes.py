@@ -71,7 +71,7 @@ _FLOAT8: Final = {"float8_143": _T.FLOAT8_143, "float8_152": _T.FLOAT8_152}
 
 
 def element_type(data_type: DataType) -> ElementType:
-    """What is known about a type."""
+    """The facts about a type."""
     return _BY_TYPE[data_type]
 
 

@@ -1,4 +1,4 @@
-"""How far two copies of a model moved apart while they were trained."""
+"""The distance between two copies of a model after training."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NumericsReport:
 
     @native
     def report(self, id: str) -> str:  # noqa: A002
-        """What became of a weight.
+        """The change of a weight.
 
         Raises:
             popart_exception: it is none that is compared.
@@ -79,7 +79,7 @@ class NumericsReport:
         return self._reports[id]
 
     def fullReport(self) -> str:
-        """What became of all weights, a line for each."""
+        """The changes of all weights, a line for each."""
         return "\n".join(self._reports.values())
 
     def getRelativeErrors(self) -> dict[str, float]:

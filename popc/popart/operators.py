@@ -1,4 +1,4 @@
-"""Which operators a model may use."""
+"""The operators that a model may use."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class AttributeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class OpDefinition:
-    """What an operator takes and gives."""
+    """The operands and results of an operator."""
 
     inputs: list[Operand]
     outputs: list[Operand]
@@ -128,7 +128,7 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
 def getSupportedOperationsDefinition(
     includeInternal: bool,
 ) -> dict[OperatorIdentifier, OpDefinition]:
-    """What each operator takes and gives; of those of ai.graphcore only the attributes."""
+    """The definition of each operator; of those of ai.graphcore only the attributes."""
     return {one: _definition(one) for one in getSupportedOperations(includeInternal)}
 
 

@@ -60,7 +60,7 @@ class ClipNormSettings:
 
     @property
     def clipsAllWeights(self) -> bool:
-        """Whether the group is all weights."""
+        """True if the group is all weights."""
         return self._all
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +73,7 @@ class ClipNormSettings:
 
 
 class Optimizer:
-    """What all optimizers have in common.
+    """The members that all optimizers have in common.
 
     Attributes:
         NAME: What messages call it.
@@ -249,7 +249,7 @@ class SGD(Optimizer):
         return self.valueMap("velocityScaling")
 
     def nesterov(self) -> OptimizerValueMap:
-        """Whether the gradient is taken ahead."""
+        """True if the gradient is taken ahead."""
         return self.valueMap("nesterov")
 
 
@@ -325,7 +325,7 @@ class Adam(Optimizer):
         return self.valueMap("beta2")
 
     def epss(self) -> OptimizerValueMap:
-        """What keeps divisors from zero."""
+        """The term that keeps divisors from zero."""
         return self.valueMap("eps")
 
     def maxWeightNorms(self) -> OptimizerValueMap:
@@ -385,7 +385,7 @@ class Adaptive(Optimizer):
         return self.valueMap("momentum")
 
     def epss(self) -> OptimizerValueMap:
-        """What keeps divisors from zero."""
+        """The term that keeps divisors from zero."""
         return self.valueMap("eps")
 
 
