@@ -1,4 +1,4 @@
-"""Whether a program costs more than its user allows, and what costs most."""
+"""The comparison of a program's costs with what its user allows, and the largest costs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Excess:
 
 @dataclass
 class _Program:
-    """What is measured; what takes time is computed when it is asked for."""
+    """The measures of a program; what takes time is computed when it is asked for."""
 
     compiled: Compiled
     archive: Archive
@@ -86,14 +86,14 @@ class _Program:
 
     @cached_property
     def before(self) -> Profile | None:
-        """Of the archive to compare with."""
+        """The profile of the archive to compare with."""
         from popc.reporting import read_profile
 
         return None if self.against is None else read_profile(Path(self.against))
 
     @property
     def old_costs(self) -> CostReport | None:
-        """Of the archive to compare with, if it knows."""
+        """The costs of the archive to compare with, if it knows."""
         return self.before.costs if self.before else None
 
 

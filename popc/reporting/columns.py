@@ -1,4 +1,4 @@
-"""What the page shows, as columns: tables of thousands of ops must stay small and quick to read."""
+"""The columns that the page shows: tables of thousands of ops must stay small and quick to read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Words:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Of ``text``."""
+        """The number of ``text``."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def listed(self) -> list[str]:

@@ -52,7 +52,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
 
 
 def _any_in(part: Any) -> bool:
-    """Whether there is anything in tables of tables."""
+    """True if there is anything in tables of tables."""
     return any(map(_any_in, part.values())) if isinstance(part, dict) else bool(part)
 
 
@@ -81,7 +81,7 @@ def _numbers(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[s
 
 
 def _options(before: Profile, after: Profile) -> list[dict[str, Any]]:
-    """What one side has set and the other has not, or otherwise.
+    """The options that one side has set and the other has not, or otherwise.
 
     An option that only one of the two versions of popc knows counts if it was set.
     """
@@ -113,7 +113,7 @@ def _stored(profile: Profile) -> dict[str, int]:
 
 
 def _content(profile: Profile) -> dict[str, str]:
-    """What blobs hold, by their hashes; what a program costs is compared by itself."""
+    """The contents of blobs, by their hashes; what a program costs is compared by itself."""
     return {one.name: one.sha256.hex() for one in profile.blobs.values() if one.kind != "report"}
 
 

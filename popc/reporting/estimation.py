@@ -68,7 +68,7 @@ def check_target(options: Options) -> None:
 
 
 def chooses_target(options: Options) -> bool:
-    """Whether somebody has said on what the program is to run."""
+    """True if somebody has said on what the program is to run."""
     return any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS)
 
 
@@ -97,7 +97,7 @@ def require_fit(report: CostReport, options: Options) -> tuple[str, ...]:
 
 
 def _misfits(report: CostReport) -> Iterator[str]:
-    """What is too much, for each chip of which something is."""
+    """The excess of each chip that has one."""
     for number, chip in enumerate(report.memory):
         if chip.fits:
             continue
