@@ -75,7 +75,7 @@ def _ranks(ops: Iterable[Op]) -> list[int]:
 
 
 def _find_needed(footprint: Footprint) -> Callable[[int], bool]:
-    """Which buffers outlive the step in which they appear, and have a size."""
+    """The buffers that outlive the step in which they appear, and have a size."""
     read = {buffer for buffers in footprint.reads for buffer in buffers}
 
     def is_needed(buffer: int) -> bool:

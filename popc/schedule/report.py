@@ -1,4 +1,4 @@
-"""What was compared to find a schedule, and how good the result is."""
+"""The comparison that found a schedule, and the quality of the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PartReport", "format_reports", "report_on"]
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """How the order of one part of a program was found.
+    """The way in which the order of one part of a program was found.
 
     Attributes:
         name: Of the graph; of load time, "load".
@@ -37,7 +37,7 @@ class PartReport:
 
     @property
     def is_proven(self) -> bool:
-        """Whether no order has a lower peak, given the orders of nested graphs."""
+        """True if no order has a lower peak, given the orders of nested graphs."""
         return self.peak <= self.lower
 
 
