@@ -1,4 +1,4 @@
-"""What each option that was set has changed: the program is compiled once more without it."""
+"""The effect of each option that was set: the program is compiled once more without it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an option has changed.
+    """The effect of an option.
 
     Attributes:
         option, value, origin: The option as it was set.

@@ -1,4 +1,4 @@
-"""Where a program needs how much memory, and where its time goes: a `CostReport` in short."""
+"""The memory and time that each part of a program needs: a `CostReport` in short."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ class Diagnosis:
 
     @property
     def fits(self) -> bool:
-        """Whether all chips have enough memory."""
+        """True if all chips have enough memory."""
         return all(chip.excess <= 0 for chip in self.chips)
 
     @property
     def total_cycles(self) -> int:
-        """Of a run."""
+        """The cycles of a run."""
         return sum(self.cycles.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Diagnosis:
 
 
 def diagnose(report: CostReport) -> Diagnosis:
-    """What a reader should know of a report."""
+    """The diagnosis of a report."""
     ops = {op.name: op for op in reversed(report.ops)}
     chips = [_state(number, chip, ops) for number, chip in enumerate(report.memory)]
     kinds: Counter[str] = Counter()

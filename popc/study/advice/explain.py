@@ -1,4 +1,4 @@
-"""Why a program does not fit and what would make it fit; or, if it does, what it is like."""
+"""The reasons why a program does not fit and the remedies; or, if it fits, what it is like."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Explanation:
 
     @property
     def fits(self) -> bool:
-        """Whether the target holds the program."""
+        """True if the target holds the program."""
         return self.diagnosis.fits
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def explain_model(
     on_finding: OnFinding = ignore,
     **keywords: Unpack[CompileKeywords],
 ) -> Explanation:
-    """Why a model does or does not fit its target.  Exported as ``popc.explain``.
+    """Explain why a model does or does not fit its target.  Exported as ``popc.explain``.
 
     Arguments are those of `popc.compile`, and
 
@@ -121,7 +121,7 @@ def explain_request(
 
 
 def _worthwhile(seconds: float) -> int:
-    """How many processes for so much work."""
+    """The number of processes for so much work."""
     return available_cores() if seconds > _WORTH_PROCESSES else 1
 
 
@@ -145,6 +145,6 @@ def change_dict(change: Change) -> dict[str, Any]:
 
 
 def ratio(outcome: Outcome, base: Outcome) -> float:
-    """How much longer a sample takes."""
+    """The ratio of the times for a sample."""
     before = base.seconds_per_sample
     return outcome.seconds_per_sample / before if before else 1.0

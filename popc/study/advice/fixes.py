@@ -123,7 +123,7 @@ def _divisors(size: int) -> list[int]:
 
 
 def _cut_products(situation: Situation) -> Iterator[Change]:
-    """Those products during which memory is short; rows or columns of results at a time."""
+    """Cuts of products during which memory is short; rows or columns of results at a time."""
     if situation.value("annotate"):
         return
     selectors = _products_over(situation)
@@ -136,7 +136,7 @@ def _cut_products(situation: Situation) -> Iterator[Change]:
 
 
 def _products_over(situation: Situation) -> list[dict[str, str]]:
-    """How to select them: by the name of the node, or of its result if it has none."""
+    """Selectors for them: the name of the node, or of its result if it has none."""
     report = situation.report
     tight = {
         step.name for chip in report.memory for step in chip.steps if step.busiest > chip.limit
@@ -223,7 +223,7 @@ def _more_tiles(situation: Situation) -> Iterator[Change]:
 
 
 def _other_targets(situation: Situation) -> Iterator[Change]:
-    """Those with more memory, the smallest first."""
+    """Targets with more memory, the smallest first."""
     current = situation.value("target")
     target = find_target(current)
     others = [find_target(name) for name in PRESETS if name != ALIASES.get(current, current)]
@@ -278,7 +278,7 @@ FIXES: Final = (
 
 
 def _has_half(situation: Situation) -> bool:
-    """Whether much of the memory holds numbers of half precision."""
+    """True if much of the memory holds numbers of half precision."""
     tensors = [tensor for chip in situation.report.memory for tensor in chip.tensors]
     halves = sum(tensor.bytes for tensor in tensors if tensor.type.startswith("float16"))
     return 2 * halves > sum(tensor.bytes for tensor in tensors)

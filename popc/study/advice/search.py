@@ -48,7 +48,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What has come of a ladder, or of several together.
+    """The findings on a ladder, or on several together.
 
     Attributes:
         names: Of the ladders.
@@ -67,13 +67,13 @@ class Finding:
 
     @property
     def fits(self) -> bool:
-        """Whether it leads to a program that fits."""
+        """True if it leads to a program that fits."""
         return self.trial is not None and self.trial.outcome.fits
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What was tried.
+    """The changes that were tried.
 
     Attributes:
         base: The program as it is.
@@ -106,7 +106,7 @@ def find_fixes(
     limit: int,
     on_finding: OnFinding = ignore,
 ) -> Advice:
-    """What makes a program fit; about ``limit`` programs are planned at most."""
+    """Find changes that make a program fit; about ``limit`` programs are planned at most."""
     searched = _affordable(ladders, limit)
     findings = _search_all(pool, [_Task((), one) for one in searched], on_finding)
     planned = sum(one.planned for one in findings)
@@ -122,7 +122,7 @@ def find_fixes(
 
 
 def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
-    """Whether changes together do more than each of them by itself."""
+    """True if changes together do more than each of them by itself."""
     if finding.trial is None:
         return False
     parts = [
@@ -155,7 +155,7 @@ def _remaining(finding: Finding) -> tuple[int, str]:
 
 
 def _speed(finding: Finding) -> tuple[bool, float, int, str]:
-    """What changes nothing but time comes first."""
+    """The rank by speed: changes of nothing but time come first."""
     assert finding.trial is not None
     seconds = finding.trial.outcome.seconds_per_sample
     return (bool(finding.notes), seconds, len(finding.names), "+".join(finding.names))
@@ -269,7 +269,7 @@ def _ignore_finding(index: int, finding: Finding) -> None:
 
 
 def _may_combine(first: tuple[Ladder, Trial], second: tuple[Ladder, Trial]) -> bool:
-    """Whether they do not decide the same."""
+    """True if they do not decide the same."""
     return not _decided(first[1].change) & _decided(second[1].change)
 
 

@@ -60,7 +60,7 @@ def find_wins(
     limit: int,
     on_finding: OnFinding = ignore,
 ) -> tuple[Win, ...]:
-    """What pays, the fastest first, then the smallest; ``limit`` programs are planned at most."""
+    """Find changes that pay, the fastest first, then the smallest, in ``limit`` plans at most."""
     chosen: list[Ladder] = []
     for ladder in ladders:
         limit -= len(ladder.steps)

@@ -1,4 +1,4 @@
-"""What has been tried, in a file: a search that was interrupted goes on where it was.
+"""The trials so far, in a file: a search that was interrupted goes on where it was.
 
 The first line says what is searched; each further line is one program that was planned.  Lines are
 written as a whole and flushed, so that whatever happens, at most the last one is damaged, and that
@@ -32,7 +32,7 @@ _FIELDS: Final = {one.name: one.type for one in fields(Outcome)}
 
 
 def identity_of(request: CompileRequest, loaded: LoadedModel) -> dict[str, str]:
-    """What results depend on, by what a user calls it."""
+    """The settings that results depend on, by what a user calls them."""
     values = [(row.name, str(row.value)) for row in request.options.to_manifest()]
     return {
         "version": _version(),

@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def effect_text(outcome: Outcome, other: Outcome) -> str:
-    """How ``outcome`` compares to ``other``."""
+    """The comparison of ``outcome`` with ``other``."""
     if other.refused:
         return "cannot be left out"
     before = other.seconds_per_sample

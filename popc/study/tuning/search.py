@@ -54,7 +54,7 @@ def _measures(outcome: Outcome) -> tuple[int, int, int]:
 
 
 def _alike(outcome: Outcome, other: Outcome) -> bool:
-    """Whether less than a thousandth lies between them in everything, on either side of a step."""
+    """True if less than a thousandth lies between them in everything, on either side of a step."""
     pairs = zip(_exact(outcome), _exact(other), strict=True)
     return outcome.fits == other.fits and all(abs(one - two) < 1 for one, two in pairs)
 
@@ -119,7 +119,7 @@ def key_of(point: Point) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found.
+    """The findings of a search.
 
     Attributes:
         base: The program as it is.
@@ -210,7 +210,7 @@ class _Ranking:
         return Trial(Change(point), outcome)
 
     def is_worse(self, outcome: Outcome, other: Outcome) -> bool:
-        """Whether ``outcome`` is worse than ``other``, whatever the points."""
+        """True if ``outcome`` is worse than ``other``, whatever the points."""
         if outcome.fits and _alike(outcome, other):
             return False
         return self.rank({}, outcome)[:2] > self.rank({}, other)[:2]
@@ -305,7 +305,7 @@ def _pruned(evaluator: Evaluator, ranking: _Ranking) -> tuple[Trial | None, dict
 
 
 def pareto_front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Those that no other one beats in everything, the fastest first; of equal ones, one."""
+    """The trials that no other beats in everything, the fastest first; of equal ones, one."""
     distinct: dict[tuple[int, int, int], Trial] = {}
     for one in sorted(
         trials, key=lambda one: (len(one.change.options), key_of(one.change.options))
