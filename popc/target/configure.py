@@ -1,4 +1,4 @@
-"""How much of a target a program uses."""
+"""The part of a target that a program uses."""
 
 from __future__ import annotations
 
