@@ -117,7 +117,7 @@ def _values(
 
 
 def _misfit(spec: VariableSpec, found: Mapping[str, Array]) -> Iterator[str]:
-    """What is wrong with the value of a variable, as a line of text."""
+    """The problems with the value of a variable, as lines of text."""
     if spec.name not in found:
         yield f"it lacks {spec}"
         return
