@@ -183,7 +183,7 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
 
 
 def _bound(model: ImportedModel, settings: TrainingSettings, loss: Tensor) -> float:
-    """What a loss scale that adapts itself may grow to.
+    """The largest value of a loss scale that adapts itself.
 
     The gradient of a mean over samples is that of each sample over their number: then the scale of
     the mean may be as many times larger, unless it is a float16 itself.
@@ -213,7 +213,7 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
 
 
 def _divided(options: Options, weight: Tensor) -> frozenset[str]:
-    """Whether replicas divide a weight among them ("weight"), or its state ("state")."""
+    """The parts of a weight that replicas divide: itself ("weight"), or its state ("state")."""
     size = weight.type.size
     found: set[str] = set()
     if options.tensor_location("weight", weight.name).divides(size):

@@ -78,7 +78,7 @@ def show_updated(graph: Graph) -> None:
 
 
 def _new_value(graph: Graph, op: Op) -> Tensor:
-    """What a CopyVarUpdate makes of its variable; of one that is written in parts, as a whole."""
+    """The new value that a CopyVarUpdate makes; of a variable written in parts, as a whole."""
     if "start" in op.attributes:
         return graph.tensors[f"UpdatedVar___{op.operand(0).name}"]
     return op.operand(1)

@@ -104,7 +104,7 @@ class _Builder:
         return self._fed(name, TensorType(self.spec.label_dtype, shape), any_integer=True)
 
     def target(self) -> Tensor:
-        """What the input is compared with: an existing tensor of its type, or a new input."""
+        """The target of the input: an existing tensor of its type, or a new input."""
         return self._widened(self._fed(self.spec.label, self._given, any_integer=False))
 
     def _fed(self, name: str, type_: TensorType, *, any_integer: bool) -> Tensor:

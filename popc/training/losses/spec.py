@@ -1,4 +1,4 @@
-"""What a user says about the loss."""
+"""The user's settings of the loss."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class LossSpec:
         return tuple(filter(None, (self.label, self.input_lengths, self.label_lengths)))
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the settings, beside their types."""
+        """The problems of the settings, beside their types."""
         if self.type not in _SETTINGS:
             advice = did_you_mean(self.type, LOSS_TYPES) or f"choose from {', '.join(LOSS_TYPES)}"
             yield f"loss.type is {self.type!r}, which does not exist: {advice}"
