@@ -1,4 +1,4 @@
-"""What replicas must agree about, before they run."""
+"""The values that replicas must agree about, before they run."""
 
 from __future__ import annotations
 

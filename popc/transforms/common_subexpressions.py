@@ -15,7 +15,7 @@ __all__ = ["CommonSubexpressions"]
 
 @dataclass(frozen=True)
 class CommonSubexpressions(Pass):
-    """Of ops with equal type, operands, attributes and place, only the first stays.
+    """Only the first of ops with equal type, operands, attributes and place stays.
 
     So for constants.  PopART calls it merging duplicate ops.
 

@@ -1,4 +1,4 @@
-"""What a pass may know beside the graph."""
+"""The facts that a pass may know beside the graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
 
 @dataclass(frozen=True)
 class PassContext:
-    """What `Pass.of` makes a pass from.
+    """The arguments from which `Pass.of` makes a pass.
 
     Attributes:
         options: What the user wants.

@@ -267,7 +267,7 @@ def _replace(
 
 
 def _hand_over_order(graph: Graph, successors: Mapping[Op, Op]) -> None:
-    """What has been required of ops is required of what does their work now."""
+    """Require of the ops that now do the work what was required of those before."""
     for old, new in successors.items():
         if old in graph.ordering:
             graph.ordering.replace(old, new)

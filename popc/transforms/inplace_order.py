@@ -103,7 +103,7 @@ class _Rivalry:
         return f"%{self.tensor.name} ({self.tensor.type}) can be overwritten by {named}"
 
     def _can_be_last(self, op: Op) -> bool:
-        """Whether no other reader has to run after ``op``, as far as is known before scheduling."""
+        """True if no other reader has to run after ``op``, as far as is known before scheduling."""
         return self.sequencer.has_to_follow(op).isdisjoint(self.readers)
 
 

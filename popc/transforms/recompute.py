@@ -85,7 +85,7 @@ class Recomputation(Pass):
         return total
 
     def problems(self, graph: Graph) -> list[str]:
-        """What the backward pass reads although it should not."""
+        """The tensors that the backward pass reads although it should not."""
         return find_unrecomputed(graph)
 
     def _wanted(self, top: Graph, graph: Graph) -> frozenset[Op]:
@@ -112,7 +112,7 @@ class Recomputation(Pass):
         )
 
     def _has_to_be_kept(self, op: Op) -> bool:
-        """Whether ``op``, though repeatable, gives something else, or is an exchange."""
+        """True if ``op``, though repeatable, gives something else, or is an exchange."""
         spec = OPS.get(op.op_type)
         exchanges = op.op_type == "IpuCopy" or (spec is not None and spec.collective)
         return self.is_random(op) or exchanges
@@ -195,7 +195,7 @@ class _Repetition:
     # op itself runs, and what it gives would be kept as what the op gives would have been.
 
     def _turns(self) -> list[Op]:
-        """What the backward pass does with results of the forward pass, in the order of turns.
+        """The work of the backward pass on results of the forward pass, in the order of turns.
 
         It goes through the forward pass from its end to its beginning: what is used there for the
         last time near the end is read first.
@@ -262,7 +262,7 @@ def _leads_on(op: Op) -> bool:
 
 
 def _needed(order: Sequence[Op], wanted: frozenset[Op]) -> frozenset[Op]:
-    """Those of ``wanted`` that the backward pass reads, or that are needed to repeat others."""
+    """Ops of ``wanted`` that the backward pass reads, or that are needed to repeat others."""
     needed: set[Op] = set()
     for op in reversed(order):
         users = (user for tensor in op.outputs for user in tensor.uses)
@@ -291,7 +291,7 @@ def _is_kept(tensor: Tensor, settled: Iterable[Op]) -> bool:
 
 
 def _source(tensor: Tensor) -> Tensor:
-    """What ``tensor`` is, or may be, a view of."""
+    """The tensor that ``tensor`` is, or may be, a view of."""
     while (op := tensor.producer) is not None:
         spec = OPS.get(op.op_type)
         if spec is None or spec.view is None:

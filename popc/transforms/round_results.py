@@ -100,7 +100,7 @@ def _running(graph: Graph) -> Iterator[Op]:
 
 
 def rounds(op: Op) -> bool:
-    """Whether ``op`` rounds its results to float16 or bfloat16."""
+    """True if ``op`` rounds its results to float16 or bfloat16."""
     if op.op_type in _EXACT or op.op_type not in KERNELS:
         return False
     is_narrow = any(tensor.type.dtype in _NARROW for tensor in op.outputs)

@@ -24,7 +24,7 @@ _BATCH_BEFORE_GRADIENTS: Final = Phase("parts of batches", (BatchSerialization, 
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What the passes have done to a graph.
+    """The work of the passes on a graph.
 
     Attributes:
         reports: What each run of each pass did, in order.

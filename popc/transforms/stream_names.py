@@ -1,4 +1,4 @@
-"""Whether options that name inputs and outputs name any that there are."""
+"""Checks that options that name inputs and outputs name existing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replicas share which variables, as the option ``variable_settings`` says."""
+"""The replicas that share variables, as the option ``variable_settings`` says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ops of two parts of a batch correspond, and an order that follows that of another part."""
+"""The matching ops of two parts of a batch, and an order that follows that of another part."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class _Loop:
         return Emitter(self.body).dynamic_slice(source, axis, offset, size, settings)
 
     def _offset(self, size: int, settings: OpSettings) -> Tensor:
-        """Where the part of an iteration begins."""
+        """The beginning of the part of an iteration."""
         if size not in self.offsets:
             type_ = TensorType(DType.INT64, ())
             factor = self.body.add_constant("size", type_, np.asarray(size, np.int64))
@@ -196,7 +196,7 @@ class _Loop:
         )
 
     def _leaves(self, tensor: Tensor) -> bool:
-        """Whether a result is read outside of the loop, or as a whole."""
+        """True if a result is read outside of the loop, or as a whole."""
         ours = frozenset(self.ops)
         return is_needed_whole(self.outer, self.analysis, tensor) or any(
             user not in ours for user in tensor.users

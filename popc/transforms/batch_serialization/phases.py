@@ -16,7 +16,7 @@ _MIXED: Final = -1  # in place of a phase: more than one
 
 @dataclass(frozen=True)
 class FillPhases(Pass):
-    """What stands between ops of one part of a batch, and reads no other part, belongs to it.
+    """Ops between ops of one part of a batch that read no other part belong to that part.
 
     Differentiation adds such ops: sums of the gradients of one tensor.
 

@@ -11,7 +11,7 @@ __all__ = ["find_broken_calls"]
 
 
 def find_broken_calls(graph: Graph) -> list[str]:
-    """What is wrong with calls, one sentence per problem; empty if nothing is."""
+    """The problems with calls, a sentence each; empty if there are none."""
     problems: list[str] = []
     for one in graph.walk():
         for op in one.ops:

@@ -96,7 +96,7 @@ class _Template:
         return twins[tensor]
 
     def _attributes(self, number: int) -> AttributeMap:
-        """Those of the first instance, with patterns for names."""
+        """The attributes of the first instance, with patterns for names."""
         attributes = dict(self.instances[0].ops[number].attributes)
         for key in _TEXTS:
             texts = [one.ops[number].attributes.get(key) for one in self.instances]

@@ -108,7 +108,7 @@ def _fix_orders(program: Program, top: Graph) -> None:
 
 
 def _draws(op: Op) -> bool:
-    """Whether ``op`` draws from the random numbers that all ops share."""
+    """True if ``op`` draws from the random numbers that all ops share."""
     if op.subgraphs:
         return any(_draws(inner) for graph in op.subgraphs.values() for inner in graph.ops)
     spec = OPS.get(op.op_type)

@@ -35,7 +35,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What is computed in this iteration of the body that it is computed in."""
+    """A value computed in this iteration of the body that it is computed in."""
 
     iteration: int
 
@@ -44,7 +44,7 @@ _Value: TypeAlias = "_Sample | _Made | Array | None"
 
 
 def check_overlap(graph: Graph) -> list[str]:
-    """What is wrong with the order of samples: empty if nothing is."""
+    """The problems with the order of samples: empty if there are none."""
     loops = main_loops(graph)
     total = 1
     for loop in loops:

@@ -84,14 +84,14 @@ class _Task(NamedTuple):
 
 
 class _Moved(NamedTuple):
-    """What rotations have made in one body: transfers, and what decides about them."""
+    """The work of rotations in one body: transfers, and what decides about them."""
 
     transfers: list[Op]
     others: list[Op]
 
 
 def _tasks(loops: list[MainLoop]) -> list[_Task]:
-    """What to do, innermost loops first: they are the outermost ones' contents."""
+    """The tasks, innermost loops first: they are the outermost ones' contents."""
     tasks: list[_Task] = []
     for index in reversed(range(len(loops))):
         found: dict[int, _Task] = {}
@@ -107,7 +107,7 @@ def _tasks(loops: list[MainLoop]) -> list[_Task]:
 
 
 def _strategy(op: Op) -> str:
-    """How a transfer, or one that is made now and then, is meant to overlap; "" if it is not."""
+    """The overlap meant for a transfer, or one that is made now and then; "" if there is none."""
     if op.op_type == "If":
         inner = [one for nested in op.subgraphs.values() for one in nested.ops]
         only = len(inner) == 1 and inner[0].op_type == "HostStore"

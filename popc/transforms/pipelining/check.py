@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: followed naively, cycle by cycle, with numbers for values."""
+"""The problems of a pipeline: followed naively, cycle by cycle, with numbers for values."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ class _Walk:
         return _Seen(numbers[-1], op.settings.pipeline_stage, self._turn_of(op))
 
     def _turn_of(self, op: Op) -> tuple[int, int]:
-        """Which time it is that the stage of ``op`` runs; its copies run right after it."""
+        """The turn in which the stage of ``op`` runs; its copies run right after it."""
         return self._turn, next(n for name, n in op.settings.bins if name == PIPELINE) // 2
 
     def _as_now(self, op: Op, seen: _Seen) -> _Seen:
-        """What a stage finds of the time before is the state that this micro-batch begins with."""
+        """The state of the time before, as a stage finds it: this micro-batch begins with it."""
         turn = self._turn_of(op)
         if seen.stage != op.settings.pipeline_stage or seen.turn == turn:
             return seen

@@ -21,7 +21,7 @@ __all__ = ["CycleWriter", "Kept"]
 
 @dataclass(slots=True)
 class Kept:
-    """What one cycle leaves to the next, in terms of the graph that is written.
+    """The values that one cycle leaves to the next, in terms of the graph that is written.
 
     Attributes:
         latest: Values, by the tensors of the body that they are values of.

@@ -64,7 +64,7 @@ def _windows(op: Op) -> list[range]:
 
 
 def _is_subsample_of(op: Op, inner: Op) -> bool:
-    """Whether `_split_slice` has made the two of one."""
+    """True if `_split_slice` has made the two of one."""
     return (
         all(step == 1 for step in integers(inner.attributes, "steps"))
         and any(step != 1 for step in integers(op.attributes, "steps"))
@@ -73,7 +73,7 @@ def _is_subsample_of(op: Op, inner: Op) -> bool:
 
 
 def _span(op: Op) -> list[tuple[int, int]]:
-    """Of each axis, the first element that is read and how many there are up to the last."""
+    """For each axis, the first element that is read and how many there are up to the last."""
     return [(min(one), max(one) - min(one) + 1) for one in _windows(op)]
 
 

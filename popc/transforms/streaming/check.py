@@ -10,7 +10,7 @@ __all__ = ["find_misplaced"]
 
 
 def find_misplaced(graph: Graph) -> list[str]:
-    """What is wrong, a sentence each."""
+    """The problems, a sentence each."""
     remote = find_remote(graph)
     return [
         problem for part in graph.walk() for op in part.ops for problem in _problems(op, remote)

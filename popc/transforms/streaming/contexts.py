@@ -1,4 +1,4 @@
-"""Which ops of a graph share what is fetched for them."""
+"""The ops of a graph that share what is fetched for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN_GRADIENTS = 2
 
 
 class Context(NamedTuple):
-    """When and where an op reads what has to be fetched.
+    """The time and place at which an op reads what has to be fetched.
 
     Attributes:
         half: "forward"; "backward", with the updates that need no more than the gradient of one
@@ -51,7 +51,7 @@ class Contexts:
 
     @property
     def has_one(self) -> bool:
-        """Whether all ops are of one context, wherever they run."""
+        """True if all ops are of one context, wherever they run."""
         phases = {op.settings.execution_phase for op in self._halves}
         return len(set(self._halves.values())) <= 1 and len(phases) <= 1
 
@@ -79,7 +79,7 @@ class Contexts:
         return self.label(tensor, context), context.chip, context.stage
 
     def is_read_later(self, tensor: Tensor, made_in: Context) -> bool:
-        """Whether some op reads ``tensor`` when it would not be there any more."""
+        """True if some op reads ``tensor`` when it would not be there any more."""
         own = self.label(tensor, made_in)
         return any(self.label(tensor, one) != own for one in self._readers(tensor))
 

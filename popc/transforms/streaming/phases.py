@@ -111,11 +111,11 @@ class PhaseRules:
 
     @property
     def gap(self) -> int:
-        """How far apart phases may be between which a tensor stays on the chip."""
+        """The distance of phases between which a tensor stays on the chip."""
         return self._options.execution_phase_stages
 
     def preloads(self, kind: str, settings: OpSettings) -> bool:
-        """Whether tensors of a kind are fetched in the phase before that of their reader."""
+        """True if tensors of a kind are fetched in the phase before that of their reader."""
         early = self._options.io_schedule(kind) is IoSchedule.PRELOAD
         return settings.execution_phase is not None and early
 
@@ -156,7 +156,7 @@ class PhaseRules:
         return None if kind is None else _PRIORITIES[schedule][kind]
 
     def _kind(self, op: Op) -> str | None:
-        """What ``op`` is to a phase; ``None``: it computes, in the middle."""
+        """The role of ``op`` in a phase; ``None``: it computes, in the middle."""
         if op.op_type in (LOAD, "ReplicatedAllGather"):
             if op in self._urgent:
                 return None
@@ -170,6 +170,6 @@ class PhaseRules:
         return "update" if op.settings.part is StepPart.UPDATE else None
 
     def _is_late(self, op: Op) -> bool:
-        """Whether what is fetched is read in the same phase."""
+        """True if what is fetched is read in the same phase."""
         users = [user for tensor in op.outputs for user in tensor.uses]
         return any(_phase(user) == _phase(op) for user in users)

@@ -91,7 +91,7 @@ class _Visit:
             self._graph.remove_op(op)
 
     def _store_last(self, sequencer: Sequencer) -> None:
-        """What is kept is only written when all have fetched it."""
+        """Write what is kept only when all have fetched it."""
         for kept, loads in self._sources.loads.items():
             for load in loads:
                 self._transfers.count(LOAD)
@@ -133,7 +133,7 @@ class _Visit:
         return last
 
     def _is_ordered_later(self, op: Op) -> bool:
-        """Whether `OuterFragment` will say when ``op`` runs, or the store that it waits for."""
+        """True if `OuterFragment` will say when ``op`` runs, or the store that it waits for."""
         is_update = op.settings.part is StepPart.UPDATE and op.settings.pipeline_stage is not None
         return is_update or (self._holds_pipeline and op.op_type == "CopyVarUpdate")
 
@@ -148,7 +148,7 @@ class _Visit:
     # -- what is kept elsewhere ------------------------------------------------------------------
 
     def _own(self) -> list[Source]:
-        """What the graph itself holds: variables, constants, what load time computes."""
+        """The sources that the graph itself holds: variables, constants, results of load time."""
         found: list[Source] = []
         for tensor in [one for one in self._graph.tensors.values() if one in self._storage.kept]:
             source = self._storage.kept[tensor].source(tensor)
@@ -250,7 +250,7 @@ class _Visit:
         return entered
 
     def _goes_inside(self, op: Op, index: int) -> bool:
-        """Whether what ``op`` captures is fetched inside, because it is main or writes to it."""
+        """True if what ``op`` captures is fetched inside, because it is main or writes to it."""
         return is_main_loop(op) or any(map(_is_written, captured_as(op, index)))
 
     def _keep(self, op: Op) -> None:
@@ -268,7 +268,7 @@ class _Visit:
 
 
 def _readers_of(op: Op, known: Container[Op]) -> list[Op]:
-    """Of ``known`` ops, but for views, those that read what ``op`` leads to without others."""
+    """The ``known`` ops, but for views, that read what ``op`` leads to without others."""
     found: dict[Op, None] = {}
     pending = [op]
     for one in pending:  # grows while it is walked

@@ -35,7 +35,7 @@ def _reduce(case: Case) -> Cut | str:
 
 
 def _kept(axis: int, axes: list[int], keepdims: int) -> int:
-    """Which axis of the result ``axis`` becomes."""
+    """The axis of the result that ``axis`` becomes."""
     return axis if keepdims else axis - sum(one < axis for one in axes)
 
 
