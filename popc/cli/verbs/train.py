@@ -325,7 +325,7 @@ def _table(history: tuple[Record, ...]) -> str:
 
 
 def _score(record: Record) -> float:
-    """The score of an epoch, higher if better: accuracy, or minus the first other metric, or loss."""
+    """The score of an epoch, higher if better: accuracy, or minus another metric, or loss."""
     if "accuracy" in record.metrics:
         return record.metrics["accuracy"]
     return -next(iter(record.metrics.values()), record.loss)

@@ -69,7 +69,7 @@ class Suffixes:
         return sorted(self.order[low:high].tolist())
 
     def range(self, start: int, length: int) -> tuple[int, int]:
-        """The range of the occurrences in ``order``: from one number up to, but without, another."""
+        """The range of the occurrences in ``order``: begin, and end (exclusive)."""
         rank = int(self.rank[start])
         short = np.flatnonzero(self.common < length)
         position = int(np.searchsorted(short, rank, side="right"))
