@@ -101,7 +101,7 @@ def _op(chip: ChipState) -> str:
 
 
 def _temporary(chip: ChipState) -> Iterator[str]:
-    names = [one.name.replace("operand", "receive operand") for one in chip.temporary]
+    names = [part.name.replace("operand", "receive operand") for part in chip.temporary]
     rows = [
         [f"  {name}", f"{one.amount:,}"] for name, one in zip(names, chip.temporary, strict=True)
     ]
@@ -110,8 +110,8 @@ def _temporary(chip: ChipState) -> Iterator[str]:
 
 
 def _holders(chip: ChipState) -> Iterator[str]:
-    rows = [_holder(one) for one in chip.holders[:_SHOWN]]
-    rest = chip.others + sum(one.on_tile for one in chip.holders[_SHOWN:])
+    rows = [_holder(holder) for holder in chip.holders[:_SHOWN]]
+    rest = chip.others + sum(holder.on_tile for holder in chip.holders[_SHOWN:])
     if rest:
         rows.append(["  others", "", f"{rest:,}", "", ""])
     head = ["The largest tensors there", "", "bytes", "in all", ""]
@@ -138,7 +138,7 @@ def _time(diagnosis: Diagnosis) -> Iterator[str]:
         if count
     )
     yield ""
-    rows = [_slow(one, total) for one in diagnosis.slowest]
+    rows = [_slow(share, total) for share in diagnosis.slowest]
     head = ["The slowest ops", "", "cycles", "", ""]
     yield from format_table([head, *rows], right=(2, 3)).split("\n")
 
@@ -155,15 +155,15 @@ def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
     plans = f"{advice.planned:,} other programs were planned"
     if advice.fixes:
         yield f"What makes it fit ({plans}; time is that of a sample):"
-        for number, one in enumerate(advice.fixes[:_SHOWN], start=1):
-            yield from _fix(number, one, advice.base)
+        for number, fix in enumerate(advice.fixes[:_SHOWN], start=1):
+            yield from _fix(number, fix, advice.base)
         assert advice.fixes[0].trial is not None
         yield ""
         yield "The first one as a whole:"
         yield f"  {line_of(advice.fixes[0].trial.change)}"
     else:
         yield f"Nothing that was tried makes it fit ({plans})."
-    rest = [one for one in advice.insufficient if one.trial is not None]
+    rest = [finding for finding in advice.insufficient if finding.trial is not None]
     if rest:
         yield ""
         yield "Not enough:"
@@ -210,7 +210,7 @@ def _shortened(text: str) -> str:
 
 
 def _refused(advice: Advice) -> Iterator[str]:
-    refused = [one for one in advice.insufficient if one.trial is None]
+    refused = [finding for finding in advice.insufficient if finding.trial is None]
     if refused:
         yield ""
         yield "Not possible here:"

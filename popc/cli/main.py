@@ -194,7 +194,7 @@ def _as_usage_error(error: click.UsageError) -> UsageError:
 
 def _advice(error: click.UsageError, command: str) -> str:
     option = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    if command != "popc" and any(option in one.opts for one in root.params):
+    if command != "popc" and any(option in param.opts for param in root.params):
         verb = command.removeprefix("popc ")
         return f"{option} comes before the verb: popc {option} {verb} ..."
     return f"{command} --help shows the usage"

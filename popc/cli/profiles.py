@@ -40,7 +40,7 @@ def load_profiles(
 
 
 def _any_set(settings: ModelSettings) -> bool:
-    return any(getattr(settings, one.name) for one in fields(settings))
+    return any(getattr(settings, field.name) for field in fields(settings))
 
 
 def _load(

@@ -55,7 +55,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--at",
-    type=click.Choice([one.value for one in Checkpoint]),
+    type=click.Choice([checkpoint.value for checkpoint in Checkpoint]),
     multiple=True,
     help="Emit the graph at this checkpoint only; repeatable.",
 )
@@ -214,8 +214,8 @@ def _compile(
     data = {
         "archive": target.name,
         "bytes": size,
-        "inputs": [str(one) for one in manifest.inputs],
-        "outputs": [str(one) for one in manifest.outputs],
+        "inputs": [str(input_) for input_ in manifest.inputs],
+        "outputs": [str(output) for output in manifest.outputs],
         "memory": dict(manifest.memory),
         "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
     }

@@ -231,7 +231,7 @@ def _front(tuning: Tuning) -> Iterator[str]:
     found = tuning.found
     yield "Pareto front (better in one would be worse in another):"
     rows = [["  cycles", "bytes on a tile", "archive", "", "options"]]
-    rows += [_row(one, tuning) for one in found.front[:_SHOWN]]
+    rows += [_row(trial, tuning) for trial in found.front[:_SHOWN]]
     yield from format_table(rows, right=(0, 1, 2)).split("\n")
     if len(found.front) > _SHOWN:
         yield f"  ... {len(found.front) - _SHOWN} more (--format json)"
