@@ -71,9 +71,9 @@ def _with_peaks(table: Any) -> Any:
     """The JSON names the step of the peak; its number is that of the first highest one."""
     for chip in table.get("memory", ()) if isinstance(table, dict) else ():
         steps = chip.get("steps") if isinstance(chip, dict) else None
-        if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
             raise ValueError("steps are missing")
-        heights = [_value(int, one.get("busiest"), "busiest of a step") for one in steps]
+        heights = [_value(int, step.get("busiest"), "busiest of a step") for step in steps]
         chip["peak_step"] = heights.index(max(heights)) if heights else -1
     return table
 

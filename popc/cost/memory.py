@@ -180,7 +180,7 @@ class _Tiles:
 
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
-        own = [one for one in graph.variables if self.lies_here(one)]
+        own = [variable for variable in graph.variables if self.lies_here(variable)]
         found = dict.fromkeys(tensor for tensor in own if not tensor.off_chip)
         data: set[int] = set()
         for order in schedule.orders.values():

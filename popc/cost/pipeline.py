@@ -66,14 +66,14 @@ class PipelineCost:
     @property
     def slowest(self) -> StageCost | None:
         """The chip that the others wait for."""
-        return max(self.busy, key=lambda one: one.cycles, default=None)
+        return max(self.busy, key=lambda chip: chip.cycles, default=None)
 
     @property
     def utilisation(self) -> float:
         """The part of the time in which chips are busy, when all stages run."""
         if not self.busy or not self.cycle:
             return 0.0
-        return sum(one.cycles for one in self.busy) / (len(self.busy) * self.cycle)
+        return sum(chip.cycles for chip in self.busy) / (len(self.busy) * self.cycle)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -84,9 +84,11 @@ class PipelineCost:
             "flush_cycles": self.flush,
             "copy_cycles_per_turn": self.copies,
             "hidden_cycles": self.hidden.total,
-            "hidden": {one.name: getattr(self.hidden, one.name) for one in fields(self.hidden)},
+            "hidden": {
+                member.name: getattr(self.hidden, member.name) for member in fields(self.hidden)
+            },
             "utilisation": self.utilisation,
-            "chips": [one.to_dict() for one in self.busy],
+            "chips": [chip.to_dict() for chip in self.busy],
         }
 
 
@@ -100,7 +102,7 @@ class _Step:
 
     @property
     def longest(self) -> Cycles:
-        return max(self.chips.values(), key=lambda one: one.total, default=Cycles())
+        return max(self.chips.values(), key=lambda chip: chip.total, default=Cycles())
 
 
 class Timeline:

@@ -59,7 +59,7 @@ class OpCost:
             "temporary_bytes": self.temporary_bytes,
             "plans": list(self.plans),
             "phases": [
-                {one.name: getattr(phase, one.name) for one in fields(phase)}
+                {field.name: getattr(phase, field.name) for field in fields(phase)}
                 for phase in self.phases
             ],
         }
@@ -83,11 +83,11 @@ class Categories:
     @property
     def total(self) -> int:
         """All of them."""
-        return sum(getattr(self, one.name) for one in fields(self))
+        return sum(getattr(self, field.name) for field in fields(self))
 
     def to_dict(self) -> dict[str, int]:
         """By name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +189,11 @@ class MemoryReport:
         if full:
             data["always_live"], data["peak"] = list(self.always_live), list(self.peak)
             data["steps"] = [
-                {one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps
+                {field.name: getattr(step, field.name) for field in fields(step)}
+                for step in self.steps
             ]
             data["tensors"] = [
-                {one.name: getattr(tensor, one.name) for one in fields(tensor)}
+                {field.name: getattr(tensor, field.name) for field in fields(tensor)}
                 for tensor in self.tensors
             ]
         return data
@@ -277,5 +278,5 @@ class CostReport:
 
 def cycles_dict(cycles: Cycles) -> dict[str, int]:
     """By what they are spent on, and in all."""
-    parts = {one.name: getattr(cycles, one.name) for one in fields(cycles)}
+    parts = {field.name: getattr(cycles, field.name) for field in fields(cycles)}
     return {"total": cycles.total, **parts}

@@ -63,10 +63,10 @@ def _pipeline(pipeline: PipelineCost) -> str:
         ("In each turn", "", ""),
         ("  copies between IPUs", f"{pipeline.copies:,}", ""),
     ]
-    for one in pipeline.busy:
-        stages = ", ".join(map(str, one.stages))
-        mark = ": the slowest" if one is slowest else ""
-        rows.append((f"  IPU {one.ipu}", f"{one.cycles:,}", f"stages {stages}{mark}"))
+    for chip in pipeline.busy:
+        stages = ", ".join(map(str, chip.stages))
+        mark = ": the slowest" if chip is slowest else ""
+        rows.append((f"  IPU {chip.ipu}", f"{chip.cycles:,}", f"stages {stages}{mark}"))
     rows.append(("  IPUs are busy", f"{pipeline.utilisation:.1%}", "of the time"))
     return _table(rows)
 

@@ -99,7 +99,7 @@ class _Overlaps:
         for op in order:
             if op.op_type == "If":
                 branch = op.subgraphs["then_branch"]
-                yield from (one for one in branch.ops if one.attributes.get("overlapped"))
+                yield from (inner for inner in branch.ops if inner.attributes.get("overlapped"))
 
     def _host(self, op: Op) -> int:
         return op_cycles(self._phases.get(op, ()), self._target).host

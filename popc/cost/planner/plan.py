@@ -35,7 +35,7 @@ class Splits:
         return self.serial_in * self.serial_out
 
     def __str__(self) -> str:
-        shown = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        shown = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return " ".join(f"{name}={count}" for name, count in shown if count > 1) or "one tile"
 
 

@@ -57,7 +57,7 @@ def _search(problem: Problem, proportion: float, target: Target) -> Plan:
     while limit < 4 * memory:
         fitting = [one for one in found if one[1] <= limit]
         if fitting:
-            return min(fitting, key=lambda one: one[:2])[2]
+            return min(fitting, key=lambda trial: trial[:2])[2]
         limit *= 2
     return min(found, key=lambda one: one[:2])[2]
 

@@ -30,7 +30,7 @@ def _fused(work: Work) -> None:
     for step in steps:
         result = Tensor("", TensorType(step.dtype, work.result().shape), TensorKind.ACTIVATION)
         layouts[result] = layout
-        operands: list[Tensor | None] = [values[one] for one in step.operands]
+        operands: list[Tensor | None] = [values[operand] for operand in step.operands]
         op = Op(step.opcode, operands, [result], dict(step.attributes), OpSettings(), {})
         single = Work(op, work.machine, layouts)
         _STEPS[step.opcode](single)
