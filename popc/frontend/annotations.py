@@ -22,7 +22,7 @@ from popc_runtime.errors import ModelError, OptionError
 __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
 
 _PREFIX: Final = "__"
-_BY_ATTRIBUTE: Final = {one.attribute: one for one in ANNOTATIONS.values()}
+_BY_ATTRIBUTE: Final = {annotation.attribute: annotation for annotation in ANNOTATIONS.values()}
 # Attributes that rules of operators read, and that by which PopART's tools find a node again.
 _OF_OPERATORS: Final = (
     "__collectiveCommGroup",
@@ -112,14 +112,20 @@ class Annotations:
                         excluded_names(_texts(attribute), self.passes)
                     except ValueError as error:
                         yield f"{where} {error}"
-            yield from (f"{shown(node_name(node))}: {one}" for one in annotation_problems(node))
+            yield from (
+                f"{shown(node_name(node))}: {problem}" for problem in annotation_problems(node)
+            )
 
 
 def useless_annotations(
     nodes: Iterable[onnx.NodeProto], ignored: Iterable[tuple[str, str]] = ()
 ) -> list[str]:
     """A sentence for each kind of annotation that has no effect."""
-    reasons = {one.attribute: one.useless for one in ANNOTATIONS.values() if one.useless}
+    reasons = {
+        annotation.attribute: annotation.useless
+        for annotation in ANNOTATIONS.values()
+        if annotation.useless
+    }
     reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in ignored}
     found: dict[str, list[str]] = defaultdict(list)
     for node in all_nodes(nodes):
@@ -162,14 +168,14 @@ def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
         if node.op_type not in (operators_meant(name) or (node.op_type,)):
             continue  # of all nodes that fit the selectors, others are meant
         attribute = ANNOTATIONS[name].attribute
-        kept = [one for one in node.attribute if one.name != attribute]
+        kept = [entry for entry in node.attribute if entry.name != attribute]
         del node.attribute[:]
         kind = onnx.AttributeProto.STRINGS if value == () else None
         node.attribute.extend([*kept, helper.make_attribute(attribute, value, attr_type=kind)])
 
 
 def _annotations(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
-    return (one for one in node.attribute if one.name.startswith(_PREFIX))
+    return (attribute for attribute in node.attribute if attribute.name.startswith(_PREFIX))
 
 
 def _texts(attribute: onnx.AttributeProto) -> tuple[str, ...]:

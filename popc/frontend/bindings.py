@@ -167,7 +167,9 @@ class _Resolver:
         for name, shape in self.bindings.shapes.items():
             self._match(name, tuple(shape), f"--shape {name}={_joined(shape)}")
         types = {
-            one.name: self._type(one) for one in self.inputs.values() if one.name not in values
+            input_.name: self._type(input_)
+            for input_ in self.inputs.values()
+            if input_.name not in values
         }
         self._raise_if_any()
         return ResolvedInputs(types, values)
@@ -195,11 +197,11 @@ class _Resolver:
 
     def _check_element_types(self) -> None:
         unsupported = []
-        for one in self.inputs.values():
+        for input_ in self.inputs.values():
             try:
-                element_type(one.type)
+                element_type(input_.type)
             except ModelError as error:
-                unsupported.append(f"input {one.name!r}: {error.message}")
+                unsupported.append(f"input {input_.name!r}: {error.message}")
         if unsupported:
             raise ModelError(
                 "inputs have element types that popc does not support", details=tuple(unsupported)
@@ -239,7 +241,10 @@ class _Resolver:
 
     def _take_dims(self) -> None:
         known = dict.fromkeys(
-            dim for one in self.inputs.values() for dim in one.dims or () if isinstance(dim, str)
+            dim
+            for input_ in self.inputs.values()
+            for dim in input_.dims or ()
+            if isinstance(dim, str)
         )
         for name, size in self.bindings.dims.items():
             if name not in known:

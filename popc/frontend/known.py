@@ -88,7 +88,7 @@ def _deciding_variables(tensor: Tensor) -> list[Tensor]:
         if current.kind is TensorKind.VARIABLE:
             found[current] = None
         elif current.producer is not None and can_evaluate(current.producer):
-            new = [one for one in current.producer.present_inputs if one not in pending]
+            new = [operand for operand in current.producer.present_inputs if operand not in pending]
             pending.update(dict.fromkeys(new))
             queue.extend(new)
         elif current.data is None:

@@ -273,7 +273,7 @@ def attribute_problems(
     node: onnx.NodeProto, version: int, functions: FunctionTable
 ) -> Iterator[str]:
     """Problems with the attributes of a node: those that nothing would read."""
-    names = [one.name for one in node.attribute if not one.name.startswith(_PREFIX)]
+    names = [entry.name for entry in node.attribute if not entry.name.startswith(_PREFIX)]
     if not names:
         return
     domain = default_domain_name(node.domain)

@@ -103,7 +103,7 @@ class RecomputeRequests:
         elif wish is Recompute.CHECKPOINT:
             # A node may be no op at all: PopART makes checkpoints of Identity.
             tensors = (value for value in results if isinstance(value, Tensor))
-            _set((one.producer for one in tensors if one.producer is not None), wish)
+            _set((tensor.producer for tensor in tensors if tensor.producer is not None), wish)
 
     def _of(self, node: onnx.NodeProto) -> Recompute:
         if any(_matches(name, self.checkpoints) for name in node.output):
@@ -120,7 +120,7 @@ class RecomputeRequests:
 
 
 def _number(node: onnx.NodeProto) -> int:
-    return next((one.i for one in node.attribute if one.name == _ATTRIBUTE), 0)
+    return next((attribute.i for attribute in node.attribute if attribute.name == _ATTRIBUTE), 0)
 
 
 def _asks(node: onnx.NodeProto) -> bool:

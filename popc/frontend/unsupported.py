@@ -163,7 +163,9 @@ def _unsupported_values(proto: onnx.ModelProto) -> dict[str, str]:
     ]
     for graph in graphs:
         types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-        types |= {one.values.name: one.values.data_type for one in graph.sparse_initializer}
+        types |= {
+            sparse.values.name: sparse.values.data_type for sparse in graph.sparse_initializer
+        }
         for info in (*graph.input, *graph.value_info):
             if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
                 types[info.name] = info.type.tensor_type.elem_type

@@ -190,5 +190,5 @@ def is_variable(importer: GraphImporter, tensor: Tensor) -> bool:
     """True if ``tensor``, of the graph of ``importer``, is a variable or captures one."""
     if tensor.kind is TensorKind.VARIABLE:
         return True
-    outer = next((one for one, inner in importer.captures.items() if inner is tensor), None)
+    outer = next((capture for capture, inner in importer.captures.items() if inner is tensor), None)
     return outer is not None and importer.parent is not None and is_variable(importer.parent, outer)

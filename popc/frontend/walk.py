@@ -120,7 +120,9 @@ def needed_nodes(
     Nodes that print, or end a run, are needed too, and those that write variables.
     """
     names = set(wanted)
-    bodies = {(one.domain, one.name, one.overload): one for one in functions}
+    bodies = {
+        (function.domain, function.name, function.overload): function for function in functions
+    }
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
         if any(output in names for output in node.output) or _has_effect(node, bodies):

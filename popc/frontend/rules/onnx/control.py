@@ -49,7 +49,7 @@ def _if(node: Node) -> RuleResult:
     captures = _unite_captures([body.importer for body in bodies])
     op = node.importer.graph.add_op(
         "If",
-        [flat_scalar(node, node.input(0)), *(latest.get(one, one) for one in captures)],
+        [flat_scalar(node, node.input(0)), *(latest.get(capture, capture) for capture in captures)],
         [*types, *(variable.type for variable in written)],
         settings=OpSettings(origin=node.name),
         subgraphs={

@@ -143,7 +143,7 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
 def _result_types(
     form: LoopForm, carried: Sequence[Tensor], scans: Sequence[Tensor]
 ) -> list[TensorType]:
-    stacked = [one.type.with_shape((form.trip_count, *one.type.shape)) for one in scans]
+    stacked = [scan.type.with_shape((form.trip_count, *scan.type.shape)) for scan in scans]
     return [*(tensor.type for tensor in carried), *stacked]
 
 
@@ -160,7 +160,7 @@ def _without_variables(
 def _as_states(body: GraphImporter, written: Collection[Tensor], position: int) -> list[Tensor]:
     """Let ``body`` have variables as states, from input ``position`` on; their new values."""
     formals = [body.captures[variable] for variable in written]
-    inputs = [one for one in body.graph.inputs if one not in formals]
+    inputs = [input_ for input_ in body.graph.inputs if input_ not in formals]
     body.graph.inputs = [*inputs[:position], *formals, *inputs[position:]]
     return [body.updates.values[formal] for formal in formals]
 
