@@ -22,7 +22,7 @@ def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
     A graph that several ops hold follows behind all others.
     """
     holders = Counter(
-        nested for one in graph.walk() for op in one.ops for nested in op.subgraphs.values()
+        nested for inner in graph.walk() for op in inner.ops for nested in op.subgraphs.values()
     )
     shared = [nested for nested in graph.walk() if holders[nested] > 1]
     lines = _graph_lines(graph, order, shared)
