@@ -88,7 +88,7 @@ def _is_part(tensor: Tensor, place: tuple[int, int], parts: Iterable[tuple[int, 
 def _is_kept(tensor: Tensor, graph: Graph, plan: MemoryPlan) -> bool:
     """True if ``tensor`` is computed in a part of a variable."""
     low, high = byte_range(tensor, plan.placements[tensor])
-    ranges = (byte_range(one, plan.placements[one]) for one in graph.variables)
+    ranges = (byte_range(variable, plan.placements[variable]) for variable in graph.variables)
     return tensor.kind is not TensorKind.VARIABLE and any(
         start <= low and high <= end for start, end in ranges
     )

@@ -93,8 +93,10 @@ def _overlapping_pairs(program: Replay, plan: MemoryPlan) -> Iterator[tuple[Tens
         key=lambda tensor: program.lives[tensor].written,
     )
     ranges = [byte_range(tensor, plan.placements[tensor]) for tensor in origins]
-    memories = {one.memory: number for number, one in enumerate(plan.placements.values())}
-    region = np.array([memories[plan.placements[one].memory] for one in origins], np.int64)
+    memories = {
+        placement.memory: number for number, placement in enumerate(plan.placements.values())
+    }
+    region = np.array([memories[plan.placements[name].memory] for name in origins], np.int64)
     low = np.array([start for start, _ in ranges], np.int64)
     high = np.array([end for _, end in ranges], np.int64)
     written = np.array([program.lives[tensor].written for tensor in origins], np.int64)

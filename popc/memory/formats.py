@@ -79,7 +79,11 @@ def _finds(op: Op, found: Container[Tensor], convolutions: Collection[str]) -> b
     if op.op_type == "Reshape":
         first = _before_shuffle(op)
         return first is not None and first.operand(0) in found and _shuffled(first) is op
-    images = [one for one in op.present_inputs if not one.is_constant and _is_as_large(one, op)]
+    images = [
+        operand
+        for operand in op.present_inputs
+        if not operand.is_constant and _is_as_large(operand, op)
+    ]
     return bool(images) and 2 * sum(image in found for image in images) >= len(images)
 
 
