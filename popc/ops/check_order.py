@@ -36,7 +36,7 @@ def _run(ops: list[Op], graph: Graph) -> list[Op]:
         if pair.second in waits:
             waits[pair.second].add(pair.first)
     _wait_for_streams(ops, waits)
-    bins = Counter(one for op in ops for one in op.settings.bins)
+    bins = Counter(bin_ for op in ops for bin_ in op.settings.bins)
     left = dict.fromkeys(ops)
     while True:
         before = len(left)

@@ -233,7 +233,11 @@ def find_updates(ops: Sequence[Op]) -> Iterator[Update]:
             continue
         names = list(_names_of(op.operand(0), _written_part(op)))
         readers = dict.fromkeys(user for name in names for user in name.uses)
-        others = [one for one in readers if one is not updater and not _writes(one, op.operand(0))]
+        others = [
+            reader
+            for reader in readers
+            if reader is not updater and not _writes(reader, op.operand(0))
+        ]
         yield Update(op, updater, others, any(name in updater.inputs for name in names))
 
 

@@ -46,8 +46,8 @@ def callee_of(op: Op) -> Graph | None:
 
 def called_graphs(graph: Graph) -> list[Graph]:
     """The graphs that are called anywhere in ``graph``, each before those that call it."""
-    found = {callee_of(op): None for one in graph.walk() for op in one.ops}
-    return [one for one in reversed(list(graph.walk())) if one in found]
+    found = {callee_of(op): None for nested in graph.walk() for op in nested.ops}
+    return [nested for nested in reversed(list(graph.walk())) if nested in found]
 
 
 def own_graphs(graph: Graph) -> list[Graph]:

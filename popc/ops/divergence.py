@@ -32,7 +32,7 @@ class Divergence:
         """Ops at which replicas have to meet, but may not all arrive; after the op around them."""
         found: list[tuple[Op, Op]] = []
         for outer in self.ops:
-            graphs = (inner for one in outer.subgraphs.values() for inner in one.walk())
+            graphs = (inner for subgraph in outer.subgraphs.values() for inner in subgraph.walk())
             ops = (op for graph in graphs for op in graph.ops)
             found += [(outer, op) for op in ops if _is_meeting(op)]
         return found
@@ -48,7 +48,7 @@ def find_divergence(
     """
     found = Divergence()
     own = (tensor for tensor in graph.inputs if tensor not in equal_inputs)
-    found.tensors.update(own, (one for one in graph.variables if one.rows))
+    found.tensors.update(own, (variable for variable in graph.variables if variable.rows))
     _Walk(found, replicas).graph(graph)
     return found
 
@@ -109,7 +109,7 @@ class _Walk:
     def _call(self, op: Op) -> None:
         """Other calls of the same graph, with other operands, have no say in these results."""
         callee = op.subgraphs["callee"]
-        inside = {tensor for one in callee.walk() for tensor in one.tensors.values()}
+        inside = {tensor for nested in callee.walk() for tensor in nested.tensors.values()}
         others = self.found.tensors & inside
         self.found.tensors -= others
         self._enter(callee.inputs, op.inputs)

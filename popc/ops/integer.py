@@ -47,7 +47,7 @@ def _like_floating(infer_floating: InferRule, channel_axis: Callable[[int], int]
         (result,) = infer_floating(floats, plain)
         dtype = attribute_dtype(attributes, "dtype")
         if dtype not in _RESULTS:
-            names = ", ".join(one.value for one in _RESULTS)
+            names = ", ".join(output.value for output in _RESULTS)
             raise ModelError(f"an integer product is one of {names}, not {dtype}")
         _check_epilogue(inputs, result, attributes, channel_axis)
         return (result.with_dtype(dtype),)

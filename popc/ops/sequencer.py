@@ -102,7 +102,7 @@ class Sequencer:
         highest: dict[Node, int] = {}
         found: dict[Op, int] = {}
         for node, others in self.before().items():
-            known = [highest[one] for one in others if one in highest]
+            known = [highest[other_op] for other_op in others if other_op in highest]
             if not isinstance(node, Barrier) and node in numbers:
                 known.append(numbers[node])
                 found[node] = max(known)
@@ -122,7 +122,7 @@ class Sequencer:
         wanted = {**known, **numbers}
         found = self.raised({op: wanted[op] for op in wanted if op not in self._load})
         for op, number in found.items():
-            others = tuple(one for one in op.settings.bins if one[0] != partition)
+            others = tuple(bin_ for bin_ in op.settings.bins if bin_[0] != partition)
             op.settings = replace(op.settings, bins=(*others, (partition, number)))
         self._build()
         return found
