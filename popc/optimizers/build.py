@@ -197,13 +197,13 @@ class _Updates:
             largest=self.context.largest_loss_scale,
         )
         clip_norms = [
-            f"{one.max_norm:g}: {', '.join(one.tensors) or 'all weights'}"
-            for one in self.spec.clip_norms
+            f"{clip.max_norm:g}: {', '.join(clip.tensors) or 'all weights'}"
+            for clip in self.spec.clip_norms
         ]
         hyper_parameters = [self._loss_scaling(), *self.scalars.used]
         weights = tuple(
-            UpdatedWeight(one.name, tuple(state.name for state in one.variables.values()))
-            for one in self.weights
+            UpdatedWeight(weight.name, tuple(state.name for state in weight.variables.values()))
+            for weight in self.weights
         )
         return UpdateResult(tuple(hyper_parameters), tuple(clip_norms), weights)
 
@@ -279,10 +279,10 @@ class _Updates:
     def _update(self, accumulated_later: Sequence[WeightUpdate]) -> None:
         """Apply the rules, to weights or several at a time, and store what they return and keep."""
         later = {update: update in accumulated_later for update in self.weights}
-        whole = [one for one in self.weights if not isinstance(one, ShardedUpdate)]
+        whole = [weight for weight in self.weights if not isinstance(weight, ShardedUpdate)]
         kinds = [later[one] for one in whole]
         merged = merged_updates(self.graph, self.spec, self.context.merging, whole, kinds)
-        sharded = [one for one in self.weights if isinstance(one, ShardedUpdate)]
+        sharded = [weight for weight in self.weights if isinstance(weight, ShardedUpdate)]
         for update in [*merged, *sharded]:
             of_one = update.members[0].update if isinstance(update, MergedUpdate) else update
             rule = self._rule(later=later[of_one])

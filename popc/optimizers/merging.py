@@ -97,10 +97,10 @@ def _partition(spec: OptimizerSpec, update: WeightUpdate) -> Hashable:
     """The properties that must be equal for updates to be merged."""
     weight, resolution = update.weight, update.resolution
     values: list[Hashable] = []
-    for one in spec.hyper_parameters():
-        if one.per_tensor:
-            value = resolution.value(one.name, weight.name)
-            source = None if value.const else resolution.source(one.name, weight.name)
+    for parameter in spec.hyper_parameters():
+        if parameter.per_tensor:
+            value = resolution.value(parameter.name, weight.name)
+            source = None if value.const else resolution.source(parameter.name, weight.name)
             values.append((value.value, value.const, source))
     types = (weight.type.dtype, update.gradient.type.dtype)
     chip = update.settings.virtual_graph

@@ -107,7 +107,7 @@ def _parsers(
     mode = implied.get("mode", name)
     hypers = {spec.name: spec for spec in kind.hyper_parameters()}
     parsers: dict[str, _Parser[Any]] = {}
-    for key in (one.name for one in fields(kind)):
+    for key in (field.name for field in fields(kind)):
         if key in implied or mode not in kind.MODES.get(key, (mode,)):
             continue
         if key in hypers:
@@ -118,7 +118,9 @@ def _parsers(
             parsers[key] = _parse_dtype
         elif key == "rmsprop_tf_variant":
             parsers[key] = _parse_bool
-    own = {key: one for key, one in parsers.items() if key in hypers and hypers[key].per_tensor}
+    own = {
+        key: parser for key, parser in parsers.items() if key in hypers and hypers[key].per_tensor
+    }
     parsers["specific"] = partial(_parse_list, partial(reader.specific, own))
     parsers["clip_norm"] = partial(_parse_list, reader.clip_norm)
     parsers["automatic_loss_scaling"] = reader.automatic_loss_scaling
@@ -326,5 +328,5 @@ def _plain(value: object) -> object:
         own = {name: _plain(one) for name, one in value.values.items()}
         return {"tensors": list(value.tensors), **own}
     if isinstance(value, ClipNorm | AutomaticLossScaling):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return value

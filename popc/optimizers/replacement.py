@@ -44,7 +44,9 @@ def _other_settings(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
 def _hyper_parameters(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
     for spec in old.hyper_parameters():
         yield from _change(spec.name, old.value(spec.name), new.value(spec.name))
-    if [one.tensors for one in old.specific] != [one.tensors for one in new.specific]:
+    if [specific.tensors for specific in old.specific] != [
+        specific.tensors for specific in new.specific
+    ]:
         yield "the tensors with specific values must stay the same"
         return
     for before, after in zip(old.specific, new.specific, strict=True):

@@ -30,10 +30,12 @@ class Resolution:
             raise option_error(problems)
         self._spec = spec
         self._specific = {
-            weight: [i for i, one in enumerate(spec.specific) if _matches(weight, one.tensors)]
+            weight: [
+                i for i, specific in enumerate(spec.specific) if _matches(weight, specific.tensors)
+            ]
             for weight in weights
         }
-        self.clip_groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]
+        self.clip_groups = [_clipped(clip.tensors, weights) for clip in spec.clip_norms]
 
     def source(self, hyper_parameter: str, weight: str) -> int | None:
         """The entry of ``specific`` that gives a weight its value; ``None`` for that of all."""
@@ -73,8 +75,8 @@ def _clipped(patterns: Sequence[str], weights: Sequence[str]) -> list[str]:
 
 def _problems(spec: OptimizerSpec, weights: Sequence[str]) -> Iterator[str]:
     lists = [
-        *((f"specific[{index}]", one.tensors) for index, one in enumerate(spec.specific)),
-        *((f"clip_norm[{index}]", one.tensors) for index, one in enumerate(spec.clip_norms)),
+        *((f"specific[{index}]", specific.tensors) for index, specific in enumerate(spec.specific)),
+        *((f"clip_norm[{index}]", clip.tensors) for index, clip in enumerate(spec.clip_norms)),
     ]
     for where, patterns in lists:
         for pattern in patterns:
@@ -84,7 +86,7 @@ def _problems(spec: OptimizerSpec, weights: Sequence[str]) -> Iterator[str]:
                     f"optimizer.{where}.tensors: {pattern!r} matches no trained weight"
                     + (f": {advice}" if advice else "")
                 )
-    groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]
+    groups = [_clipped(clip.tensors, weights) for clip in spec.clip_norms]
     for weight in weights:
         found = [f"clip_norm[{index}]" for index, group in enumerate(groups) if weight in group]
         if len(found) > 1:

@@ -138,9 +138,9 @@ class OptimizerSpec:
     def values(self, name: str) -> Iterator[Value]:
         """All values of a hyper-parameter: the one for all weights, then specific ones."""
         yield self.value(name)
-        for one in self.specific:
-            if name in one.values:
-                yield one.values[name]
+        for specific in self.specific:
+            if name in specific.values:
+                yield specific.values[name]
 
     def __post_init__(self) -> None:
         problems = list(self.problems())
@@ -151,10 +151,10 @@ class OptimizerSpec:
         """The problems of the values, each as a sentence."""
         for spec in self.hyper_parameters():
             yield from _problems_of(spec, f"optimizer.{spec.name}", self.value(spec.name))
-            for index, one in enumerate(self.specific):
-                if spec.name in one.values:
+            for index, specific in enumerate(self.specific):
+                if spec.name in specific.values:
                     where = f"optimizer.specific[{index}].{spec.name}"
-                    yield from _problems_of(spec, where, one.values[spec.name])
+                    yield from _problems_of(spec, where, specific.values[spec.name])
         if self.automatic_loss_scaling is not None and self.loss_scaling.const:
             yield (
                 "optimizer.loss_scaling is constant, but automatic loss scaling changes it: "

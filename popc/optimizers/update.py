@@ -129,7 +129,7 @@ class WeightUpdate:
         prefix: str = "",
     ) -> Tensor:
         """Add an op; its result, called ``prefix`` and the name of the weight."""
-        operands = [None if one is None else self.scalars.operand(one) for one in scalars]
+        operands = [None if scalar is None else self.scalars.operand(scalar) for scalar in scalars]
         return build(
             self.graph,
             op_type,
