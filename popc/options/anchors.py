@@ -14,7 +14,7 @@ from popc_runtime.format import DType, ReturnType
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
 
 # What sums may be added up in.
-_SUM_TYPES: Final = tuple(one.value for one in DType if one is not DType.BOOL)
+_SUM_TYPES: Final = tuple(dtype.value for dtype in DType if dtype is not DType.BOOL)
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 

@@ -129,14 +129,14 @@ def _floats(value: object) -> tuple[float, ...] | None:
     numbers = [value] if isinstance(value, int | float) else value
     if not isinstance(numbers, Sequence):
         return None
-    found = [_float(one) for one in numbers]
+    found = [_float(number) for number in numbers]
     known = [one for one in found if one is not None]
     return tuple(known) if len(known) == len(found) else None
 
 
 def _names(value: object) -> tuple[str, ...] | None:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, Sequence) or not all(isinstance(label, str) for label in names):
         return None
     return tuple(names)
 
@@ -192,8 +192,8 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
 }
 _OUR_NAMES: Final = {
     spelling: name
-    for name, one in ANNOTATIONS.items()
-    for spelling in (name, one.attribute, one.attribute.removeprefix("__"))
+    for name, annotation in ANNOTATIONS.items()
+    for spelling in (name, annotation.attribute, annotation.attribute.removeprefix("__"))
 }
 
 
@@ -237,8 +237,8 @@ def parse_rules(value: object, passes: Sequence[str]) -> tuple[Rule, ...]:
         raise ValueError(f"is {value!r}, but must be a list of tables: [[annotate]] in a file")
     problems: list[str] = []
     rules = [
-        one if isinstance(one, Rule) else _rule(number, one, passes, problems)
-        for number, one in enumerate(entries)
+        entry if isinstance(entry, Rule) else _rule(number, entry, passes, problems)
+        for number, entry in enumerate(entries)
     ]
     if problems:
         raise ValueError("; ".join(problems))

@@ -104,7 +104,7 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
     "min_elements_for_off_chip": Whole(),
     "min_elements_for_replicated_tensor_sharding": Whole(),
 }
-assert set(_KINDS) == {one.name for one in fields(TensorLocation)}
+assert set(_KINDS) == {field.name for field in fields(TensorLocation)}
 
 # Our names by PopART's, without the record that they are in.
 _SPELLINGS: Final = {
@@ -139,14 +139,14 @@ def parse_location(value: object) -> Settings:
         raise ValueError(f"is {value!r}, but must be a table with some of {names}")
     found: dict[str, Any] = {}
     problems: list[str] = []
-    for key, one in _flat(value).items():
+    for key, item in _flat(value).items():
         name = _SPELLINGS.get(str(key))
         if name is None:
             advice = did_you_mean(str(key), list(_KINDS)) or f"choose from {', '.join(_KINDS)}"
             problems.append(f"has no setting {key!r}: {advice}")
             continue
         try:
-            found[name] = _KINDS[name].parse(one)
+            found[name] = _KINDS[name].parse(item)
         except ValueError as error:
             problems.append(f"of {name!r} {error}")
     if problems:
@@ -157,7 +157,9 @@ def parse_location(value: object) -> Settings:
 def _flat(table: Mapping[Any, object]) -> dict[str, object]:
     """A table without PopART's table ``location`` in it."""
     inner = table.get("location")
-    rest = {str(key): one for key, one in table.items() if key != "location" or inner is None}
+    rest = {
+        str(key): section for key, section in table.items() if key != "location" or inner is None
+    }
     return (
         {**inner, **rest} if isinstance(inner, Mapping) else {str(k): v for k, v in table.items()}
     )

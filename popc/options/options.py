@@ -92,7 +92,7 @@ class Options(
 
 
 def _schema() -> tuple[OptionSpec, ...]:
-    specs = [spec_of(one) for one in fields(Options)]
+    specs = [spec_of(field) for field in fields(Options)]
     return tuple(sorted(filter(None, specs), key=lambda spec: spec.name))
 
 

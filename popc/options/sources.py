@@ -124,4 +124,7 @@ def from_cli(items: Iterable[str], problems: list[str]) -> list[Setting]:
             tables[table][name] = value
         else:
             settings.append(Setting(key, value, Origin.CLI, "--set"))
-    return [*settings, *(Setting(key, one, Origin.CLI, "--set") for key, one in tables.items())]
+    return [
+        *settings,
+        *(Setting(key, section, Origin.CLI, "--set") for key, section in tables.items()),
+    ]

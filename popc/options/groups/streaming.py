@@ -203,7 +203,7 @@ class StreamingOptions:
         table = self.tensor_location_override
         if name in table:
             return table[name]
-        return next((one for key, one in table.items() if fnmatchcase(name, key)), _NOTHING)
+        return next((section for key, section in table.items() if fnmatchcase(name, key)), _NOTHING)
 
     def locations_in_use(self) -> Iterator[tuple[str, TensorLocation]]:
         """The locations that differ from the default, with what they are called."""

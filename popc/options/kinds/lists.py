@@ -74,10 +74,10 @@ class Patterns(Kind[tuple[str, ...]]):
         """A list of patterns, or patterns with commas between them."""
         patterns = value.split(",") if isinstance(value, str) else value
         if not isinstance(patterns, list | tuple) or not all(
-            isinstance(one, str) for one in patterns
+            isinstance(pattern, str) for pattern in patterns
         ):
             raise ValueError(f"is {value!r}, but must be a list of names or patterns")
-        stripped = (one.strip() for one in patterns)
+        stripped = (pattern.strip() for pattern in patterns)
         return tuple(dict.fromkeys(one for one in stripped if one))
 
     def plain(self, value: tuple[str, ...]) -> OptionValue:
@@ -101,7 +101,7 @@ class Several(Kind[tuple[T, ...]], Generic[T]):
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             raise ValueError(f"is {value!r}, but must be a list of numbers")
-        stripped = (one.strip() if isinstance(one, str) else one for one in items)
+        stripped = (item.strip() if isinstance(item, str) else item for item in items)
         return tuple(self._item.parse(one) for one in stripped if one != "")
 
     def plain(self, value: tuple[T, ...]) -> OptionValue:

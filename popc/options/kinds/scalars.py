@@ -125,7 +125,7 @@ class Choice(Kind[Word]):
     def __init__(self, *words: Word, synonyms: Mapping[str, Word] | None = None) -> None:
         """``synonyms`` are other spellings, in lower case and without underscores."""
         self._words: Final = words
-        self._meant: Final = {_without_joints(one): one for one in words} | dict(synonyms or {})
+        self._meant: Final = {_without_joints(word): word for word in words} | dict(synonyms or {})
 
     def parse(self, value: object) -> Word:
         """The word that is meant."""

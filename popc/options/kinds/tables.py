@@ -81,9 +81,9 @@ def parse_entries(
     if not isinstance(table, Mapping):
         raise ValueError(f"is {value!r}, but must be a table {what}")
     entries: dict[str, T] = {}
-    for name, one in table.items():
+    for name, item in table.items():
         try:
-            entries[str(name)] = parse(one)
+            entries[str(name)] = parse(item)
         except ValueError as error:
             raise ValueError(f"of {name!r} {error}") from None
     return FrozenTable(entries)
