@@ -71,8 +71,8 @@ def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
             "the attribute or by virtual_graph in [[annotate]], or set virtual_graph_mode=auto",
         )
     beyond: dict[int, list[Op]] = defaultdict(list)
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             chip = op.settings.virtual_graph
             if chip is not None and chip >= options.num_ipus:
                 beyond[chip].append(op)
@@ -95,7 +95,7 @@ def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
 
 def _needs_place(op: Op, homes: ChipsOfValues) -> bool:
     """True if ``op`` is more than a computation on constants alone."""
-    return bool(op.inputs) and not all(homes.is_fixed(one) for one in op.present_inputs)
+    return bool(op.inputs) and not all(homes.is_fixed(operand) for operand in op.present_inputs)
 
 
 def _nested_problems(graph: Graph) -> Iterator[str]:

@@ -47,7 +47,7 @@ def chip_of_variable(variable: Tensor) -> int | None:
     if variable.role is VariableRole.HYPER_PARAMETER:
         return None
     settings = [(op.op_type, op.settings) for op in _users(variable)]
-    placed = [(type_, one) for type_, one in settings if one.virtual_graph is not None]
+    placed = [(type_, setting) for type_, setting in settings if setting.virtual_graph is not None]
     if not placed:
         return None
 

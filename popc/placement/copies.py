@@ -28,18 +28,18 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     """
     homes = ChipsOfValues(graph)
     changes = settle_chips(graph, homes)
-    for one in main_graphs(graph):
-        changes += _Inserter(one, homes, boundaries=boundaries).run()
-        changes += _remove_unused(one)
+    for nested in main_graphs(graph):
+        changes += _Inserter(nested, homes, boundaries=boundaries).run()
+        changes += _remove_unused(nested)
     return changes
 
 
 def remove_boundaries(graph: Graph) -> int:
     """Let ops read through all boundaries; how many there were."""
     changes = 0
-    for one in graph.walk():
-        for op in [op for op in one.ops if op.op_type == "Boundary"]:
-            one.replace_op(op, [op.operand(0)])
+    for nested in graph.walk():
+        for op in [op for op in nested.ops if op.op_type == "Boundary"]:
+            nested.replace_op(op, [op.operand(0)])
             changes += 1
     return changes
 
@@ -166,8 +166,8 @@ def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[
     on another chip.
     """
     homes = ChipsOfValues(graph)
-    for one in main_graphs(graph):
-        for op in one.ops:
+    for nested in main_graphs(graph):
+        for op in nested.ops:
             here = op.settings.virtual_graph
             if is_main_loop(op):
                 continue

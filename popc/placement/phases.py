@@ -61,8 +61,8 @@ def _mark(order: Sequence[Op]) -> None:
 def _put(op: Op, phase: int, stages: int) -> None:
     """Put ``op`` into ``phase``, or the first after it in which its operands are there."""
     makers = (tensor.producer for tensor in op.present_inputs)
-    earlier = [one.settings.execution_phase for one in makers if one is not None]
-    first = max((one for one in earlier if one is not None), default=0)
+    earlier = [maker.settings.execution_phase for maker in makers if maker is not None]
+    first = max((early for early in earlier if early is not None), default=0)
     number = max(phase, first)
     op.settings = replace(op.settings, execution_phase=number, virtual_graph=number % stages)
 

@@ -39,7 +39,7 @@ def split_automatically(
         OptionError: there are fewer ops than chips.
     """
     order = _varying(graph)
-    shares = [float(one) for one in ratios] or [1.0] * chips
+    shares = [float(ratio) for ratio in ratios] or [1.0] * chips
     wanted = sum(share > 0 for share in shares)
     if len(order) < wanted:
         raise OptionError(
@@ -85,12 +85,12 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
     seen: set[Tensor] = set()
     costs: list[int] = []
     for op in order:
-        weights = [one for one in dict.fromkeys(op.present_inputs) if _is_weight(one)]
-        new = [one for one in weights if one not in seen]
+        weights = [operand for operand in dict.fromkeys(op.present_inputs) if _is_weight(operand)]
+        new = [weight for weight in weights if weight not in seen]
         seen.update(new)
         cost = copies_of_weights * sum(one.type.nbytes for one in new)
         if trains:
-            cost += sum(one.type.nbytes for one in op.outputs if _is_kept(one))
+            cost += sum(output.type.nbytes for output in op.outputs if _is_kept(output))
         costs.append(cost)
     return costs if any(costs) else [sum(t.type.nbytes for t in op.outputs) for op in order]
 
