@@ -25,7 +25,9 @@ def supposed_types(node: onnx.NodeProto, inputs: _Types) -> list[InferredType | 
     rule = _SUPPOSED.get(node.op_type) if node.domain == _DOMAIN else None
     if rule is None or any(type_ is None for type_ in inputs):
         return [None] * len(node.output)
-    found: list[InferredType | None] = list(rule(node, [one for one in inputs if one is not None]))
+    found: list[InferredType | None] = list(
+        rule(node, [input_ for input_ in inputs if input_ is not None])
+    )
     return (found + [None] * len(node.output))[: len(node.output)]
 
 

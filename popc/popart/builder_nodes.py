@@ -118,7 +118,7 @@ class NodeMethods(NodeBase):
     @native
     def getAllNodeAttributeNames(self, nodeOutputNames: set[str]) -> list[str]:
         """The names of a node's attributes, annotations included."""
-        return [one.name for one in self._node(nodeOutputNames).attribute]
+        return [attribute.name for attribute in self._node(nodeOutputNames).attribute]
 
     # -- how nodes are computed ------------------------------------------------------------------
 

@@ -213,7 +213,9 @@ def kind_of(hint: Any) -> Kind:
     if origin is np.ndarray:
         return ARRAY
     if origin in (types.UnionType, typing.Union):
-        return _union([one for one in arguments if one is not type(None)], len(arguments))
+        return _union(
+            [argument for argument in arguments if argument is not type(None)], len(arguments)
+        )
     if origin in _CONTAINERS:
         return _CONTAINERS[origin](*map(kind_of, arguments))
     assert isinstance(hint, type), hint
@@ -222,7 +224,7 @@ def kind_of(hint: Any) -> Kind:
 
 def _union(members: Sequence[Any], count: int) -> Kind:
     """The union of several members; with None, if there are fewer than ``count``."""
-    kinds = [kind_of(one) for one in members]
+    kinds = [kind_of(op) for op in members]
     kind = kinds[0] if len(kinds) == 1 else _either(kinds)
     return optional(kind) if len(members) < count else kind
 
@@ -332,7 +334,7 @@ def call_form(
         TypeError: there is none.
     """
     what = "constructor" if name == "__init__" else "function"
-    index, values = bind(name, [_form_of(one) for one in functions], args, kwargs, what)
+    index, values = bind(name, [_form_of(function) for function in functions], args, kwargs, what)
     return functions[index](receiver, *values)
 
 

@@ -55,7 +55,7 @@ class NumericsReport:
                 f"Create report for floating-point type {_type_name(first)} is not supported"
             )
         if first.data_type == onnx.TensorProto.FLOAT:
-            values = [numpy_helper.to_array(one).astype(np.float64) for one in tensors]
+            values = [numpy_helper.to_array(tensor).astype(np.float64) for tensor in tensors]
             self._report(first.name, values)
 
     def _report(self, name: str, values: list[np.ndarray[Any, Any]]) -> None:

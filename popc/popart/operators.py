@@ -129,7 +129,7 @@ def getSupportedOperationsDefinition(
     includeInternal: bool,
 ) -> dict[OperatorIdentifier, OpDefinition]:
     """The definition of each operator; of those of ai.graphcore only the attributes."""
-    return {one: _definition(one) for one in getSupportedOperations(includeInternal)}
+    return {operator: _definition(operator) for operator in getSupportedOperations(includeInternal)}
 
 
 def _definition(one: OperatorIdentifier) -> OpDefinition:

@@ -96,7 +96,7 @@ class Optimizer:
                 "__init__(): incompatible constructor arguments. The following argument types are "
                 f"supported:\n    1. (values: dict, ...)\n\nInvoked with: {values!r}"
             )
-        given = {self._ALIASES.get(key, key): one for key, one in values_of_map(values).items()}
+        given = {self._ALIASES.get(key, key): item for key, item in values_of_map(values).items()}
         keys = {_key(name): name for name in self.DEFAULTS}
         for key in given:
             if key not in keys and key != _LOSS_SCALING:
