@@ -52,7 +52,7 @@ def check_budget(
     exceeded = [
         _Excess(name, _MEASURES[name].value(program), limit) for name, limit in budget.items()
     ]
-    exceeded = [one for one in exceeded if one.value > one.limit]
+    exceeded = [measure for measure in exceeded if measure.value > measure.limit]
     if exceeded:
         raise _error(program, exceeded)
 
@@ -260,7 +260,7 @@ def _instructions(program: _Program) -> int:
 
 def _opcodes(program: _Program) -> Counter[str]:
     blocks = program.compiled.image.programs.values()
-    return Counter(one.opcode for block in blocks for one in instructions_of(block))
+    return Counter(instruction.opcode for block in blocks for instruction in instructions_of(block))
 
 
 def _most_opcodes(program: _Program) -> dict[str, dict[str, int]]:

@@ -29,7 +29,9 @@ def page_data(profile: Profile) -> dict[str, Any]:
         "summary": data["summary"],
         "graph": {key: graph[key] for key in ("ops", "instructions", "compute_sets", "exchanges")},
         "vertices": [list(row.values()) for row in graph["vertices_by_type"]],
-        "blobs": [[one.name, one.stored_bytes, one.raw_bytes] for one in profile.blobs.values()],
+        "blobs": [
+            [blob.name, blob.stored_bytes, blob.raw_bytes] for blob in profile.blobs.values()
+        ],
         "kinds": ["compute", "vertex launch", "exchange", "sync", "host exchange"],
         "categories": [name.replace("_", " ") for name in CATEGORIES],
         "cycles": _parts(costs.cycles),
@@ -125,7 +127,7 @@ def _ops_of_steps(chip: MemoryReport, ops: Sequence[OpCost]) -> list[int]:
         for name in {op.name, op.op_type}:
             places.setdefault(name, []).append(index)
     for step in chip.steps:
-        index = next((one for one in places.get(step.name, ()) if one >= next_), -1)
+        index = next((place for place in places.get(step.name, ()) if place >= next_), -1)
         found.append(index)
         next_ = index + 1 if index >= 0 else next_
     return found

@@ -109,19 +109,21 @@ def _provenance(profile: Profile) -> dict[str, Any]:
 
 
 def _stored(profile: Profile) -> dict[str, int]:
-    return {one.name: one.stored_bytes for one in profile.blobs.values()}
+    return {blob.name: blob.stored_bytes for blob in profile.blobs.values()}
 
 
 def _content(profile: Profile) -> dict[str, str]:
     """The contents of blobs, by their hashes; what a program costs is compared by itself."""
-    return {one.name: one.sha256.hex() for one in profile.blobs.values() if one.kind != "report"}
+    return {
+        blob.name: blob.sha256.hex() for blob in profile.blobs.values() if blob.kind != "report"
+    }
 
 
 def _specs(
     before: Sequence[TensorSpec | VariableSpec], after: Sequence[TensorSpec | VariableSpec]
 ) -> list[dict[str, Any]]:
     def types(specs: Iterable[TensorSpec | VariableSpec]) -> dict[str, str]:
-        return {one.name: f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in specs}
+        return {spec.name: f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs}
 
     return _values(types(before), types(after))
 

@@ -66,7 +66,7 @@ def _chip(number: int, chip: MemoryReport, *, full: bool) -> dict[str, Any]:
             }
             for name in CATEGORIES
         },
-        "biggest_tensors": [_tensor(one) for one in chip.tensors[: None if full else 20]],
+        "biggest_tensors": [_tensor(tensor) for tensor in chip.tensors[: None if full else 20]],
     }
     if full:
         data["by_tile"] = {"total": list(chip.peak), "always_live": list(chip.always_live)}

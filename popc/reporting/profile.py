@@ -86,7 +86,9 @@ def read_profile(path: Path, name: str = "") -> Profile:
             manifest=archive.manifest,
             blobs=dict(archive.blobs),
             instructions=Counter(
-                one.opcode for block in image.programs.values() for one in instructions_of(block)
+                instruction.opcode
+                for block in image.programs.values()
+                for instruction in instructions_of(block)
             ),
             costs=decode_report(archive.read("report")) if known else None,
         )
