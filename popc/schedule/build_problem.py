@@ -93,7 +93,7 @@ def _find_cycle(precedence: Precedence, blocked: set[Node]) -> list[Node]:
         if node in blocked
         for later in others
     }
-    node = next(one for one in precedence.successors if one in blocked)
+    node = next(successor for successor in precedence.successors if successor in blocked)
     seen: dict[Node, None] = {}
     while node not in seen:
         seen[node] = None

@@ -150,7 +150,9 @@ class _Finder:
         if body is None:
             return 0
         results = [state.result for state in loop_states(op)]
-        states = [aligned(one.type.nbytes) for one in results if one not in self.aliases.remote]
+        states = [
+            aligned(result.type.nbytes) for result in results if result not in self.aliases.remote
+        ]
         return sum(states) - sum(aligned(tensor.type.nbytes) for tensor in loop_header(body))
 
     def _allocate(self, tensor: Tensor) -> int:

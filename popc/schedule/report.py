@@ -57,9 +57,9 @@ def report_on(part: Part, choice: Choice) -> PartReport:
 
 def format_reports(reports: tuple[PartReport, ...]) -> Iterator[str]:
     """One line per part and one per candidate."""
-    for one in reports:
-        best = "proven" if one.is_proven else f"at least {one.lower}"
-        yield f"live in {one.name}: peak {one.peak} ({best}), sum {one.total}"
-        for name, cost in one.candidates:
-            chosen = f", chosen, {one.moves} moves" if name == one.chosen else ""
+    for report in reports:
+        best = "proven" if report.is_proven else f"at least {report.lower}"
+        yield f"live in {report.name}: peak {report.peak} ({best}), sum {report.total}"
+        for name, cost in report.candidates:
+            chosen = f", chosen, {report.moves} moves" if name == report.chosen else ""
             yield f"  {name}: peak {cost.peak}, sum {cost.total}{chosen}"
