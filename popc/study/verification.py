@@ -114,7 +114,7 @@ def run_onnxruntime(
         session = onnxruntime.InferenceSession(
             expose_tensors(model, outputs), settings, providers=["CPUExecutionProvider"]
         )
-        known = {one.name for one in session.get_inputs()}
+        known = {input_.name for input_ in session.get_inputs()}
         arrays: list[Array] = session.run(
             list(outputs), {name: array for name, array in feeds.items() if name in known}
         )

@@ -141,8 +141,8 @@ class Diagnosis:
             "seconds": self.total_cycles / self.clock_hz,
             "samples": self.samples,
             "ipus": [_plain(chip) for chip in self.chips],
-            "slowest_ops": [_plain(one) for one in self.slowest],
-            "cycles_by_op_type": {one.name: one.amount for one in self.kinds},
+            "slowest_ops": [_plain(share) for share in self.slowest],
+            "cycles_by_op_type": {kind.name: kind.amount for kind in self.kinds},
         }
 
 
@@ -157,7 +157,7 @@ def diagnose(report: CostReport) -> Diagnosis:
     return Diagnosis(
         target=report.target.name,
         clock_hz=report.target.tile.clock_hz,
-        cycles={one.name: getattr(cycles, one.name) for one in fields(cycles)},
+        cycles={field.name: getattr(cycles, field.name) for field in fields(cycles)},
         samples=report.samples,
         chips=tuple(sorted(chips, key=lambda chip: (-chip.excess, chip.ipu))),
         slowest=_slowest(report.ops),
@@ -183,7 +183,9 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
     step = chip.steps[chip.peak_step] if chip.steps else None
     name = step.name if step is not None else ""
     op = ops.get(name)
-    there = sorted(chip.tensors, key=lambda one: (-one.on_busiest, -one.bytes, one.name))
+    there = sorted(
+        chip.tensors, key=lambda tensor: (-tensor.on_busiest, -tensor.bytes, tensor.name)
+    )
     holders = tuple(_holder(one, chip) for one in there[:_HOLDERS] if one.on_busiest)
     held = chip.busiest.variables + chip.busiest.activations
     return ChipState(
@@ -202,7 +204,7 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
         plan=op.plans[0] if op is not None and op.plans else "",
         categories=chip.busiest.to_dict(),
         holders=holders,
-        others=max(held - sum(one.on_tile for one in holders), 0),
+        others=max(held - sum(holder.on_tile for holder in holders), 0),
         temporary=_temporaries(op.phases if op is not None else ()),
     )
 

@@ -55,8 +55,10 @@ class Explanation:
         if self.advice is not None:
             base = self.advice.base
             data["planned"] = self.advice.planned
-            data["fixes"] = [finding_dict(one, base) for one in self.advice.fixes]
-            data["insufficient"] = [finding_dict(one, base) for one in self.advice.insufficient]
+            data["fixes"] = [finding_dict(fix, base) for fix in self.advice.fixes]
+            data["insufficient"] = [
+                finding_dict(finding, base) for finding in self.advice.insufficient
+            ]
             data["not_tried"] = list(self.advice.left)
         else:
             data["wins"] = [win.to_dict() for win in self.wins]
@@ -110,7 +112,9 @@ def explain_request(
         return Explanation(diagnosis, request=request)
     situation = Situation(request, loaded, report)
     ladders = ladders_for(situation, WINS if diagnosis.fits else FIXES)
-    workers = jobs or _worthwhile(seconds * min(budget, sum(len(one.steps) for one in ladders)))
+    workers = jobs or _worthwhile(
+        seconds * min(budget, sum(len(ladder.steps) for ladder in ladders))
+    )
     base = outcome_of(report)
     with open_pool(Workshop(request, loaded), workers) as pool:
         if diagnosis.fits:

@@ -132,7 +132,7 @@ def _cut_products(situation: Situation) -> Iterator[Change]:
     for factor in (2, 4, 8, 16):
         for mode in ("output_channels", "input_channels"):
             cut = {"serialize_matmul_mode": mode, "serialize_matmul_factor": factor}
-            yield _options(annotate=[{**one, **cut} for one in selectors])
+            yield _options(annotate=[{**selector, **cut} for selector in selectors])
 
 
 def _products_over(situation: Situation) -> list[dict[str, str]]:
@@ -227,7 +227,7 @@ def _other_targets(situation: Situation) -> Iterator[Change]:
     current = situation.value("target")
     target = find_target(current)
     others = [find_target(name) for name in PRESETS if name != ALIASES.get(current, current)]
-    larger = [one for one in others if _memory(one) > _memory(target)]
+    larger = [other for other in others if _memory(other) > _memory(target)]
     restricted = {"tiles_per_ipu": None} if situation.value("tiles_per_ipu") else {}
     for one in sorted(larger, key=_memory):
         yield _options(target=one.name, **restricted)

@@ -117,7 +117,7 @@ def find_fixes(
         findings += [one for one in together if _adds_up(one, findings)]
     fixes = [one for one in findings if one.fits]
     insufficient = sorted((one for one in findings if not one.fits), key=_remaining)
-    left = tuple(one.name for one in ladders[len(searched) :])
+    left = tuple(ladder.name for ladder in ladders[len(searched) :])
     return Advice(base, tuple(sorted(fixes, key=_speed)), tuple(insufficient), planned, left)
 
 
@@ -126,7 +126,9 @@ def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
     if finding.trial is None:
         return False
     parts = [
-        one.trial.outcome.excess for one in alone if one.trial and one.names[0] in finding.names
+        single.trial.outcome.excess
+        for single in alone
+        if single.trial and single.names[0] in finding.names
     ]
     return finding.fits or finding.trial.outcome.excess < min(parts)
 
@@ -134,11 +136,11 @@ def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
 def _affordable(ladders: Sequence[Ladder], limit: int) -> list[Ladder]:
     """The first ones that ``limit`` is enough for."""
     chosen: list[Ladder] = []
-    for one in ladders:
-        limit -= _most_plans(one)
+    for ladder in ladders:
+        limit -= _most_plans(ladder)
         if limit < 0:
             break
-        chosen.append(one)
+        chosen.append(ladder)
     return chosen
 
 
@@ -197,11 +199,11 @@ def _search(workshop: Workshop, task: _Task) -> Finding:
     steps = [base + step for step in task.ladder.steps]
     find = _bisect if task.ladder.monotonous else _try_all
     trials = find(workshop, steps)
-    possible = [one for one in trials if not one.outcome.refused]
+    possible = [trial for trial in trials if not trial.outcome.refused]
     fitting = [one for one in possible if one.outcome.fits]
     nearest = min(possible, key=lambda one: one.outcome.excess, default=None)
-    best = min(fitting, key=lambda one: one.outcome.seconds_per_sample, default=nearest)
-    refused = "" if possible else next((one.outcome.refused for one in trials), "")
+    best = min(fitting, key=lambda trial: trial.outcome.seconds_per_sample, default=nearest)
+    refused = "" if possible else next((trial.outcome.refused for trial in trials), "")
     return Finding(task.names, best, len(trials), task.notes, refused)
 
 

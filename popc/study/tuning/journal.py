@@ -28,7 +28,7 @@ from popc_runtime.errors import ResourceError, UsageError
 __all__ = ["Journal", "identity_of"]
 
 _SCHEMA: Final = "popc.tune.journal/1"
-_FIELDS: Final = {one.name: one.type for one in fields(Outcome)}
+_FIELDS: Final = {field.name: field.type for field in fields(Outcome)}
 
 
 def identity_of(request: CompileRequest, loaded: LoadedModel) -> dict[str, str]:
@@ -68,7 +68,10 @@ def _array(value: Any) -> list[str]:
         return [text for name, one in value.items() for text in (name, *_array(one))]
     parts = value if isinstance(value, list | tuple) else [value]
     arrays = [np.asarray(part) for part in parts]
-    return [f"{one.dtype}{one.shape}{hashlib.sha256(one.tobytes()).hexdigest()}" for one in arrays]
+    return [
+        f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+        for array in arrays
+    ]
 
 
 class Journal:
