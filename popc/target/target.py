@@ -129,7 +129,7 @@ class Target:
         data: dict[str, Any] = {"name": self.name, "description": self.description}
         for name in ("tile", "conv", "exchange", "links", "host"):
             part = getattr(self, name)
-            values = {one.name: getattr(part, one.name) for one in fields(part)}
+            values = {field.name: getattr(part, field.name) for field in fields(part)}
             data[name] = {key: _plain(value) for key, value in values.items()}
         data["num_ipus"], data["num_io_tiles"] = self.num_ipus, self.num_io_tiles
         data["selection_order"] = self.selection_order.value
