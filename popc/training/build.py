@@ -142,7 +142,7 @@ def _require_scalar(loss: Tensor) -> None:
 def _weights(model: ImportedModel, settings: TrainingSettings) -> list[Tensor]:
     """The variables to train; statistics that the model updates itself are none."""
     updated = {variable for variable, _ in model.updates}
-    weights = [one for one in model.graph.variables if one not in updated]
+    weights = [weight for weight in model.graph.variables if weight not in updated]
     patterns = [*settings.trainable, *settings.frozen]
     names = [tensor.name for tensor in model.graph.tensors.values() if tensor.producer is None]
     unknown = [
@@ -219,7 +219,7 @@ def _divided(options: Options, weight: Tensor) -> frozenset[str]:
     if options.tensor_location("weight", weight.name).divides(size):
         found.add("weight")
     states = (f"{prefix}{weight.name}" for prefix in STATE_PREFIXES)
-    if any(options.tensor_location("optimizer_state", one).divides(size) for one in states):
+    if any(options.tensor_location("optimizer_state", state).divides(size) for state in states):
         found.add("state")
     return frozenset(found)
 

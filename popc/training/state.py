@@ -37,7 +37,11 @@ def write_updates(model: ImportedModel, options: Options, part: StepPart) -> Non
     if not model.updates:
         return
     graph, replicas = model.graph, options.replicated_graph_count
-    equal = [one for one in graph.inputs if options.stream_mode(one.name) is StreamMode.BROADCAST]
+    equal = [
+        input_
+        for input_ in graph.inputs
+        if options.stream_mode(input_.name) is StreamMode.BROADCAST
+    ]
     differing = find_divergence(graph, replicas, equal).tensors if replicas > 1 else set()
     for variable, own in model.updates:
         settings = OpSettings(origin=f"UpdatedVar___{variable.name}", part=part)

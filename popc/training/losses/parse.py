@@ -114,5 +114,6 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
 _ALIASES: Final = {"ignoreIndex": "ignore_index", "inputIsLogProbability": "log_probability"}
 # Key in a table -> attribute of the spec, and what reads its value.
 _KEYS: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
-    one.name.rstrip("_"): (one.name, _READERS.get(one.name, _text)) for one in fields(LossSpec)
+    field.name.rstrip("_"): (field.name, _READERS.get(field.name, _text))
+    for field in fields(LossSpec)
 }

@@ -103,10 +103,10 @@ class LossSpec:
         if not self.label_dtype.is_integer:
             yield f"loss.label_dtype is {self.label_dtype}, but labels are integers"
         allowed = (*_COMMON, *_SETTINGS[self.type])
-        for one in fields(self):
-            if one.name not in allowed and getattr(self, one.name) != one.default:
+        for field in fields(self):
+            if field.name not in allowed and getattr(self, field.name) != field.default:
                 yield (
-                    f"loss.{one.name.rstrip('_')} does not apply to {self.type}, which has "
+                    f"loss.{field.name.rstrip('_')} does not apply to {self.type}, which has "
                     f"{_listed(_SETTINGS[self.type]) or 'no settings of its own'}"
                 )
 
