@@ -30,7 +30,7 @@ class Outcome:
 
     def __add__(self, other: Outcome) -> Outcome:
         names = dict.fromkeys([*self.effects, *other.effects])
-        effects = {one: self.effects.get(one, 0) + other.effects.get(one, 0) for one in names}
+        effects = {name: self.effects.get(name, 0) + other.effects.get(name, 0) for name in names}
         return Outcome(self.changes + other.changes, effects, self.notes + other.notes)
 
 
@@ -170,7 +170,7 @@ def run_to_fixed_point(
     """
     reports: list[PassReport] = []
     for _ in range(_MAX_ROUNDS):
-        current = [one(graph, check=check) for one in passes]
+        current = [pass_(graph, check=check) for pass_ in passes]
         reports.extend(current)
         if not any(report.changes for report in current):
             return reports

@@ -16,7 +16,7 @@ def find_unrecomputed(graph: Graph) -> list[str]:
     The backward pass must read nothing of what is said to be recomputed; a repetition must do what
     an op of the forward pass does, to the same operands or to repetitions of them, and no more.
     """
-    return [problem for one in graph.walk() for problem in _problems(one)]
+    return [problem for nested in graph.walk() for problem in _problems(nested)]
 
 
 def _problems(graph: Graph) -> Iterator[str]:

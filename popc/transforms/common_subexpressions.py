@@ -37,7 +37,7 @@ class CommonSubexpressions(Pass):
     def run(self, graph: Graph) -> int:
         """Merge duplicates within each graph; the number of removals."""
         with disguised(graph, self.name):
-            return sum(_merge_constants(one) + _merge_ops(one) for one in graph.walk())
+            return sum(_merge_constants(nested) + _merge_ops(nested) for nested in graph.walk())
 
 
 def _merge_constants(graph: Graph) -> int:

@@ -17,7 +17,7 @@ Orders: TypeAlias = Callable[[Graph], Mapping[Graph, Sequence[Op]]]
 
 def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
     """Any order that there is."""
-    return {one: one.topological() for one in graph.walk()}
+    return {nested: nested.topological() for nested in graph.walk()}
 
 
 @dataclass(frozen=True)

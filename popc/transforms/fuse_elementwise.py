@@ -184,7 +184,7 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
     inside = {op.output for op in ops}
     return [
         tensor
-        for tensor in dict.fromkeys(one for op in ops for one in op.present_inputs)
+        for tensor in dict.fromkeys(operand for op in ops for operand in op.present_inputs)
         if tensor not in inside
     ]
 

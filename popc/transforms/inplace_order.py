@@ -62,9 +62,9 @@ class InplaceOrder(Pass):
             for nested in graph.walk()
             for one in _rivalries(nested, aliases, Sequencer(nested, graph))
         ]
-        changes = sum(one.settle() for one in rivalries) if wanted else 0
+        changes = sum(rivalry.settle() for rivalry in rivalries) if wanted else 0
         if self.check:
-            problems = [problem for one in rivalries if (problem := one.ambiguity())]
+            problems = [problem for rivalry in rivalries if (problem := rivalry.ambiguity())]
             if problems:
                 raise OptionError(
                     "enable_inplace_ambiguity_checking: only the order of ops decides which of "

@@ -65,7 +65,9 @@ class _Bytes:
 def _is_plain(op: Op) -> bool:
     """True if ``op`` is a product of matrices, or several, in float32."""
     most = 3 if op.op_type == "Gemm" else 2
-    matrices = len(op.inputs) <= most and min(one.type.rank for one in op.present_inputs[:2]) >= 2
+    matrices = (
+        len(op.inputs) <= most and min(operand.type.rank for operand in op.present_inputs[:2]) >= 2
+    )
     scaled = any(op.attributes.get(name, 1.0) != 1 for name in ("alpha", "beta"))
     plain = op.attributes.get("partials_type", "float") == "float"
     return matrices and plain and not scaled and not op.attributes.get("activation")

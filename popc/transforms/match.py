@@ -96,7 +96,7 @@ def other_operand(op: Op, tensor: Tensor) -> Tensor:
 
 def may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
     """True if no op has to run after one of ``earlier`` ops, but before ``op``."""
-    if not any(one in graph.ordering for one in earlier):
+    if not any(first in graph.ordering for first in earlier):
         return True
     firsts: dict[Op, list[Op]] = {}
     for pair in graph.ordering:

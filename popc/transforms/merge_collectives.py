@@ -113,7 +113,7 @@ class MergeCollectives(Pass):
         levels: dict[Node, int] = {}
         groups: dict[tuple[Hashable, int], list[Op]] = {}
         for node, others in sequencer.before().items():
-            level = max((levels[one] for one in others), default=0)
+            level = max((levels[other_op] for other_op in others), default=0)
             key = None if isinstance(node, Barrier) else self._key(node)
             if key is not None and not isinstance(node, Barrier):
                 groups.setdefault((key, level), []).append(node)

@@ -74,14 +74,14 @@ class Recomputation(Pass):
     def run(self, graph: Graph) -> Outcome:
         """Repeat ops in every graph with a forward and a backward pass; how many."""
         total = Outcome(0, {})
-        for one in graph.walk():
-            moved = _put_into_parts(one)
-            wanted = self._wanted(graph, one)
-            total += Outcome(moved + _keep_others(one, wanted))
+        for nested in graph.walk():
+            moved = _put_into_parts(nested)
+            wanted = self._wanted(graph, nested)
+            total += Outcome(moved + _keep_others(nested, wanted))
             if wanted:
-                repetition = _Repetition(one, wanted)
+                repetition = _Repetition(nested, wanted)
                 total += repetition.run()
-                repetition.put_off(Sequencer(one, graph))
+                repetition.put_off(Sequencer(nested, graph))
         return total
 
     def problems(self, graph: Graph) -> list[str]:
@@ -121,7 +121,7 @@ class Recomputation(Pass):
 def _with_nested(op: Op) -> Iterator[Op]:
     yield op
     for graph in op.subgraphs.values():
-        yield from (inner for one in graph.walk() for inner in one.ops)
+        yield from (inner for nested in graph.walk() for inner in nested.ops)
 
 
 def _put_into_parts(graph: Graph) -> int:
@@ -132,7 +132,9 @@ def _put_into_parts(graph: Graph) -> int:
     moved = 0
     for op in graph.topological():
         producers = (tensor.producer for tensor in op.present_inputs)
-        part = max((one.settings.part for one in producers if one), default=StepPart.FORWARD)
+        part = max(
+            (producer.settings.part for producer in producers if producer), default=StepPart.FORWARD
+        )
         if part > op.settings.part:
             op.settings = replace(op.settings, part=part)
             moved += 1
@@ -186,7 +188,7 @@ class _Repetition:
             settings=replace(
                 op.settings, bins=(), part=StepPart.BACKWARD, recompute=Recompute.RECOMPUTED
             ),
-            subgraphs={name: copy_graph(one).graph for name, one in op.subgraphs.items()},
+            subgraphs={name: copy_graph(subgraph).graph for name, subgraph in op.subgraphs.items()},
         )
         self.repeated.update(zip(op.outputs, clone.outputs, strict=True))
         return clone
@@ -207,8 +209,8 @@ class _Repetition:
         turns: dict[Op, int] = {}
         for op in self.readers:
             results = [tensor for tensor in op.present_inputs if tensor.producer is not None]
-            earlier = [turns[one.producer] for one in results if one.producer in turns]
-            uses = [len(forward) - last_use[one] for one in results if one in last_use]
+            earlier = [turns[result.producer] for result in results if result.producer in turns]
+            uses = [len(forward) - last_use[result] for result in results if result in last_use]
             if earlier or uses:
                 turns[op] = max([*earlier, *uses])
         # No op has an earlier turn than what it reads, and sorting is stable.

@@ -148,7 +148,9 @@ class _Cutter:
         operands = [a, b] if offset is None else [a, b, offset]
         if wide:
             attributes.pop(PARTIALS, None)
-            operands = [self._emit("Cast", [one], to=DType.FLOAT32.value) for one in operands]
+            operands = [
+                self._emit("Cast", [operand], to=DType.FLOAT32.value) for operand in operands
+            ]
         return build(
             self._graph, self._op.op_type, operands, attributes, settings=self._settings
         ).output

@@ -119,7 +119,7 @@ def analyse(
     """
     found = Analysis(parts, crossing, barriers, axes=dict(batch))
     for op in graph.topological():
-        axes = tuple(None if one is None else found.axes.get(one) for one in op.inputs)
+        axes = tuple(None if input_ is None else found.axes.get(input_) for input_ in op.inputs)
         if all(axis is None for axis in axes):
             continue
         cut: Cut | str = "it is excluded"

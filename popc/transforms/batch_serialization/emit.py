@@ -162,7 +162,7 @@ class Finished:
                     for index, operand in enumerate(user.inputs):
                         if operand is old:
                             graph.set_input(user, index, new)
-            graph.outputs = [new if one is old else one for one in graph.outputs]
+            graph.outputs = [new if output is old else output for output in graph.outputs]
         for op in reversed(list(cut)):
             names = [tensor.name for tensor in op.outputs]
             graph.remove_op(op)

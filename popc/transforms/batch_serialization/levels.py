@@ -30,7 +30,7 @@ def find_positions(before: Mapping[Node, Sequence[Node]]) -> dict[Op, Position]:
     for node, others in before.items():
         own = _phase(node)
         levels[node] = max(
-            (levels[one] + _is_behind(own, _phase(one)) for one in others), default=0
+            (levels[other_op] + _is_behind(own, _phase(other_op)) for other_op in others), default=0
         )
         if own is not None and not isinstance(node, Barrier):
             found[node] = Position(levels[node], own)

@@ -183,8 +183,8 @@ class _Loop:
         parts, outputs = self.analysis.parts, self.body.outputs[1:]
         count = len(self.states)
         types = [tensor.type for tensor in outputs[:count]]
-        types += [one.type.with_shape((parts, *one.type.shape)) for one in outputs[count:]]
-        initial = [neutral(self.outer, one.type, how) for _, one, how, _ in self.states]
+        types += [output.type.with_shape((parts, *output.type.shape)) for output in outputs[count:]]
+        initial = [neutral(self.outer, state.type, how) for _, state, how, _ in self.states]
         settings = replace(part_settings(self.ops[-1], None), origin="batchLoop", bins=())
         return self.outer.add_op(
             "Loop",

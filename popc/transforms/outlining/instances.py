@@ -65,7 +65,7 @@ def _is_needed(program: Program, tensor: Tensor, own: set[Op], outputs: set[Tens
         return True
     for op in tensor.uses:
         is_view = op in program.views
-        if is_view and any(_is_needed(program, one, own, outputs) for one in op.outputs):
+        if is_view and any(_is_needed(program, output, own, outputs) for output in op.outputs):
             return True
         if not is_view and op not in own:
             return True
@@ -74,7 +74,7 @@ def _is_needed(program: Program, tensor: Tensor, own: set[Op], outputs: set[Tens
 
 def equal_constants(instances: Sequence[Instance]) -> set[int]:
     """The numbers of the externals that are the same constant everywhere."""
-    columns = zip(*(one.externals for one in instances), strict=True)
+    columns = zip(*(instance.externals for instance in instances), strict=True)
     return {number for number, tensors in enumerate(columns) if _are_equal(tensors)}
 
 

@@ -63,7 +63,7 @@ class Outlining(Pass):
         if not self.enabled:
             return Outcome(0)
         program = Program.of(graph, self.orders(graph), find_aliases(graph))
-        taken = {one.name for one in graph.walk()}
+        taken = {nested.name for nested in graph.walk()}
         names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         parts = calls = ops = 0
         for length, instances in self._outlined(graph, program, names):

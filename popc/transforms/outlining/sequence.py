@@ -212,7 +212,9 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
 def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
     """The tensors copied over a variable or a state, or handed over by a branch."""
     graphs = list(graph.walk())
-    values = [op.operand(1) for one in graphs for op in one.ops if op.op_type == "CopyVarUpdate"]
-    outputs: Iterable[Tensor] = (tensor for one in graphs[1:] for tensor in one.outputs)
+    values = [
+        op.operand(1) for nested in graphs for op in nested.ops if op.op_type == "CopyVarUpdate"
+    ]
+    outputs: Iterable[Tensor] = (tensor for nested in graphs[1:] for tensor in nested.outputs)
     roots = {aliases.places[tensor].root for tensor in (*values, *outputs)}
     return frozenset(root for root in roots if root.kind is TensorKind.ACTIVATION)

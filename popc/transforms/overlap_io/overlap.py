@@ -109,7 +109,7 @@ def _tasks(loops: list[MainLoop]) -> list[_Task]:
 def _strategy(op: Op) -> str:
     """The overlap meant for a transfer, or one that is made now and then; "" if there is none."""
     if op.op_type == "If":
-        inner = [one for nested in op.subgraphs.values() for one in nested.ops]
+        inner = [op_inside for nested in op.subgraphs.values() for op_inside in nested.ops]
         only = len(inner) == 1 and inner[0].op_type == "HostStore"
         return _strategy(inner[0]) if only else ""
     return str(op.attributes.get("exchange", ""))
@@ -118,12 +118,12 @@ def _strategy(op: Op) -> str:
 def _refuse_stranded(graph: Graph, loops: list[MainLoop]) -> None:
     inside = {op for loop in loops for op in loop.body.ops if op.op_type != "If"}
     inside |= {
-        one
+        transfer
         for loop in loops
         for op in loop.body.ops
         if op.op_type == "If"
         for nested in op.subgraphs.values()
-        for one in nested.ops
+        for transfer in nested.ops
     }
     wrong = [
         _reason(op)

@@ -39,10 +39,10 @@ def find_mixtures(graph: Graph) -> list[str]:
     micro-batch is of that micro-batch.  Only what the stage itself has computed may be of the one
     before, and is the state that this one finds: sums and running statistics.
     """
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             if is_pipeline(op):
-                return list(_Walk(one, op).problems())
+                return list(_Walk(nested, op).problems())
     return []
 
 

@@ -226,7 +226,7 @@ class _Writer:
             dict(op.attributes),
             output_names=[tensor.name for tensor in op.outputs],
             settings=replace(op.settings, bins=(*op.settings.bins, (PIPELINE, bin_))),
-            subgraphs={name: _copied(one) for name, one in op.subgraphs.items()},
+            subgraphs={name: _copied(subgraph) for name, subgraph in op.subgraphs.items()},
         )
         self.new.update(zip(op.outputs, clone.outputs, strict=True))
         return clone
@@ -252,7 +252,7 @@ def _copied(graph: Graph) -> Graph:
             dict(op.attributes),
             output_names=[tensor.name for tensor in op.outputs],
             settings=replace(op.settings),
-            subgraphs={name: _copied(one) for name, one in op.subgraphs.items()},
+            subgraphs={name: _copied(subgraph) for name, subgraph in op.subgraphs.items()},
         )
         known.update(zip(op.outputs, twins[op].outputs, strict=True))
     graph.ordering.copy(twins, copy.ordering)

@@ -74,7 +74,7 @@ def _is_subsample_of(op: Op, inner: Op) -> bool:
 
 def _span(op: Op) -> list[tuple[int, int]]:
     """For each axis, the first element that is read and how many there are up to the last."""
-    return [(min(one), max(one) - min(one) + 1) for one in _windows(op)]
+    return [(min(window), max(window) - min(window) + 1) for window in _windows(op)]
 
 
 def _split_slice(graph: Graph, op: Op) -> Tensor | None:

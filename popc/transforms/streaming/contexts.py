@@ -57,7 +57,7 @@ class Contexts:
 
     def note(self, tensor: Tensor, made_in: Context | None) -> None:
         """Find the runs of phases in which ``tensor``, and views of it, are read."""
-        phases = {one.phase for one in self._readers(tensor)}
+        phases = {reader.phase for reader in self._readers(tensor)}
         if made_in is not None:
             phases.add(made_in.phase)
         runs: dict[int, int] = {}
@@ -81,13 +81,13 @@ class Contexts:
     def is_read_later(self, tensor: Tensor, made_in: Context) -> bool:
         """True if some op reads ``tensor`` when it would not be there any more."""
         own = self.label(tensor, made_in)
-        return any(self.label(tensor, one) != own for one in self._readers(tensor))
+        return any(self.label(tensor, reader) != own for reader in self._readers(tensor))
 
     def _readers(self, tensor: Tensor) -> list[Context]:
         found: list[Context] = []
         for op in tensor.uses:
             if is_view(op):
-                found += [one for output in op.outputs for one in self._readers(output)]
+                found += [reader for output in op.outputs for reader in self._readers(output)]
             elif op in self._halves and not _is_written_by(op, tensor):
                 found.append(self.of(op))
         return found

@@ -198,9 +198,9 @@ class Sources:
         twin = self.graph.add_op(
             op.op_type,
             [shown, *op.inputs[1:]],
-            [one.type for one in op.outputs],
+            [output.type for output in op.outputs],
             dict(op.attributes),
-            output_names=[one.name for one in op.outputs],
+            output_names=[output.name for output in op.outputs],
             settings=replace(settings, origin=op.settings.origin),
         )
         for old, new in zip(op.outputs, twin.outputs, strict=True):

@@ -50,7 +50,7 @@ class StorageMap:
         return any(
             location.is_off_chip or location.replicated_tensor_sharding
             for _, location in self.options.locations_in_use()
-        ) or any(op.settings.location for one in self.graph.walk() for op in one.ops)
+        ) or any(op.settings.location for nested in self.graph.walk() for op in nested.ops)
 
     def settle(self) -> int:
         """Decide about variables and constants, and give those that are divided their types.

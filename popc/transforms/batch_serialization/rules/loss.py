@@ -82,7 +82,7 @@ def _counts(case: Case, weights: int) -> bool:
 
 
 def _softmax_grad(case: Case) -> Cut | str:
-    axis = next((one for one in case.axes if one is not None), None)
+    axis = next((dim for dim in case.axes if dim is not None), None)
     if axis is None or axis == case.integer("axis", -1) % len(case.shape(0)):
         return "it works along the batch"
     return case.cut({0: axis, 1: axis}, (axis,))
