@@ -149,7 +149,7 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
     capsys.readouterr()
     for _ in range(2):  # the second has nothing left to do
         assert _popc(*train, "-e", "9", "--resume", "--patience", "2") == 0
-        assert "nothing has become better for 2 epochs" in capsys.readouterr().err
+        assert "no improvement for 2 epochs" in capsys.readouterr().err
     assert Path("checkpoints/best.safetensors").read_bytes() == best
 
 

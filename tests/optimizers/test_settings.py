@@ -111,15 +111,15 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"type": "adm"}, "optimizer.type is 'adm', which does not exist: did you mean adam?"),
     "key": (
         {"type": "sgd", "learning_rat": 1},
-        "optimizer.learning_rat is no setting of the optimizer sgd: did you mean learning_rate?",
+        "optimizer.learning_rat is not a setting of the optimizer sgd: did you mean learning_rate?",
     ),
     "key of another": (
         {"type": "adam", "max_weight_norm": 1},
-        "optimizer.max_weight_norm is no setting of the optimizer adam: ",
+        "optimizer.max_weight_norm is not a setting of the optimizer adam: ",
     ),
     "implied": (
         {"type": "adamw", "weight_decay_mode": "l2_regularization"},
-        "optimizer.weight_decay_mode is no setting of the optimizer adamw: ",
+        "optimizer.weight_decay_mode is not a setting of the optimizer adamw: ",
     ),
     "no number": (
         {"type": "sgd", "momentum": "fast"},
@@ -201,7 +201,7 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "specific": (
         {"type": "sgd", "specific": [{"tensors": ["a"], "loss_scaling": 2}]},
-        "optimizer.specific[0].loss_scaling is no setting of single tensors: ",
+        "optimizer.specific[0].loss_scaling is not a setting of single tensors: ",
     ),
     "specific value": (
         {"type": "sgd", "specific": [{"tensors": ["a"], "momentum": -2}]},

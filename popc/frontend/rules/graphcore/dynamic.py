@@ -44,9 +44,7 @@ def _dynamic_slice(node: Node) -> Tensor:
     for offset, axis, size in slices:
         place = normal_axis(axis, x.type.rank)
         if not 0 <= offset <= x.type.shape[place] - size:
-            raise ModelError(
-                f"a slice of {size} at offset {offset} goes past the end of axis {axis} of {x.type}"
-            )
+            raise ModelError(f"a slice of {size} from {offset} on leaves axis {axis} of {x.type}")
         windows[place] = range(offset, offset + size)
     return emit_slice(node, x, windows)
 
