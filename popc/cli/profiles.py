@@ -34,8 +34,8 @@ def load_profiles(
             hint="give the model instead, or leave the options out",
         )
     return [
-        _load(file, settings, train, console, archived=one)
-        for file, one in zip(files, archived, strict=True)
+        _load(file, settings, train, console, archived=is_archive_file)
+        for file, is_archive_file in zip(files, archived, strict=True)
     ]
 
 

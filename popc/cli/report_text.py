@@ -94,7 +94,7 @@ def _pipeline(data: Mapping[str, Any]) -> list[list[str]]:
         ["pipeline, fill", f"{data['fill_cycles']:,}", ""],
         ["  all stages", f"{data['turns'] * data['turn_cycles']:,}", turns],
         ["  flush", f"{data['flush_cycles']:,}", ""],
-        *([f"  IPU {one['ipu']} in a turn", f"{one['cycles']:,}", ""] for one in data["chips"]),
+        *([f"  IPU {chip['ipu']} in a turn", f"{chip['cycles']:,}", ""] for chip in data["chips"]),
         ["  hidden", f"{data['hidden_cycles']:,}", f"{data['utilisation']:.1%} busy"],
     ]
 

@@ -116,18 +116,18 @@ def _tuple(kinds: tuple[Any, ...], value: object, what: str) -> tuple[Any, ...]:
     if kinds[-1:] != (...,):
         if len(value) != len(kinds):
             raise ValueError(f"{what} has {len(value)} parts, not {len(kinds)}")
-        return tuple(_value(kind, one, what) for kind, one in zip(kinds, value, strict=True))
+        return tuple(_value(kind, item, what) for kind, item in zip(kinds, value, strict=True))
     if kinds[0] is int:  # lists of all tiles are long
-        if not all(type(one) is int and abs(one) <= _LARGEST for one in value):
+        if not all(type(item) is int and abs(item) <= _LARGEST for item in value):
             raise ValueError(f"{what} must hold whole numbers only")
         return tuple(value)
-    return tuple(_value(kinds[0], one, what) for one in value)
+    return tuple(_value(kinds[0], item, what) for item in value)
 
 
 def _table(kind: Any, value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{what} is not a table")
-    return {str(key): _value(kind, one, what) for key, one in value.items()}
+    return {str(key): _value(kind, item, what) for key, item in value.items()}
 
 
 def _either(kinds: tuple[Any, ...], value: object, what: str) -> Any:

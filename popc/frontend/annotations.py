@@ -60,7 +60,7 @@ class Annotations:
         if self.rules:
             self._require_matches(nodes)
             for index, node in enumerate(nodes):
-                if any(_selects(rule, one) for rule in self.rules for one in all_nodes([node])):
+                if any(_selects(rule, inner) for rule in self.rules for inner in all_nodes([node])):
                     result[index] = self._annotated(node)
         problems = list(self._problems(result))
         if problems:
@@ -70,10 +70,10 @@ class Annotations:
     def _annotated(self, node: onnx.NodeProto) -> onnx.NodeProto:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        for one in all_nodes([copy]):
+        for inner in all_nodes([copy]):
             for rule in self.rules:
-                if _selects(rule, one):
-                    _annotate(one, rule)
+                if _selects(rule, inner):
+                    _annotate(inner, rule)
         return copy
 
     def _require_matches(self, nodes: Sequence[onnx.NodeProto]) -> None:

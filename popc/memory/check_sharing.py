@@ -125,10 +125,10 @@ def _is_explained(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryP
 
 def _are_apart(earlier: Tensor, later: Tensor, plan: MemoryPlan) -> bool:
     """True if two tensors with gaps have no byte in common."""
-    places = [plan.placements[one] for one in (earlier, later)]
+    places = [plan.placements[tensor] for tensor in (earlier, later)]
     if any(place.strides is None for place in places) or earlier.type.dtype != later.type.dtype:
         return False
-    own, other = (addresses(one, plan.placements[one]) for one in (earlier, later))
+    own, other = (addresses(tensor, plan.placements[tensor]) for tensor in (earlier, later))
     return not np.isin(own, other).any()
 
 

@@ -267,7 +267,7 @@ class _Updates:
                 about the norm.
         """
         if len({update.sharing for update in updates}) > 1:
-            own = [one.name for one in updates if one.sharing.size < self.context.replicas]
+            own = [weight.name for weight in updates if weight.sharing.size < self.context.replicas]
             raise OptionError(
                 f"clip_norms[{index}] bounds weights that all replicas share together with some "
                 f"that they do not: {', '.join(own)}",

@@ -113,7 +113,7 @@ def merge_loose(updates: Sequence[Update], threshold: int, slack: Sequence[int])
         waiting[update.partition] += update.nbytes
         room = _least_slack(updates, index, slack)
         while pending and sum(waiting.values()) > min(room, threshold):
-            largest = max(pending, key=lambda one: (waiting[one], one))
+            largest = max(pending, key=lambda candidate: (waiting[candidate], candidate))
             groups.append(tuple(pending.pop(largest)))
             del waiting[largest]
     return [*groups, *map(tuple, pending.values())]

@@ -84,7 +84,9 @@ def parse_optimizer(mapping: Mapping[str, object]) -> OptimizerSpec:
     parsers = _parsers(kind, name, implied, reader)
     settings = reader.settings(given, parsers, "optimizer", f"the optimizer {name}")
     try:
-        spec = kind(**{_LISTS.get(key, key): one for key, one in {**settings, **implied}.items()})
+        spec = kind(
+            **{_LISTS.get(key, key): setting for key, setting in {**settings, **implied}.items()}
+        )
     except OptionError as error:
         reader.problems.extend(error.details)
     if reader.problems:
@@ -139,11 +141,11 @@ class _Reader:
             self.problems.append(f"{where} is {value!r}, but must be a table of settings")
             return {}
         table: dict[str, object] = {}
-        for key, one in value.items():
+        for key, item in value.items():
             name = _our_name(str(key))
             if name in table:
                 self.problems.append(f"{where}.{name} is given twice, also as {key}")
-            table[name] = one
+            table[name] = item
         return table
 
     def settings(
@@ -220,7 +222,7 @@ def _our_name(key: str) -> str:
 def _parse_list(parse: Callable[[int, object], _T | None], value: object) -> tuple[_T, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ValueError(f"is {value!r}, but must be a list of tables")
-    return tuple(filter(None, (parse(index, one) for index, one in enumerate(value))))
+    return tuple(filter(None, (parse(index, item) for index, item in enumerate(value))))
 
 
 def _parse_value(spec: HyperParameterSpec, value: object) -> Value:

@@ -207,7 +207,7 @@ class LocationKind(Kind[Settings]):
 
     def is_parsed(self, value: Settings) -> bool:
         """True if all settings are."""
-        return all(_KINDS[key].is_parsed(one) for key, one in value.items())
+        return all(_KINDS[key].is_parsed(item) for key, item in value.items())
 
     def entry(self, value: Settings) -> str:
         """The settings in words."""
@@ -215,4 +215,4 @@ class LocationKind(Kind[Settings]):
 
     def plain(self, value: Settings) -> OptionValue:
         """Pairs of names and settings."""
-        return tuple((key, _KINDS[key].plain(one)) for key, one in value.items())
+        return tuple((key, _KINDS[key].plain(item)) for key, item in value.items())

@@ -73,7 +73,7 @@ class Options(
             raise OptionError(
                 "options hold text that has not been parsed",
                 subject=wrong[0].name,
-                details=tuple(f"{one.name} is {getattr(self, one.name)!r}" for one in wrong),
+                details=tuple(f"{field.name} is {getattr(self, field.name)!r}" for field in wrong),
                 hint="pass them through popc.make_options, which parses text",
             )
 

@@ -88,7 +88,7 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
         weights = [operand for operand in dict.fromkeys(op.present_inputs) if _is_weight(operand)]
         new = [weight for weight in weights if weight not in seen]
         seen.update(new)
-        cost = copies_of_weights * sum(one.type.nbytes for one in new)
+        cost = copies_of_weights * sum(tensor.type.nbytes for tensor in new)
         if trains:
             cost += sum(output.type.nbytes for output in op.outputs if _is_kept(output))
         costs.append(cost)

@@ -311,13 +311,13 @@ def _form_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     signature = list(inspect.signature(function).parameters.values())[1:]
     return tuple(
         Parameter(
-            one.name,
-            kind_of(hints[one.name]),
-            REQUIRED if one.default is one.empty else one.default,
-            _DEBUG_NAMES if one.name in _DEBUG_NAMES else (),
-            one.kind is one.POSITIONAL_ONLY,
+            parameter.name,
+            kind_of(hints[parameter.name]),
+            REQUIRED if parameter.default is parameter.empty else parameter.default,
+            _DEBUG_NAMES if parameter.name in _DEBUG_NAMES else (),
+            parameter.kind is parameter.POSITIONAL_ONLY,
         )
-        for one in signature
+        for parameter in signature
     )
 
 

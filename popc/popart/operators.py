@@ -122,7 +122,7 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
         if schema.domain == "" and schema.since_version <= opsetVersion:
             latest[schema.name] = max(latest.get(schema.name, 0), schema.since_version)
     asked = (OperatorIdentifier(_ONNX, name, version) for name, version in sorted(latest.items()))
-    return [one for one in asked if one not in known]
+    return [operator for operator in asked if operator not in known]
 
 
 def getSupportedOperationsDefinition(

@@ -46,7 +46,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
         "same": not found,
         "archive_bytes": {"before": before.bytes, "after": after.bytes},
         "blob_bytes": _numbers(_stored(before), _stored(after)),
-        "without_costs": [one.name for one in (before, after) if one.costs is None],
+        "without_costs": [side.name for side in (before, after) if side.costs is None],
         **found,
     }
 
@@ -85,13 +85,13 @@ def _options(before: Profile, after: Profile) -> list[dict[str, Any]]:
 
     An option that only one of the two versions of popc knows counts if it was set.
     """
-    ours, theirs = ({row.name: row for row in one.manifest.options} for one in (before, after))
+    ours, theirs = ({row.name: row for row in side.manifest.options} for side in (before, after))
     unknown = {*ours} ^ {*theirs}
     defaults = {
         name for name in unknown if (ours.get(name) or theirs[name]).origin is Origin.DEFAULT
     }
     left_out = defaults.union(_OF_COMPILING)
-    rows = _values(*({name: row.value for name, row in one.items()} for one in (ours, theirs)))
+    rows = _values(*({name: row.value for name, row in side.items()} for side in (ours, theirs)))
     return [row for row in rows if row["name"] not in left_out]
 
 

@@ -34,7 +34,7 @@ def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
     alike = {name: getattr(chip.busiest, name) for name in CATEGORIES if name not in _BY_TILE}
     always = sum(bytes_ for name, bytes_ in alike.items() if name not in _NOT_ALWAYS_LIVE)
     tiles: dict[str, list[int]] = {name: [bytes_] for name, bytes_ in alike.items()}
-    tiles["variables"] = [one - always for one in chip.always_live]
+    tiles["variables"] = [tile_bytes - always for tile_bytes in chip.always_live]
     temporary = alike["temporary"]
     pairs = zip(chip.peak, chip.always_live, strict=True)
     tiles["activations"] = [peak - live - temporary for peak, live in pairs]

@@ -149,7 +149,10 @@ def _weights(model: ImportedModel, settings: TrainingSettings) -> list[Tensor]:
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     ]
     if unknown:
-        details = [f"there is no weight {one!r}; {did_you_mean(one, names)}" for one in unknown]
+        details = [
+            f"there is no weight {weight_name!r}; {did_you_mean(weight_name, names)}"
+            for weight_name in unknown
+        ]
         raise OptionError(
             "weights to train or to freeze do not exist",
             subject="weights",

@@ -111,7 +111,7 @@ def _names(weights: object, key: str, problems: list[str]) -> tuple[str, ...]:
         return ()
     value = weights.get(key, ())
     given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+    if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
         problems.append(f"weights.{key} must be a list of names or patterns, not {value!r}")
         return ()
     return tuple(given)

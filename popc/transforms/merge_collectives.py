@@ -74,7 +74,7 @@ class MergeCollectives(Pass):
             groups = (
                 self._levels(Sequencer(nested, graph)) if self.anywhere else self._neighbours(order)
             )
-            for group in [one for one in groups if len(one) > 1]:
+            for group in [others_group for others_group in groups if len(others_group) > 1]:
                 _merge(nested, group)
                 merged += len(group) - 1
         give_up_wishes(graph)

@@ -31,7 +31,7 @@ def command(*, name: str | None, show: str | None) -> Report:
         known = ALIASES.get(show.lower(), show.lower())
         text = preset_text(known) if known in PRESETS else ""
         return Report("targets", {"targets": [target.to_dict()]}, text.rstrip())
-    chosen = [find_target(one) for one in ((name,) if name else PRESETS)]
+    chosen = [find_target(preset) for preset in ((name,) if name else PRESETS)]
     rows = [one.to_dict() for one in chosen]
     names = {
         one.name: [key for key, value in ALIASES.items() if value == one.name] for one in chosen

@@ -83,7 +83,7 @@ def members_of(key: str, value: object) -> dict[str, object] | None:
         return None
     if not any(name.startswith(f"{key}.") for name in OPTIONS):
         return None
-    return {f"{key}.{name}": one for name, one in value.items()}
+    return {f"{key}.{name}": item for name, item in value.items()}
 
 
 def table_entry(key: str) -> tuple[str, str] | None:

@@ -52,13 +52,13 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
         chosen = sorted({name for name in names if name})
         for name in chosen:
             require_known(name, self.known)
-        meant = {str(one): one for one in self.known}
+        meant = {str(known_name): known_name for known_name in self.known}
         return tuple(meant[name] for name in chosen)
 
     def is_parsed(self, value: tuple[Word, ...]) -> bool:
         """True if known names are those that are known."""
-        types = {type(one) for one in self.known}
-        return not types or all(type(one) in types for one in value)
+        types = {type(name) for name in self.known}
+        return not types or all(type(item) in types for item in value)
 
     def plain(self, value: tuple[Word, ...]) -> OptionValue:
         """The names."""
@@ -78,7 +78,7 @@ class Patterns(Kind[tuple[str, ...]]):
         ):
             raise ValueError(f"is {value!r}, but must be a list of names or patterns")
         stripped = (pattern.strip() for pattern in patterns)
-        return tuple(dict.fromkeys(one for one in stripped if one))
+        return tuple(dict.fromkeys(item for item in stripped if item))
 
     def plain(self, value: tuple[str, ...]) -> OptionValue:
         """The patterns."""

@@ -66,7 +66,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
 
     def plain(self, value: FrozenTable[T]) -> OptionValue:
         """Pairs of names and entries."""
-        return tuple((key, self._entries.entry(one)) for key, one in value.items())
+        return tuple((key, self._entries.entry(entry)) for key, entry in value.items())
 
 
 def parse_entries(

@@ -176,7 +176,7 @@ def _slowest(ops: Sequence[OpCost]) -> tuple[Share, ...]:
         Share(alike[0].name, cycles * len(alike), op_type, alike[0].origin, plan, len(alike))
         for (op_type, cycles, plan), alike in groups.items()
     ]
-    return tuple(sorted(shares, key=lambda one: -one.amount)[:_OPS])
+    return tuple(sorted(shares, key=lambda share: -share.amount)[:_OPS])
 
 
 def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState:
@@ -197,7 +197,7 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
         tiles_over=chip.tiles_over,
         step=max(chip.peak_step, 0),
         steps=len(chip.steps),
-        steps_over=sum(one.busiest > chip.limit for one in chip.steps),
+        steps_over=sum(candidate.busiest > chip.limit for candidate in chip.steps),
         op=name,
         op_type=op.op_type if op is not None else "",
         node=op.origin if op is not None else "",

@@ -144,7 +144,9 @@ def finding_dict(finding: Finding, base: Outcome) -> dict[str, Any]:
 
 def change_dict(change: Change) -> dict[str, Any]:
     """A change as plain data, and as the arguments that make it."""
-    toml = format_toml({name: one for name, one in change.options.items() if one is not None})
+    toml = format_toml(
+        {name: setting for name, setting in change.options.items() if setting is not None}
+    )
     return {"change": change.to_dict(), "arguments": list(change.arguments()), "toml": toml}
 
 

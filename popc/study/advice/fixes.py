@@ -229,8 +229,8 @@ def _other_targets(situation: Situation) -> Iterator[Change]:
     others = [find_target(name) for name in PRESETS if name != ALIASES.get(current, current)]
     larger = [other for other in others if _memory(other) > _memory(target)]
     restricted = {"tiles_per_ipu": None} if situation.value("tiles_per_ipu") else {}
-    for one in sorted(larger, key=_memory):
-        yield _options(target=one.name, **restricted)
+    for bigger in sorted(larger, key=_memory):
+        yield _options(target=bigger.name, **restricted)
 
 
 def _memory(target: Target) -> tuple[int, int]:

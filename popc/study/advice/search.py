@@ -113,8 +113,8 @@ def find_fixes(
     here = [one for one in zip(searched, findings, strict=True) if not one[0].elsewhere]
     if not any(finding.fits for _, finding in here):
         together = _search_together(pool, base, here, limit - planned, on_finding)
-        planned += sum(one.planned for one in together)
-        findings += [one for one in together if _adds_up(one, findings)]
+        planned += sum(member.planned for member in together)
+        findings += [member for member in together if _adds_up(member, findings)]
     fixes = [one for one in findings if one.fits]
     insufficient = sorted((one for one in findings if not one.fits), key=_remaining)
     left = tuple(ladder.name for ladder in ladders[len(searched) :])
@@ -263,7 +263,7 @@ def _search_together(
     if any(one.fits for one in found) or len(possible) < 3 or limit <= 0:
         return found
     together = pool.map(_accumulate, [tuple(possible[:_MAX_TOGETHER])], _ignore_finding)
-    return [*found, *(one for one in together if len(one.names) > 2)]
+    return [*found, *(member for member in together if len(member.names) > 2)]
 
 
 def _ignore_finding(index: int, finding: Finding) -> None:

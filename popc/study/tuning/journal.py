@@ -65,7 +65,7 @@ def _digest(value: Any) -> str:
 
 def _array(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [text for name, one in value.items() for text in (name, *_array(one))]
+        return [text for name, item in value.items() for text in (name, *_array(item))]
     parts = value if isinstance(value, list | tuple) else [value]
     arrays = [np.asarray(part) for part in parts]
     return [

@@ -58,9 +58,9 @@ def _other_settings(tuning: Tuning) -> Iterator[tuple[str, Any]]:
 def _plain(value: Any) -> Any:
     """A value as an options file has it."""
     if isinstance(value, FrozenTable):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value if isinstance(value, bool | int | float) else str(value)
 
 

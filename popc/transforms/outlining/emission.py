@@ -18,7 +18,7 @@ _TEXTS: Final = ("labels", "results")
 
 def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph:
     """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date."""
-    needed = (one.results(program) for one in instances)
+    needed = (occurrence.results(program) for occurrence in instances)
     wanted = [any(column) for column in zip(*needed, strict=True)]
     constants = equal_constants(instances)
     labels = Labels(len(instances))

@@ -85,7 +85,9 @@ class _Walk:
         if not in_pipeline:
             return [self._outside(op, values)] * len(op.outputs)
         found = [values.get(tensor) for tensor in op.present_inputs]
-        seen = self._joined(op, [self._as_now(op, one) for one in found if isinstance(one, _Seen)])
+        seen = self._joined(
+            op, [self._as_now(op, value) for value in found if isinstance(value, _Seen)]
+        )
         if op.op_type in ("HostLoad", "HostStore"):
             stream = text(op.attributes, "stream")
             seen = self._transfer(op, stream, seen)
@@ -104,7 +106,7 @@ class _Walk:
     def _joined(self, op: Op, seen: list[_Seen]) -> _Seen | None:
         if not seen:
             return None
-        numbers = sorted({one.number for one in seen})
+        numbers = sorted({value.number for value in seen})
         if len(numbers) > 1:
             self._found[f"{op!r} works on micro-batches {numbers} at once"] = None
         return _Seen(numbers[-1], op.settings.pipeline_stage, self._turn_of(op))

@@ -62,7 +62,7 @@ class Contexts:
             phases.add(made_in.phase)
         runs: dict[int, int] = {}
         latest: int | None = None
-        for phase in sorted(one for one in phases if one is not None):
+        for phase in sorted(number for number in phases if number is not None):
             near = latest is not None and phase - latest <= self._gap
             runs[phase] = runs[latest] if near and latest is not None else len(runs)
             latest = phase

@@ -171,8 +171,8 @@ class StorageMap:
                 "tensor_location_override names tensors that the program does not have",
                 subject="tensor_location_override",
                 details=tuple(
-                    f"{one!r} matches no tensor; {did_you_mean(one, names)}".rstrip("; ")
-                    for one in unknown
+                    f"{missing!r} matches no tensor; {did_you_mean(missing, names)}".rstrip("; ")
+                    for missing in unknown
                 ),
                 hint="--emit-ir lists the tensors; a fused op has no tensors inside",
             )

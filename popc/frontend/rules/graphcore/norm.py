@@ -42,7 +42,7 @@ def _batch_normalization(node: Node) -> list[Value | None]:
         update_statistic(node, index, partial(_running, node, new))
         for index, new in ((3, mean), (4, unbiased))
     ]
-    batch = [converted(node, one, x.type.dtype) for one in (mean, variance)]
+    batch = [converted(node, statistic, x.type.dtype) for statistic in (mean, variance)]
     return [y, *updated, *batch]
 
 
