@@ -82,7 +82,7 @@ def test_options_are_values() -> None:
 )
 def test_text_is_no_value_of_a_choice(values: dict[str, Any]) -> None:
     """It equals the member of the enum, but whoever asks for the member would not find it."""
-    with pytest.raises(OptionError, match="has not been read") as caught:
+    with pytest.raises(OptionError, match="has not been parsed") as caught:
         Options(**values)
     assert caught.value.subject in values
 
