@@ -93,7 +93,7 @@ def test_replication_index(replicas: int, tmp_path: Path) -> None:
             "ReplicatedAllReduce <__collectiveCommGroup = [7, 2]> (x)",
             "unknown kind of replica group: 7",
         ),
-        ("ReplicatedAllReduce <__collectiveOperator = 9> (x)", "no collective operator 9"),
+        ("ReplicatedAllReduce <__collectiveOperator = 9> (x)", "unknown collective operator 9"),
         ('ReduceScatter <op = "COLLECTIVE_OP_XOR"> (x)', "no collective operator"),
         ("AllToAll (x)", "cannot be divided among 4 replicas"),
     ],
