@@ -94,7 +94,7 @@ def test_replication_index(replicas: int, tmp_path: Path) -> None:
             "unknown kind of replica group: 7",
         ),
         ("ReplicatedAllReduce <__collectiveOperator = 9> (x)", "unknown collective operator 9"),
-        ('ReduceScatter <op = "COLLECTIVE_OP_XOR"> (x)', "no collective operator"),
+        ('ReduceScatter <op = "COLLECTIVE_OP_XOR"> (x)', "unknown collective operator"),
         ("AllToAll (x)", "cannot be divided among 4 replicas"),
     ],
 )
