@@ -109,7 +109,7 @@ def _row(name: str, graph: Graph, *, total: bool) -> dict[str, str]:
 
 
 def _proven(schedule: Schedule) -> str:
-    """"yes" if no schedule has a lower peak, or else the distance to the bound."""
+    """The word yes if no schedule has a lower peak, or else the distance to the bound."""
     gaps = [
         report.peak / max(report.lower, 1) for report in schedule.reports if not report.is_proven
     ]

@@ -50,7 +50,7 @@ def never(name: str, type_: TensorType) -> bool:
 
 @dataclass(slots=True)
 class ImportContext:
-    """What holds for a whole model: rules, functions, data folder, problems, known values.
+    """The state of importing a whole model: rules, functions, data folder, problems, known values.
 
     Attributes:
         is_variable: Which initializers become variables, by name and type.
@@ -199,9 +199,10 @@ class GraphImporter:
         Raises:
             ModelError: a weight is damaged, or its external file is missing.
         """
-        dense = [(one, partial(decode_tensor, one)) for one in proto.initializer]
+        dense = [(weights, partial(decode_tensor, weights)) for weights in proto.initializer]
         sparse = [
-            (one.values, partial(decode_sparse_tensor, one)) for one in proto.sparse_initializer
+            (sparse_.values, partial(decode_sparse_tensor, sparse_))
+            for sparse_ in proto.sparse_initializer
         ]
         for tensor, decode in (*dense, *sparse):
             if names is not None and tensor.name not in names:

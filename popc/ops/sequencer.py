@@ -44,7 +44,7 @@ class Sequencer:
         self._build()
 
     def may_precede(self, first: Op, second: Op) -> bool:
-        """Whether ``first`` can run before ``second``; wishes are not in the way."""
+        """True if ``first`` can run before ``second``; wishes are not in the way."""
         if first is second or second in self._load:
             return False
         return first in self._load or not self._leads(second, first, self._required)
@@ -106,7 +106,7 @@ class Sequencer:
         highest: dict[Node, int] = {}
         found: dict[Op, int] = {}
         for node, others in self.before().items():
-            known = [highest[one] for one in others if one in highest]
+            known = [highest[other_op] for other_op in others if other_op in highest]
             if not isinstance(node, Barrier) and node in numbers:
                 known.append(numbers[node])
                 found[node] = max(known)
@@ -126,7 +126,7 @@ class Sequencer:
         wanted = {**known, **numbers}
         found = self.raised({op: wanted[op] for op in wanted if op not in self._load})
         for op, number in found.items():
-            others = tuple(one for one in op.settings.bins if one[0] != partition)
+            others = tuple(bin_ for bin_ in op.settings.bins if bin_[0] != partition)
             op.settings = replace(op.settings, bins=(*others, (partition, number)))
         self._build()
         return found
@@ -153,14 +153,14 @@ class Sequencer:
                 self.given_up += 1
 
     def _required(self, node: Node) -> Iterator[Node]:
-        """What has to wait for ``node``, not by a wish alone."""
+        """The nodes that have to wait for ``node``, not by a wish alone."""
         return (one for one in self._later[node] if (node, one) not in self._wishes)
 
     def _in_order(self) -> list[Node]:
         return sorted(self._places, key=self._places.__getitem__)
 
     def _leads(self, node: Node, goal: Node, later: _Neighbours) -> bool:
-        """Whether there is a way from ``node`` to ``goal``."""
+        """True if there is a way from ``node`` to ``goal``."""
         return goal in self._within(node, later, self._places[goal])
 
     def _within(self, node: Node, later: _Neighbours, last: int) -> dict[Node, Node]:

@@ -100,8 +100,12 @@ def read_for_session(modelProtoOrFilename: bytes | str) -> LoadedModel:
         PopcError: popc cannot read the model.
     """
     model, folder = load_model(modelProtoOrFilename)
-    weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
-    paths = {id(one): _data_file(one, folder) for one in weights}
+    weights = [
+        initializer
+        for initializer in model.graph.initializer
+        if initializer.data_location == _T.EXTERNAL
+    ]
+    paths = {id(variable): _data_file(variable, folder) for variable in weights}
     root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder
     for weight in weights:
         for item in weight.external_data:

@@ -74,7 +74,7 @@ class MergeCollectives(Pass):
             groups = (
                 self._levels(Sequencer(nested, graph)) if self.anywhere else self._neighbours(order)
             )
-            for group in [one for one in groups if len(one) > 1]:
+            for group in [others_group for others_group in groups if len(others_group) > 1]:
                 _merge(nested, group)
                 changes += len(group) - 1
         return changes + give_up_wishes(graph)
@@ -112,7 +112,7 @@ class MergeCollectives(Pass):
         levels: dict[Node, int] = {}
         groups: dict[tuple[Hashable, int], list[Op]] = {}
         for node, others in sequencer.before().items():
-            level = max((levels[one] for one in others), default=0)
+            level = max((levels[other_op] for other_op in others), default=0)
             key = None if isinstance(node, Barrier) else self._key(node)
             if key is not None and not isinstance(node, Barrier):
                 groups.setdefault((key, level), []).append(node)

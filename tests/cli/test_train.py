@@ -149,7 +149,7 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
     capsys.readouterr()
     for _ in range(2):  # the second has nothing left to do
         assert _popc(*train, "-e", "9", "--resume", "--patience", "2") == 0
-        assert "nothing has become better for 2 epochs" in capsys.readouterr().err
+        assert "no improvement for 2 epochs" in capsys.readouterr().err
     assert Path("checkpoints/best.safetensors").read_bytes() == best
 
 
@@ -161,7 +161,7 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
         ("train train.popx -d data.npz -c new --resume", 2, "there is no checkpoint"),
         ("train train.popx -d data.npz --learning-rate x", 2, "RATE or RATE@EPOCH"),
         ("train train.popx -d data.npz --target loss", 2, "expected NAME=VALUE"),
-        ("train train.popx -d data.npz --target los=1", 2, "there is no such number"),
+        ("train train.popx -d data.npz --target los=1", 2, "no such metric"),
         ("train train.popx -d data.npz --learning-rate 1e30", 6, "the loss became"),
         ("train eval.popx -d data.npz", 2, "does not train"),
         ("train train.popx -d train.toml", 7, "no .npy or .npz file"),

@@ -1,4 +1,4 @@
-"""What rules of several families share."""
+"""Helpers that rules of several families share."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def epilogue(work: Work, first: int, channels: int) -> None:
 
 
 def residual_and_activation(work: Work, residual: int, dtype: DType | None = None) -> None:
-    """What follows a bias; operand ``residual``.
+    """Add the work that follows a bias; operand ``residual``.
 
     ``dtype`` is what they are computed in, if not in that of the result.
     """

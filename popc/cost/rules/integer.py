@@ -51,7 +51,7 @@ def _matmul(work: Work) -> None:
 
 
 def _follow(work: Work) -> None:
-    """What `popc.ops.integer` says may follow the sums, in floats, as the ops that it replaces."""
+    """Add the work after the sums (`popc.ops.integer`), in floats, as the ops that it replaces."""
     floats = DType.FLOAT32
     _take(work, SCALE)
     if "rounding_scale" in work.op.attributes:

@@ -74,9 +74,9 @@ class OuterFragment(Pass):
 
 def _holder(graph: Graph) -> Graph | None:
     """The graph that holds the pipeline."""
-    for one in graph.walk():
-        if any(map(is_pipeline, one.ops)):
-            return one
+    for nested in graph.walk():
+        if any(map(is_pipeline, nested.ops)):
+            return nested
     return None
 
 
@@ -115,7 +115,7 @@ def _side_by_side(sequencer: Sequencer, ops: Sequence[Op], *, alike: bool) -> in
     while any(queues.values()):
         heads = [queue[0] for _, queue in sorted(queues.items()) if queue]
         smallest = min(heads, key=_loaded_bytes)
-        group = [one for one in heads if not alike or _shapes(one) == _shapes(smallest)]
+        group = [head for head in heads if not alike or _shapes(head) == _shapes(smallest)]
         for queue in queues.values():
             if queue and queue[0] in group:
                 queue.pop(0)
