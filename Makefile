@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
+CLANG_FORMAT = find runtime/csrc -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
 
 .PHONY: help setup demo train-demo test test-all conformance gradients docs native bench lint format wheels clean
 
@@ -49,8 +50,8 @@ docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
 
-native: $(VENV)/.test  ## make docs/native-instructions.md anew: which instructions run natively
-	$(BIN)/python -m tools.native_page > docs/native-instructions.md
+native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively
+	$(BIN)/python -m tools.native_page > docs/inside/native-instructions.md
 
 bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
 	$(BIN)/python -m benchmarks
@@ -58,6 +59,7 @@ bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside o
 lint: $(VENV)/.lint  ## style, types, layers, budgets
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(CLANG_FORMAT) --dry-run --Werror
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks tools
 	$(BIN)/mypy samples
@@ -68,6 +70,7 @@ lint: $(VENV)/.lint  ## style, types, layers, budgets
 format: $(VENV)/.lint  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(CLANG_FORMAT) -i
 
 $(VENV)/.wheels: $(VENV)/.ready
 	$(PIP) install --group wheels

@@ -65,8 +65,8 @@ _OVERLAP: Final = {
 def _scheduling() -> list[Row]:
     algorithms = ("clustering", "post_order", "look_ahead", "shortest_path")
     return [
-        *(Row(f"kahn {one}", {"kahn_tie_breaker": one}) for one in ("fifo", "random")),
-        *(Row(f"schedule {one}", {"scheduling_algorithm": one}) for one in algorithms),
+        *(Row(f"kahn {name}", {"kahn_tie_breaker": name}) for name in ("fifo", "random")),
+        *(Row(f"schedule {name}", {"scheduling_algorithm": name}) for name in algorithms),
         Row("no search", {"swap_limit_scheduler": 0}),
         Row("delayed updates", {"delay_var_updates": True}),
     ]
@@ -74,7 +74,7 @@ def _scheduling() -> list[Row]:
 
 def _updates() -> list[Row]:
     return [
-        *(Row(f"merge updates {one}", {"merge_var_update": one}) for one in ("all", "auto_loose")),
+        *(Row(f"merge updates {how}", {"merge_var_update": how}) for how in ("all", "auto_loose")),
         Row("merge updates auto_tight", {"merge_var_update": "auto_tight",
             "merge_var_update_mem_threshold": 20_000}),
     ]  # fmt: skip
@@ -89,9 +89,9 @@ def _batches() -> list[Row]:
     backward = {**_BATCH, "batch_serialization_transform_context": "bwd"}
     rows.append(Row("batch parts after autodiff", backward, tolerance=1e-4, reason=_SUMS))
     rows += [
-        Row(f"batch parts {one}", {**_BATCH, "batch_serialization_batch_schedule": one},
+        Row(f"batch parts {name}", {**_BATCH, "batch_serialization_batch_schedule": name},
             trains=False, tolerance=1e-6, reason=_ROWS)
-        for one in ("scheduler", "isomorphic")
+        for name in ("scheduler", "isomorphic")
     ]  # fmt: skip
     return rows
 
@@ -107,8 +107,8 @@ def _recomputation() -> list[Row]:
 
 def _placement() -> list[Row]:
     pipelines = [
-        Row(f"pipeline {one}", {**_PIPELINE, "pipeline_schedule": one}, _ACCUMULATE)
-        for one in ("grouped", "interleaved", "sequential")
+        Row(f"pipeline {name}", {**_PIPELINE, "pipeline_schedule": name}, _ACCUMULATE)
+        for name in ("grouped", "interleaved", "sequential")
     ]
     recomputing = {**_PIPELINE, "auto_recomputation": "pipeline"}
     return [
@@ -122,7 +122,7 @@ def _placement() -> list[Row]:
 def _memory() -> list[Row]:
     kinds = ("weight", "optimizer_state", "activation")
     return [
-        *(Row(f"{one} off chip", {f"{one}_tensor_location": _OFF_CHIP}) for one in kinds),
+        *(Row(f"{name} off chip", {f"{name}_tensor_location": _OFF_CHIP}) for name in kinds),
         Row("accumulator off chip", {"accumulator_tensor_location": _OFF_CHIP}, _ACCUMULATE),
         Row("execution phases", _PHASES),
         Row("weights off chip, inference", {"weight_tensor_location": _OFF_CHIP}, trains=False),

@@ -1,4 +1,4 @@
-"""What every option about schedules and memory changes, on sample networks.
+"""Effects of every option about schedules and memory, on sample networks.
 
     python -m benchmarks.options [--only TEXT] [--json FILE]
 
@@ -67,11 +67,11 @@ def main() -> None:
         measure_row(row, network, cache) for row in chosen for network in row.graphs or _NETWORKS
     ]
     header = ["option", "network", "results", *_SHOWN]
-    print(format_table([header, *(_cells(one) for one in figures)], right=range(3, len(header))))
-    wrong = sum(one["wrong"] for one in figures)
-    changed = sum(any(a != b for a, b in one["numbers"].values()) for one in figures)
+    print(format_table([header, *(_cells(row) for row in figures)], right=range(3, len(header))))
+    wrong = sum(row["wrong"] for row in figures)
+    changed = sum(any(a != b for a, b in row["numbers"].values()) for row in figures)
     print(
-        f"\n{len(figures)} programs: {sum(one['difference'] == 0 for one in figures)} with the same"
+        f"\n{len(figures)} programs: {sum(row['difference'] == 0 for row in figures)} with the same"
         f" results bit for bit, {wrong} with wrong ones; {changed} are other programs than without"
         " the option"
     )

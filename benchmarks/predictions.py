@@ -52,7 +52,7 @@ PUBLIC: Final = Path(__file__).with_name("measured.toml")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What somebody measured; cycles are those of a batch.
+    """Somebody's measurement; cycles are those of a batch.
 
     Attributes:
         cycles: None if they are not known; or the program did not fit.
@@ -74,7 +74,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says, and how many seconds of a processor it took to say it."""
+    """The model's report, and the seconds of a processor that it took."""
 
     report: CostReport
     seconds: float
@@ -140,21 +140,34 @@ def deviations(measurements: Iterable[Measurement]) -> tuple[list[list[str]], fl
     table: list[list[str]] = []
     errors: list[float] = []
     wrong = 0
-    for one in measurements:
+    for measurement in measurements:
         report = predict(
-            one.network, one.type, one.batch, one.target, one.partials, one.options
+            measurement.network,
+            measurement.type,
+            measurement.batch,
+            measurement.target,
+            measurement.partials,
+            measurement.options,
         ).report
-        cycles = report.cycles.total if one.host else report.cycles.total - report.cycles.host
-        total = cycles * one.batch // report.samples  # of one of the batches of a run
-        row = [one.network, one.type, str(one.batch), f"{total:,}", _fit(report.fits)]
-        if one.cycles is None:
+        cycles = (
+            report.cycles.total if measurement.host else report.cycles.total - report.cycles.host
+        )
+        total = cycles * measurement.batch // report.samples  # of one of the batches of a run
+        row = [
+            measurement.network,
+            measurement.type,
+            str(measurement.batch),
+            f"{total:,}",
+            _fit(report.fits),
+        ]
+        if measurement.cycles is None:
             row += ["-", ""]
         else:
-            error = total / one.cycles - 1
+            error = total / measurement.cycles - 1
             errors.append(abs(error))
-            row += [f"{one.cycles:,.0f}", f"{error:+.1%}"]
-        wrong += one.fits is not None and report.fits != one.fits
-        table.append([*row, _fit(one.fits), one.source])
+            row += [f"{measurement.cycles:,.0f}", f"{error:+.1%}"]
+        wrong += measurement.fits is not None and report.fits != measurement.fits
+        table.append([*row, _fit(measurement.fits), measurement.source])
     return table, mean(errors) if errors else 0.0, wrong
 
 
@@ -170,7 +183,7 @@ def profile_rows() -> list[list[str]]:
         for op in report.ops
         if op.op_type == "MatMul"
     ]
-    exchange = mean(codesize.exchange_bytes(one, report.target) for one in products)
+    exchange = mean(codesize.exchange_bytes(product, report.target) for product in products)
     rows = [
         ("exchange code of a product, bytes of a tile", 325.0, exchange),
         ("vertex state", 59.0, mean(map(codesize.vertex_state_bytes, products))),
@@ -280,7 +293,7 @@ def main() -> None:
     header = [
         "network", "type", "batch", "cycles", "time", "samples", "bytes per tile", "", "planned in",
     ]  # fmt: skip
-    batches = [int(one) for one in arguments.batches.split(",")]
+    batches = [int(size) for size in arguments.batches.split(",")]
     networks = arguments.networks.split(",")
     _print(header, prediction_rows(networks, batches, arguments.target, arguments.partials))
 

@@ -1,4 +1,4 @@
-"""What has to be measured in a process of its own: start-up, compile time, peak memory, sizes."""
+"""Measurements in processes of their own: start-up, compile time, peak memory, sizes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _started(subject: Subject, folder: Path, turns: int) -> Iterator[dict[str, A
             times[name].append((time.perf_counter() - start[0], _spent() - start[1]))
     # The first of each finds the files not yet in memory.
     middle = {
-        name: [1e3 * median(one) for one in zip(*each[1:], strict=True)]
+        name: [1e3 * median(column) for column in zip(*each[1:], strict=True)]
         for name, each in times.items()
     }
     theirs = middle["onnxruntime"]
@@ -163,7 +163,7 @@ def measure_loading(*, quick: bool) -> list[dict[str, Any]]:
                 for turn, figures in zip(turns, found, strict=True):
                     figures.append(json.loads(_python(*turn)))
         # The first of each finds the files not yet in memory.
-        (ours, our_peak), (theirs, their_peak) = (np.median(one[1:], axis=0) for one in found)
+        (ours, our_peak), (theirs, their_peak) = (np.median(runs[1:], axis=0) for runs in found)
         rows.append(
             {
                 "model": subject.name,

@@ -97,9 +97,9 @@ def _row(name: str, graph: Graph, *, total: bool) -> dict[str, str]:
     best = measure_liveness(graph, schedule.orders)
     plan = plan_memory(graph, schedule)
     row = {"graph": name, "ops": f"{sum(len(part) for part in graph.walk()):,}"}
-    for one in compare_algorithms(graph):
-        mine, other = (best.total, one.total) if total else (best.peak, one.peak)
-        row[one.name] = f"{other / mine:.3f}" if mine else "-"
+    for report in compare_algorithms(graph):
+        mine, other = (best.total, report.total) if total else (best.peak, report.peak)
+        row[report.name] = f"{other / mine:.3f}" if mine else "-"
     return row | {
         "peak": f"{best.peak:,}",
         "proven": _proven(schedule),
@@ -109,8 +109,10 @@ def _row(name: str, graph: Graph, *, total: bool) -> dict[str, str]:
 
 
 def _proven(schedule: Schedule) -> str:
-    """Whether no schedule has a lower peak, or else how far the bound is away."""
-    gaps = [one.peak / max(one.lower, 1) for one in schedule.reports if not one.is_proven]
+    """The word yes if no schedule has a lower peak, or else the distance to the bound."""
+    gaps = [
+        report.peak / max(report.lower, 1) for report in schedule.reports if not report.is_proven
+    ]
     return f"within {max(gaps) - 1:.1%}" if gaps else "yes"
 
 

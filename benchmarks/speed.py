@@ -1,4 +1,4 @@
-"""How fast programs run: models beside onnxruntime, and what the engine adds to numpy."""
+"""Speed of programs: models beside onnxruntime, and what the engine adds to numpy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _onnxruntime(subject: Subject, threads: int = _THREADS) -> Callable[[], obje
 
 
 def measure_threads(*, quick: bool) -> list[dict[str, Any]]:
-    """How many times as fast each model is on two threads as on one, in both engines."""
+    """The gain of each model from a second thread, in both engines."""
     rows: list[dict[str, Any]] = []
     for subject in (*trained(), *synthetic(quick=quick)):
         turns: list[Callable[[], object]] = [

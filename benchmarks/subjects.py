@@ -68,8 +68,8 @@ def synthetic(*, quick: bool) -> Iterator[Subject]:
     yield Subject("mobilenet v2", mobilenet, {"image": picture()}, batch=1)
     for name in ("light_resnet50",) if quick else NAMES:
         model = light_model(name)
-        weights = {one.name for one in model.graph.initializer}
-        (x_name,) = (one.name for one in model.graph.input if one.name not in weights)
+        weights = {tensor.name for tensor in model.graph.initializer}
+        (x_name,) = (value.name for value in model.graph.input if value.name not in weights)
         yield Subject(name, model.SerializeToString(), {x_name: picture()})
 
 

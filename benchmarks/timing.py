@@ -1,4 +1,4 @@
-"""How to time two engines in one process without one disturbing the other.
+"""Timing of two engines in one process without one disturbing the other.
 
 They take turns.  Before its turn an engine rests until the other's threads have gone to sleep
 (those of OpenBLAS and of onnxruntime spin for a while, and take a core from whoever runs next), and

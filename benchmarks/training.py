@@ -1,4 +1,4 @@
-"""How fast training steps run, beside PyTorch in eager mode on the same weights and data."""
+"""Speed of training steps, beside PyTorch in eager mode on the same weights and data."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def _require_addressable(plan: MemoryPlan, replicas: int) -> None:
         what = ", ".join(f"{size:,} bytes for {name}" for name, size in needs.items() if size)
         raise DoesNotFitError(
             f"the program needs {what}, but no more than {limit:,} bytes each can be addressed",
-            hint="compile for smaller shapes, or fewer at a time",
+            hint="compile for smaller shapes, or for fewer samples at a time",
         )
 
 

@@ -40,7 +40,7 @@ def printable_data(data: Any) -> Any:
     if isinstance(data, dict):
         return {printable_data(key): printable_data(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [printable_data(one) for one in data]
+        return [printable_data(item) for item in data]
     return data
 
 
@@ -74,5 +74,5 @@ def _widest(column: Sequence[str]) -> int:
 
 def _width(text: str) -> int:
     """Columns of a terminal: a character of Chinese and the like takes two."""
-    wide = 0 if text.isascii() else sum(east_asian_width(one) in "WF" for one in text)
+    wide = 0 if text.isascii() else sum(east_asian_width(char) in "WF" for char in text)
     return len(text) + wide

@@ -122,11 +122,11 @@ class CompileRequest:
 
     @property
     def trains(self) -> bool:
-        """Whether the program is a training step."""
+        """True if the program is a training step."""
         return self.training is not None
 
     def is_set(self, name: str) -> bool:
-        """Whether the user has chosen the value of an option."""
+        """True if the user has chosen the value of an option."""
         return self.options.origin(name) is not Origin.DEFAULT
 
     def with_options(self, options: Options) -> Self:
@@ -143,7 +143,7 @@ class CompileRequest:
         return load_model(self.model)
 
     def bindings(self, loaded: LoadedModel) -> Bindings:
-        """What is fixed about the model that was loaded; anchored tensors become outputs.
+        """The bindings of the model that was loaded; anchored tensors become outputs.
 
         Raises:
             OptionError: options are given that only training uses.
@@ -232,7 +232,7 @@ def make_training(
     loss: Mapping[str, Any] | str | None = None,
     optimizer: Mapping[str, Any] | None = None,
 ) -> TrainingSettings | None:
-    """How to train, from whatever `popc.compile` takes; ``None`` if the model is not trained.
+    """The settings of training, from whatever `popc.compile` takes; ``None`` for a model as it is.
 
     Raises:
         OptionError: lists every problem.
@@ -242,7 +242,7 @@ def make_training(
         return None
     if train is not None:
         if loss is not None or optimizer is not None:
-            raise UsageError("train=... says everything: loss and optimizer cannot be given too")
+            raise UsageError("train already names loss and optimizer: do not give them as well")
         if isinstance(train, TrainingSettings):
             return train
         return parse_training(train) if isinstance(train, Mapping) else read_training_file(train)

@@ -48,14 +48,14 @@ def variants() -> dict[str, list[str]]:
 
 
 class BuildKernels(build_ext):
-    """Compiles every file of `csrc/kernels` for each kind of processor of this architecture."""
+    """Compiles every file below `csrc/kernels` for each kind of processor of this architecture."""
 
     def build_extension(self, ext: Extension) -> None:
         """Add the objects of the kernels to those of the module."""
-        kernels = sorted(str(path) for path in Path("csrc/kernels").glob("*.c"))
+        kernels = sorted(str(path) for path in Path("csrc/kernels").rglob("*.c"))
         chosen = variants()
-        for name in chosen:  # two threads must not make the same folder
-            Path(self.build_temp, name, "csrc", "kernels").mkdir(parents=True, exist_ok=True)
+        for name, kernel in product(chosen, kernels):  # two threads must not make the same folder
+            Path(self.build_temp, name, kernel).parent.mkdir(parents=True, exist_ok=True)
 
         def compile_one(job: tuple[str, str]) -> list[str]:
             name, kernel = job

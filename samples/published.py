@@ -187,7 +187,7 @@ def _conv(
     weight = b.weight(f"{name}.weight", outputs, inputs // groups, kernel, kernel, scale=scale)
     pads, strides = [kernel // 2] * 4, [stride, stride]
     y = b("Conv", x, weight, pads=pads, strides=strides, group=groups, name=f"{name}.conv")
-    norm = [b.full(f"{name}.{part}", outputs, value=one) for part, one in _NORM.items()]
+    norm = [b.full(f"{name}.{part}", outputs, value=value) for part, value in _NORM.items()]
     return b("BatchNormalization", y, *norm, name=f"{name}.norm")
 
 

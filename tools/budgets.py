@@ -33,7 +33,7 @@ def functions(source: str, suffix: str) -> Iterator[tuple[str, int]]:
 
 
 def python_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Those of Python; the docstring does not count."""
+    """The functions of Python; the docstring does not count."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             body = node.body[1:] if ast.get_docstring(node) else node.body
@@ -42,7 +42,7 @@ def python_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def c_functions(source: str) -> Iterator[tuple[str, int]]:
-    """Those of C: bodies end with a brace alone at the margin."""
+    """The functions of C: bodies end with a brace alone at the margin."""
     name, first = "", 0
     for number, line in enumerate(source.splitlines(), 1):
         if start := re.match(r"[a-z].*?\b(\w+(?:\(\w+\))?)\(", line, re.IGNORECASE):

@@ -38,7 +38,7 @@ _CACHES: Final = 1 << 23  # floats: what other layers leave in the caches
 _WINS: Final = 0.95  # in time: less is not worth other rounding
 _NEVER: Final = 1 << 30
 _PAGE: Final = '''\
-"""Which convolutions take less time by which algorithm: `tools/conv_costs.py`."""
+"""The fastest algorithm of a convolution by its shape: `tools/conv_costs.py`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def _least_pixels(libraries: Sequence[Library], channels: int) -> int:
     sizes = [size for size in _SIZES if (size * channels) ** 2 * 9 <= _MOST_PRODUCTS]
     for size in reversed(sizes):
         kinds = product(libraries, (False, True), _BATCHES)
-        ratios = [ratio(one, channels, size, last=last, batch=batch) for one, last, batch in kinds]
+        ratios = [
+            ratio(kind, channels, size, last=last, batch=batch) for kind, last, batch in kinds
+        ]
         found = prod(ratios) ** (1 / len(ratios))
         print(f"{channels:4} channels {size:3} x {size:<3} {found:.2f}", file=sys.stderr)
         if found > _WINS:
@@ -130,7 +132,8 @@ def _most_pixels(libraries: Sequence[Library], summed: int) -> int:
     for pixels in _PIXELS:
         kinds = product(libraries, (1, 2), _BATCHES)
         ratios = [
-            direct_ratio(one, summed, pixels, axes=axes, batch=batch) for one, axes, batch in kinds
+            direct_ratio(kind, summed, pixels, axes=axes, batch=batch)
+            for kind, axes, batch in kinds
         ]
         found = prod(ratios) ** (1 / len(ratios))
         print(f"{summed:4} numbers {pixels:3} pixels {found:.2f}", file=sys.stderr)

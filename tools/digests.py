@@ -85,7 +85,7 @@ def programs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def digest(keywords: Mapping[str, Any]) -> str:
-    """Of the archive of a program; the message of the error if it is refused."""
+    """The digest of the archive of a program; the message of the error if it is refused."""
     try:
         archive = popc.compile(**keywords)
     except PopcError as error:

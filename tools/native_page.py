@@ -1,4 +1,4 @@
-"""Print docs/native-instructions.md: which instructions run without Python.
+"""Print docs/inside/native-instructions.md: which instructions run without Python.
 
 `make native` writes it.  What is counted are the steps of the programs of ONNX's own tests of
 operators; a block of a program is one step.
@@ -43,7 +43,7 @@ class _Counts:
 
 
 def kinds() -> dict[str, str]:
-    """What each instruction is by: a kernel, or calls of numpy functions; in alphabetical order."""
+    """The way each instruction runs, in alphabetical order: a kernel, or calls of numpy."""
     own = native_opcodes()
     known = {opcode for family in FAMILIES.values() for opcode in family}
     opcodes = sorted(known | own | IO_OPCODES | _BLOCKS)

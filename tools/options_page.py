@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from popc.options import describe_options
 from popc.transforms import optional_passes
 
 __all__ = ["options_page"]
+
+_LONGEST: Final = 600  # characters of a paragraph: more is hard to read
 
 _INTRODUCTION = (
     "# Options\n\n"
@@ -28,8 +33,20 @@ def options_page() -> str:
             facts.append("one of " + ", ".join(f"`{choice}`" for choice in row["choices"]))
         if row["popart"]:
             facts.append(f"in PopART `{row['popart']}`")
-        parts.append(f"## `{row['name']}`\n\n{'; '.join(facts)}.\n\n{row['help']}\n")
+        parts.append(f"## `{row['name']}`\n\n{'; '.join(facts)}.\n\n{_paragraphs(row['help'])}\n")
     return "\n".join(parts)
+
+
+def _paragraphs(text: str) -> str:
+    """``text``, divided between sentences where it is too long for one paragraph."""
+    paragraphs = [""]
+    for sentence in re.split(r"(?<=[\w)]\.) (?=[A-Z])", text):
+        longer = f"{paragraphs[-1]} {sentence}".strip()
+        if len(longer) <= _LONGEST or not paragraphs[-1]:
+            paragraphs[-1] = longer
+        else:
+            paragraphs.append(sentence)
+    return "\n\n".join(paragraphs)
 
 
 if __name__ == "__main__":

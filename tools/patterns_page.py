@@ -63,19 +63,19 @@ def patterns_page() -> str:
 
 
 def _passes() -> list[type[Pass]]:
-    found = {one.name: one for phase in reversed(PIPELINE) for one in reversed(phase.passes)}
+    found = {stage.name: stage for phase in reversed(PIPELINE) for stage in reversed(phase.passes)}
     return [found[name] for name in sorted(found) if found[name].optional]
 
 
-def _pass_row(one: type[Pass]) -> str:
-    summary = (one.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
-    excludable = "yes" if one.excludable else "no"
-    return f"| `{one.name}` | {one.level or 'all levels'} | {excludable} | {summary} |"
+def _pass_row(stage: type[Pass]) -> str:
+    summary = (stage.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+    excludable = "yes" if stage.excludable else "no"
+    return f"| `{stage.name}` | {stage.level or 'all levels'} | {excludable} | {summary} |"
 
 
 def _popart() -> Iterator[tuple[str, str]]:
     for name, ours in PATTERNS.items():
-        yield name, ", ".join(f"`{one}`" for one in ours)
+        yield name, ", ".join(f"`{pattern}`" for pattern in ours)
     for name, reason in (*BUILT_IN.items(), *ELSEWHERE.items()):
         yield name, f"built in: {reason}" if name in BUILT_IN else reason
 

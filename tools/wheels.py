@@ -65,7 +65,7 @@ def native_wheel(machine: str, target: Path) -> Path:
 
 
 def platform_tag(wheel: Path) -> str:
-    """What auditwheel says that ``wheel`` runs on; it must be as old as promised."""
+    """The platform that auditwheel says ``wheel`` runs on; it must be as old as promised."""
     command = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
     report = subprocess.check_output(command, text=True, stderr=subprocess.STDOUT)
     found = re.search(r'"(manylinux_2_(\d+)_\w+)"', report)

@@ -101,7 +101,7 @@ def _version() -> str:
 
 
 def _checks(options: Options) -> tuple[FloatCheck, ...]:
-    """Those of the exceptions in the options that the runtime looks for."""
+    """The exceptions in the options that the runtime looks for."""
     if not options.enable_floating_point_checks:
         return ()
     wanted = frozenset(options.floating_point_exceptions)
@@ -111,7 +111,7 @@ def _checks(options: Options) -> tuple[FloatCheck, ...]:
 def _variables(model: ImportedModel, plan: MemoryPlan) -> tuple[VariableSpec, ...]:
     """All variables by name."""
     specs: list[VariableSpec] = []
-    for tensor in sorted(model.graph.variables, key=lambda one: one.name):
+    for tensor in sorted(model.graph.variables, key=lambda variable: variable.name):
         assert tensor.role is not None, tensor
         offset = plan.placements[tensor].offset
         type_ = tensor.type

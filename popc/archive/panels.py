@@ -77,7 +77,7 @@ def _moved(slot: Slot, starts: Sequence[int], moves: Sequence[int], packing: Pac
 
 
 def _elements(slot: Slot, block: ConstantBlock) -> Array:
-    """What a slot of ``block`` shows."""
+    """The elements that a slot of ``block`` shows."""
     memory = block.data.reshape(-1).view(np.uint8)
     return np.ndarray(slot.shape, np.float32, memory, slot.offset - block.offset, slot.strides)
 
@@ -85,7 +85,7 @@ def _elements(slot: Slot, block: ConstantBlock) -> Array:
 def _chosen(
     image: ProgramImage, constants: Sequence[ConstantBlock]
 ) -> dict[int, tuple[int, Packing]]:
-    """Of the constants to be stored in panels, by number: the only slot of each, and which."""
+    """The constants to be stored in panels, by number: the only slot of each, and its packing."""
     starts = [block.offset for block in constants]
     slots_of: defaultdict[int, list[int]] = defaultdict(list)
     for number, slot in enumerate(image.slots):
@@ -138,7 +138,7 @@ def _wish(image: ProgramImage, item: Instruction) -> Packing:
 
 
 def _operands(image: ProgramImage, item: Instruction) -> Operands[View]:
-    """What the runtime's encoders are given, but nowhere in memory."""
+    """The operands of the runtime's encoders, but nowhere in memory."""
     inputs, outputs = (
         tuple(image.slots[slot] if slot >= 0 else None for slot in some)
         for some in (item.inputs, item.outputs)

@@ -1,4 +1,4 @@
-"""What moves through each stream in one step, read off the program."""
+"""The data that moves through each stream in one step, read off the program."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def _transfers(graph: Graph, dims: tuple[int, ...]) -> Iterator[tuple[Op, tuple[
 
 
 def _iterations(loop: Op) -> int:
-    """How often a loop runs; of a pipeline, with the iterations before and behind it."""
+    """The number of iterations of a loop; of a pipeline, with those before and behind it."""
     return integer(loop.attributes, "micro_batches", integer(loop.attributes, "trip_count"))

@@ -1,4 +1,4 @@
-"""Which tensors depend on others, and which ops are on the way, through control flow too."""
+"""Dependences of tensors on others, and the ops on the way, through control flow too."""
 
 from __future__ import annotations
 

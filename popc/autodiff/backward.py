@@ -1,4 +1,4 @@
-"""What a gradient rule is given: one op, the gradients of its results, and the means to emit ops.
+"""The argument of a gradient rule: one op, the gradients of its results, means to emit ops.
 
 A rule returns the gradients of the op's operands, in order: ``None`` where there is none (integers,
 indices, an operand that does not influence the loss), or a shorter list.  Each gradient has the
@@ -101,7 +101,7 @@ class Backward:
         return op.outputs[len(less) :]
 
     def wants(self, index: int) -> bool:
-        """Whether the gradient of operand ``index`` is of any use.
+        """True if the gradient of operand ``index`` is of any use.
 
         It is if the operand is present, a float, and depends on what is differentiated for.
         """

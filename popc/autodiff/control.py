@@ -93,9 +93,9 @@ def _unite_captures(parts: Sequence[BackwardSubgraph]) -> list[Tensor]:
 
 
 def why_not_differentiable(op: Op) -> str:
-    """Why a control-flow op has no gradient; "" if it has."""
+    """The reason why a control-flow op has no gradient; "" if it has."""
     if op.op_type == "Loop" and LoopParts(op).trip_count < 0:
-        return "only run-time values limit its iterations; a constant trip count would do"
+        return "run-time values alone limit its iterations; give it a constant trip count"
     return ""
 
 

@@ -34,7 +34,7 @@ class GraphCopy:
 
 
 def is_repeatable(op: Op) -> bool:
-    """Whether ``op`` does and gives the same if it is run once more."""
+    """True if ``op`` does and gives the same if it is run once more."""
     spec = OPS.get(op.op_type)
     if spec is not None and (spec.random or spec.side_effect):
         return False

@@ -17,7 +17,7 @@ __all__ = ["GRADIENT_PREFIX", "differentiate", "gradient_name"]
 
 
 def gradient_name(name: str) -> str:
-    """What the gradient of tensor ``name`` is called."""
+    """The name of the gradient of tensor ``name``."""
     return GRADIENT_PREFIX + name
 
 
@@ -157,7 +157,7 @@ def _refuse_unknown(ops: Iterable[Op]) -> None:
         raise ModelError(
             f"the loss cannot be differentiated through {', '.join(unknown)}",
             details=tuple(f"{what}: {', '.join(names)}" for what, names in unknown.items()),
-            hint="freeze the weights before these ops, or put the loss elsewhere",
+            hint="freeze the weights before these ops, or take the loss of another tensor",
         )
 
 

@@ -63,7 +63,7 @@ def count_iterations(graph: Graph, op: Op) -> Tensor:
 
 
 def original_of(tensor: Tensor, copied: GraphCopy) -> Tensor:
-    """What ``tensor`` of a copy is a copy of.
+    """The original of ``tensor``, which belongs to a copy.
 
     If it is a result that the backward pass has given to a copied control-flow op, the original op
     gets it too.

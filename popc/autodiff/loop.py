@@ -126,7 +126,7 @@ class _LoopGradient:
         return self.emit.emit("Gather", [self.part.capture(stack), self._index()], {"axis": 0})
 
     def _seeds(self, after: Mapping[int, Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """What the body returns, with the gradients of that."""
+        """The results of the body, each with its gradient."""
         seeds = [(self.part.copy_of(self.carried[i]), grad) for i, grad in after.items()]
         for index, scan in enumerate(self.scans, len(self.carried)):
             grad = self.b.optional_grad(index)
@@ -197,7 +197,7 @@ class _LoopGradient:
         prune(self.graph)
 
     def _state(self, index: int, formal: Tensor) -> Tensor:
-        """What the iteration began with."""
+        """The state with which the iteration began."""
         if self.carried[index] is formal:
             initial = self.operands[FIRST_STATE + index]
             assert initial is not None, f"state {index} of {self.b.op!r} is absent"

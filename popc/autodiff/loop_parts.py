@@ -36,7 +36,7 @@ class LoopParts:
 
     @property
     def conditional(self) -> bool:
-        """Whether a condition may end the loop."""
+        """True if a condition may end the loop."""
         return bool(self.op.attributes["conditional"])
 
     @property
@@ -51,12 +51,12 @@ class LoopParts:
 
     @property
     def carried(self) -> list[Tensor]:
-        """What the body hands to the next iteration, state by state."""
+        """The tensors that the body hands to the next iteration, state by state."""
         return self.body.outputs[1 : 1 + self.states]
 
     @property
     def scans(self) -> list[Tensor]:
-        """What the body adds to each stack."""
+        """The tensors that the body adds to each stack."""
         return self.body.outputs[1 + self.states :]
 
     @property

@@ -86,13 +86,13 @@ class BackwardSubgraph:
         prune(self.graph)
 
     def is_computed(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is computed here, and is of use."""
+        """True if ``tensor`` is computed here, and is of use."""
         return (
             tensor.producer is not None and tensor.producer in self.graph and self.is_read(tensor)
         )
 
     def is_read(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is of use."""
+        """True if ``tensor`` is of use."""
         return bool(tensor.uses) or self.graph.is_output(tensor)
 
     def close(self, header: Sequence[Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Where output goes: results to stdout, everything else to stderr."""
+"""Destinations of output: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Console:
             self._tell(text)
 
     def on_progress(self) -> OnProgress | None:
-        """What to call at the beginning and the end of each stage; ``None`` to stay silent."""
+        """The callback for the beginning and the end of each stage; ``None`` to stay silent."""
         if self.quiet or not self.progress:
             return None
         return _show_live if sys.stderr.isatty() else _show_line
 
     def on_count(self, what: str) -> Callable[[int, int], None]:
-        """What to call with how many of how many parts of some work are done."""
+        """The callback for progress: how many of how many parts of some work are done."""
         if self.quiet or not self.progress:
             return _say_nothing
         live = sys.stderr.isatty()
@@ -101,7 +101,7 @@ class Console:
 
 
 def wants_color(choice: str) -> bool:
-    """Whether stderr gets colours: NO_COLOR, FORCE_COLOR and TERM=dumb count as usual."""
+    """True if stderr gets colours: NO_COLOR, FORCE_COLOR and TERM=dumb count as usual."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

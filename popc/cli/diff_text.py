@@ -54,7 +54,7 @@ def _headline(data: Mapping[str, Any], names: tuple[str, str]) -> str:
         facts.append(f"an archive of {_relative(sizes)} bytes")
     fits = costs.get("fits")
     if fits:
-        facts.append("which fits now" if fits[0]["after"] else "which does NOT FIT any more")
+        facts.append("which fits now" if fits[0]["after"] else "which NO LONGER FITS")
     told = ", ".join(facts) or "as many cycles and bytes"
     return f"{names[1]}, compared with {names[0]}: {told}"
 

@@ -38,7 +38,7 @@ class Dumps:
 
     @property
     def on_graph(self) -> OnGraph | None:
-        """What the compiler is to call; ``None`` if nobody wants graphs."""
+        """The callback of the compiler for graphs; ``None`` if nobody wants graphs."""
         wanted = self.text_folder is not None or self.dot_folder is not None
         return self._take if wanted else None
 

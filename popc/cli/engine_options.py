@@ -19,7 +19,7 @@ def threads_option(work: str) -> Callable[[_F], _F]:
     return click.option(
         "--threads",
         type=click.IntRange(min=1, max=MOST_THREADS),
-        help=f"Threads that work on one {work}; the processors available if not given.",
+        help=f"Threads that share one {work}; by default, one per available processor.",
     )
 
 
@@ -28,5 +28,5 @@ engine_option = click.option(
     type=click.Choice(["auto", "native", "numpy"]),
     default="auto",
     show_default=True,
-    help="What computes: native kernels, numpy, or native kernels where there are any.",
+    help="Engine to use: native kernels, numpy, or native kernels where available.",
 )

@@ -32,7 +32,7 @@ _WIDE: Final = 72
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """Whether the program fits, in a sentence."""
+    """A sentence that says if the program fits."""
     worst = diagnosis.chips[0]
     where = f"tile {worst.tile}" + (f" of IPU {worst.ipu}" if len(diagnosis.chips) > 1 else "")
     need = f"{where} needs {worst.peak:,} bytes of {worst.limit:,}"
@@ -101,17 +101,17 @@ def _op(chip: ChipState) -> str:
 
 
 def _temporary(chip: ChipState) -> Iterator[str]:
-    names = [one.name.replace("operand", "receive operand") for one in chip.temporary]
+    names = [part.name.replace("operand", "receive operand") for part in chip.temporary]
     rows = [
         [f"  {name}", f"{one.amount:,}"] for name, one in zip(names, chip.temporary, strict=True)
     ]
-    head = [f"What {chip.op_type} takes for itself, one after the other", "bytes"]
+    head = [f"Temporary memory of {chip.op_type}, one after the other", "bytes"]
     yield from format_table([head, *rows], right=(1,)).split("\n")
 
 
 def _holders(chip: ChipState) -> Iterator[str]:
-    rows = [_holder(one) for one in chip.holders[:_SHOWN]]
-    rest = chip.others + sum(one.on_tile for one in chip.holders[_SHOWN:])
+    rows = [_holder(holder) for holder in chip.holders[:_SHOWN]]
+    rest = chip.others + sum(holder.on_tile for holder in chip.holders[_SHOWN:])
     if rest:
         rows.append(["  others", "", f"{rest:,}", "", ""])
     head = ["The largest tensors there", "", "bytes", "in all", ""]
@@ -127,7 +127,7 @@ def _holder(one: Holder) -> list[str]:
 
 
 def _time(diagnosis: Diagnosis) -> Iterator[str]:
-    """What takes the time."""
+    """The ops that take the most time."""
     total = diagnosis.total_cycles
     seconds = total / diagnosis.clock_hz
     rate = f", {diagnosis.samples / seconds:,.1f} samples/s" if seconds else ""
@@ -138,8 +138,8 @@ def _time(diagnosis: Diagnosis) -> Iterator[str]:
         if count
     )
     yield ""
-    rows = [_slow(one, total) for one in diagnosis.slowest]
-    head = ["What takes the time", "", "cycles", "", ""]
+    rows = [_slow(share, total) for share in diagnosis.slowest]
+    head = ["The slowest ops", "", "cycles", "", ""]
     yield from format_table([head, *rows], right=(2, 3)).split("\n")
 
 
@@ -151,19 +151,19 @@ def _slow(one: Share, total: int) -> list[str]:
 
 
 def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
-    """What makes it fit, then what does not."""
+    """Changes that make it fit, then those that do not."""
     plans = f"{advice.planned:,} other programs were planned"
     if advice.fixes:
         yield f"What makes it fit ({plans}; time is that of a sample):"
-        for number, one in enumerate(advice.fixes[:_SHOWN], start=1):
-            yield from _fix(number, one, advice.base)
+        for number, fix in enumerate(advice.fixes[:_SHOWN], start=1):
+            yield from _fix(number, fix, advice.base)
         assert advice.fixes[0].trial is not None
         yield ""
         yield "The first one as a whole:"
         yield f"  {line_of(advice.fixes[0].trial.change)}"
     else:
         yield f"Nothing that was tried makes it fit ({plans})."
-    rest = [one for one in advice.insufficient if one.trial is not None]
+    rest = [finding for finding in advice.insufficient if finding.trial is not None]
     if rest:
         yield ""
         yield "Not enough:"
@@ -210,7 +210,7 @@ def _shortened(text: str) -> str:
 
 
 def _refused(advice: Advice) -> Iterator[str]:
-    refused = [one for one in advice.insufficient if one.trial is None]
+    refused = [finding for finding in advice.insufficient if finding.trial is None]
     if refused:
         yield ""
         yield "Not possible here:"
@@ -222,11 +222,11 @@ def _refused(advice: Advice) -> Iterator[str]:
 
 
 def _wins(wins: Sequence[Win], line_of: LineOf) -> Iterator[str]:
-    """What pays."""
+    """Changes that pay."""
     if not wins:
         yield "Nothing that was tried is faster, or smaller at little cost."
         return
-    yield "What would pay (each was planned again, and fits):"
+    yield "What would help (each was planned again, and fits):"
     for win in wins[:_SHOWN]:
         outcome = win.trial.outcome
         bytes_ = outcome.peak_bytes - win.base.peak_bytes

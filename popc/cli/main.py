@@ -160,7 +160,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, without its number."""
+    """The message of the system, without its number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -194,7 +194,7 @@ def _as_usage_error(error: click.UsageError) -> UsageError:
 
 def _advice(error: click.UsageError, command: str) -> str:
     option = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    if command != "popc" and any(option in one.opts for one in root.params):
+    if command != "popc" and any(option in param.opts for param in root.params):
         verb = command.removeprefix("popc ")
         return f"{option} comes before the verb: popc {option} {verb} ..."
     return f"{command} --help shows the usage"

@@ -32,7 +32,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What the user fixed about the model, as given on the command line."""
+    """The user's settings for a model, as given on the command line."""
 
     options: Path | None
     set_: tuple[str, ...]
@@ -90,7 +90,9 @@ model_argument = click.argument(
     "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
 )
 target_option = click.option(
-    "--target", metavar="NAME", help="The target: see `popc targets`, or a TOML file of one's own."
+    "--target",
+    metavar="NAME",
+    help="Target to compile for: a name listed by `popc targets`, or a TOML file.",
 )
 
 
@@ -105,7 +107,7 @@ def train_option(help_: str) -> Callable[[_F], _F]:
 
 
 def read_source(model: Path) -> Path | bytes:
-    """What `popc.compile` takes: - stands for the bytes on stdin."""
+    """The model as `popc.compile` takes it: - stands for the bytes on stdin."""
     return read_stdin() if str(model) == "-" else model
 
 
@@ -132,7 +134,7 @@ def model_options(function: _F) -> _F:
                 "set_",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Set one option; wins over the file and the environment.",
+                help="Set one option; overrides the file and the environment.",
             ),
             click.option(
                 "--shape",
@@ -150,8 +152,8 @@ def model_options(function: _F) -> _F:
                 "--bind",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Make an input a constant: a number, 1,2,3, a .npy file, or a .npz file, of "
-                "which a tensor takes the array of its name and a sequence all arrays.",
+                help="Make an input a constant: a number, 1,2,3, a .npy file, or a .npz file "
+                "(a tensor takes the array of its name, a sequence takes all arrays).",
             ),
             click.option(
                 "--outputs",

@@ -30,17 +30,17 @@ def load_profiles(
     archived = [is_archive(file) for file in files]
     if all(archived) and (train is not None or _any_set(settings)):
         raise UsageError(
-            "options of the compiler are for models; an archive is compiled already",
-            hint="give the model instead, or leave them out",
+            "compiler options apply to models only; this archive is already compiled",
+            hint="give the model instead, or leave the options out",
         )
     return [
-        _load(file, settings, train, console, archived=one)
-        for file, one in zip(files, archived, strict=True)
+        _load(file, settings, train, console, archived=is_archive_file)
+        for file, is_archive_file in zip(files, archived, strict=True)
     ]
 
 
 def _any_set(settings: ModelSettings) -> bool:
-    return any(getattr(settings, one.name) for one in fields(settings))
+    return any(getattr(settings, field.name) for field in fields(settings))
 
 
 def _load(

@@ -46,6 +46,6 @@ def _explained(
         headline(explanation.diagnosis),
         subject="target",
         details=tuple(explanation_lines(explanation, line)),
-        hint="--allow-out-of-memory writes the archive all the same",
+        hint="--allow-out-of-memory writes the archive anyway",
         report=explanation.to_dict(),
     )

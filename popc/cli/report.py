@@ -1,4 +1,4 @@
-"""What a verb hands back: data for machines, text for people, an exit code for scripts."""
+"""The result of a verb: data for machines, text for people, an exit code for scripts."""
 
 from __future__ import annotations
 

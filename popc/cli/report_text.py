@@ -88,13 +88,13 @@ def _execution(data: Mapping[str, Any], limit: int | None) -> str:
 
 
 def _pipeline(data: Mapping[str, Any]) -> list[list[str]]:
-    """Where the time goes while chips work at the same time."""
+    """The distribution of time while chips work at the same time."""
     turns = f"{data['turns']:,} turns of {data['turn_cycles']:,}"
     return [
         ["pipeline, fill", f"{data['fill_cycles']:,}", ""],
         ["  all stages", f"{data['turns'] * data['turn_cycles']:,}", turns],
         ["  flush", f"{data['flush_cycles']:,}", ""],
-        *([f"  IPU {one['ipu']} in a turn", f"{one['cycles']:,}", ""] for one in data["chips"]),
+        *([f"  IPU {chip['ipu']} in a turn", f"{chip['cycles']:,}", ""] for chip in data["chips"]),
         ["  hidden", f"{data['hidden_cycles']:,}", f"{data['utilisation']:.1%} busy"],
     ]
 

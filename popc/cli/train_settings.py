@@ -1,4 +1,4 @@
-"""What is said on the command line of popc train."""
+"""The settings on the command line of popc train."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class TrainSettings:
         name, _, value = self.target.partition("=")
         if value and name != "loss" and self.eval_archive is None:
             raise UsageError(
-                f"--target {name}: there is no such number", hint="there is loss; --eval adds more"
+                f"--target {name}: no such metric", hint="only loss is known; --eval adds more"
             )
         try:
             return name, float(value)

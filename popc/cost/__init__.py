@@ -1,4 +1,4 @@
-"""What a program costs on a target: cycles of every op, bytes of every tile."""
+"""The costs of a program on a target: cycles of every op, bytes of every tile."""
 
 from __future__ import annotations
 

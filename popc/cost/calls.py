@@ -1,4 +1,4 @@
-"""What it takes to call a graph: its code finds operands and leaves results at fixed places.
+"""The costs of calling a graph: its code finds operands and leaves results at fixed places.
 
 So each call copies its operands there, and the results from there, which some call later reads.
 With the strategy ON_ENTER_AND_EXIT all copies exist while the graph runs; with JUST_IN_TIME, each

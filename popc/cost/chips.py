@@ -1,4 +1,4 @@
-"""Which chip an op runs on."""
+"""The chip that each op runs on."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
 
 
 def decode_report(data: bytes) -> CostReport:
-    """What `CostReport.to_dict(full=True)` wrote.  ``data`` may come from anybody.
+    """Read a report written by `CostReport.to_dict(full=True)`.  ``data`` may come from anybody.
 
     Raises:
         CorruptArchiveError: this is no such report.
@@ -44,30 +44,36 @@ def decode_report(data: bytes) -> CostReport:
         _check(report)
     except (ValueError, RecursionError) as error:
         raise CorruptArchiveError(
-            f"the archive holds a cost report that cannot be read: {error}",
+            f"the cost report in the archive cannot be read: {error}",
             hint="compile the model again with cost_report = true",
         ) from error
     return report
 
 
 def _check(report: CostReport) -> None:
-    """What sections and pages rely on."""
+    """Check the facts that sections and pages rely on."""
     tile, chips = report.target.tile, len(report.memory)
     if min(tile.clock_hz, tile.count, tile.memory_bytes, chips) < 1:
         raise ValueError("its target has no clock, tiles or chips")
-    if any(not 0 <= op.ipu < chips for op in report.ops):
-        raise ValueError("an op runs on a chip that there is not")
-    if any(len(chip.peak) != len(chip.always_live) or not chip.peak for chip in report.memory):
-        raise ValueError("the tiles of a chip are not counted twice alike")
+    stray = next((op.ipu for op in report.ops if not 0 <= op.ipu < chips), None)
+    if stray is not None:
+        there = f"there are {chips} (0 to {chips - 1})" if chips > 1 else "there is only chip 0"
+        raise ValueError(f"an op names chip {stray}, but {there}")
+    for number, chip in enumerate(report.memory):
+        peaks, always = len(chip.peak), len(chip.always_live)
+        if not peaks or peaks != always:
+            raise ValueError(
+                f"chip {number} has peaks of {peaks} tiles, but always-live bytes of {always}"
+            )
 
 
 def _with_peaks(table: Any) -> Any:
     """The JSON names the step of the peak; its number is that of the first highest one."""
     for chip in table.get("memory", ()) if isinstance(table, dict) else ():
         steps = chip.get("steps") if isinstance(chip, dict) else None
-        if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
             raise ValueError("steps are missing")
-        heights = [_value(int, one.get("busiest"), "busiest of a step") for one in steps]
+        heights = [_value(int, step.get("busiest"), "busiest of a step") for step in steps]
         chip["peak_step"] = heights.index(max(heights)) if heights else -1
     return table
 
@@ -75,7 +81,7 @@ def _with_peaks(table: Any) -> Any:
 def _record(kind: type[_T], table: object, what: str) -> _T:
     """A dataclass from a table; what it does not know is left alone."""
     if not isinstance(table, dict):
-        raise ValueError(f"{what} is no table")
+        raise ValueError(f"{what} is not a table")
     hints, names = get_type_hints(kind), _NAMES.get(kind.__name__, {})
     known: Sequence[Field[Any]] = fields(kind)  # type: ignore[arg-type]  # a dataclass
     values: dict[str, Any] = {}
@@ -106,22 +112,22 @@ def _value(kind: Any, value: object, what: str) -> Any:
 
 def _tuple(kinds: tuple[Any, ...], value: object, what: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     if kinds[-1:] != (...,):
         if len(value) != len(kinds):
             raise ValueError(f"{what} has {len(value)} parts, not {len(kinds)}")
-        return tuple(_value(kind, one, what) for kind, one in zip(kinds, value, strict=True))
+        return tuple(_value(kind, item, what) for kind, item in zip(kinds, value, strict=True))
     if kinds[0] is int:  # lists of all tiles are long
-        if not all(type(one) is int and abs(one) <= _LARGEST for one in value):
-            raise ValueError(f"{what} holds something else than whole numbers")
+        if not all(type(item) is int and abs(item) <= _LARGEST for item in value):
+            raise ValueError(f"{what} must hold whole numbers only")
         return tuple(value)
-    return tuple(_value(kinds[0], one, what) for one in value)
+    return tuple(_value(kinds[0], item, what) for item in value)
 
 
 def _table(kind: Any, value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no table")
-    return {str(key): _value(kind, one, what) for key, one in value.items()}
+        raise ValueError(f"{what} is not a table")
+    return {str(key): _value(kind, item, what) for key, item in value.items()}
 
 
 def _either(kinds: tuple[Any, ...], value: object, what: str) -> Any:
@@ -142,5 +148,5 @@ def _plain(kind: type, value: object, what: str) -> object:
     if isinstance(value, int) and abs(value) > _LARGEST:
         raise ValueError(f"{what} is too large")
     if type(value) is not kind:
-        raise ValueError(f"{what} is no {kind.__name__}")
+        raise ValueError(f"{what} is not of type {kind.__name__}")
     return value

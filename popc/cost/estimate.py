@@ -45,7 +45,7 @@ def estimate_costs(
     target: Target,
     settings: CostSettings | None = None,
 ) -> CostReport:
-    """What one run of ``graph`` costs on ``target``; what runs at load time does not count."""
+    """The costs of one run of ``graph`` on ``target``; what runs at load time does not count."""
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     costs = list(estimator.run(graph, 1))
     hidden = find_hidden(graph, schedule, estimator.phases, target)
@@ -68,7 +68,7 @@ def estimate_execution(
     target: Target,
     settings: CostSettings | None = None,
 ) -> Execution:
-    """What every op of ``graph`` costs when it runs once on ``target``."""
+    """The costs of every op of ``graph`` when it runs once on ``target``."""
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     for _ in estimator.run(graph, 1):
         pass  # it notes what it finds
@@ -106,7 +106,7 @@ class _Estimator:
 
     @property
     def planned(self) -> int:
-        """How many different convolutions and products were planned."""
+        """The number of different convolutions and products that were planned."""
         return self._machine.planner.count
 
     def distinct(self, chip: int) -> list[Phase]:
@@ -147,7 +147,7 @@ class _Estimator:
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
             RULES[op.op_type](work)
         held = work.held + self._copies.get(op, 0)
-        phases = tuple(replace(one, temporary=one.temporary + held) for one in work.phases)
+        phases = tuple(replace(phase, temporary=phase.temporary + held) for phase in work.phases)
         self._note(op, phases)
         self._lay_out(op, work)
         plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
@@ -279,9 +279,9 @@ def _enter_function(work: Work) -> None:
     """Ops that share code find weights at one place: each copies its own there first."""
     weights = [tensor for tensor in work.op.present_inputs if tensor.is_constant]
     bytes_ = sum(
-        work.machine.share(one.type.size, one.type.dtype) * device_bytes(one.type.dtype)
-        for one in weights
-        if one.type.rank
+        work.machine.share(weight.type.size, weight.type.dtype) * device_bytes(weight.type.dtype)
+        for weight in weights
+        if weight.type.rank
     )
     if bytes_:
         speed = work.machine.target.tile.memcpy_bytes_per_cycle

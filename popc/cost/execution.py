@@ -1,4 +1,4 @@
-"""What a program costs, part by part, for counting the cycles of a run by what has run in it.
+"""The costs of a program, part by part, for counting the cycles of a run by what has run in it.
 
 The document has the form of the program: loops and branches say how often they were thought to run,
 and have a number by which the runtime says how often they did.  Numbers are given in the order in
@@ -25,7 +25,7 @@ __all__ = ["Execution", "encode_execution"]
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What every op costs when it runs once.
+    """The costs of every op when it runs once.
 
     ``hidden`` cycles of transfers are none of it; of a whole run, ``beside`` pass while a slower
     chip works.

@@ -1,4 +1,4 @@
-"""Which tensors lie on the tiles that transfer."""
+"""The tensors that lie on the tiles that transfer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["buffers_of_unrolled", "find_on_io_tiles"]
 def find_on_io_tiles(graph: Graph) -> frozenset[Tensor]:
     """Results of ops on io tiles, and what hands them on: states of loops, results of branches."""
     found: set[Tensor] = set()
-    if any(op.settings.tile_set == "io" for one in graph.walk() for op in one.ops):
+    if any(op.settings.tile_set == "io" for nested in graph.walk() for op in nested.ops):
         _visit(graph, found)
     return frozenset(found)
 

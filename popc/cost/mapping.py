@@ -1,4 +1,4 @@
-"""How tensors lie on tiles."""
+"""The mapping of tensors to tiles."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def linear_mapping(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the elements of a tensor are spread, as far as costs depend on it.
+    """The distribution of the elements of a tensor, as far as costs depend on it.
 
     Attributes:
         key: Tensors of equal keys and shapes lie alike: no exchange brings them together.

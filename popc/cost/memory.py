@@ -59,7 +59,7 @@ def measure_memory(
 
 
 def _code_of(graph: Graph, distinct: Sequence[Phase], target: Target) -> Categories:
-    """What is on every tile whatever the data."""
+    """The bytes on every tile whatever the data."""
     transfers = [
         linear_mapping(t.type.size, t.type.dtype, _tiles_for(op, target)).busiest
         for nested in graph.walk()
@@ -83,7 +83,7 @@ def _tiles_for(transfer: Op, target: Target) -> int:
 
 
 class _Tiles:
-    """Where tensors lie, and who shares memory with whom."""
+    """The places of tensors, and the memory that they share."""
 
     def __init__(
         self, graph: Graph, schedule: Schedule, plan: MemoryPlan, target: Target, chip: int
@@ -124,7 +124,7 @@ class _Tiles:
         return tensor
 
     def mapping(self, tensor: Tensor) -> TileMapping:
-        """Of a root."""
+        """The mapping of a root."""
         if tensor not in self._mappings:
             type_ = tensor.type
             name = "io" if tensor in self._on_io else "compute"
@@ -140,11 +140,11 @@ class _Tiles:
         return slice(tiles.start, tiles.stop)
 
     def runs_here(self, op: Op) -> bool:
-        """Whether the chip of this report runs ``op``."""
+        """True if the chip of this report runs ``op``."""
         return chip_of(op, self._chips) == self._chip
 
     def lies_here(self, tensor: Tensor) -> bool:
-        """Whether the chip of this report holds ``tensor``, which an op computes."""
+        """True if the chip of this report holds ``tensor``, which an op computes."""
         return self._home(tensor) == self._chip
 
     def _home(self, tensor: Tensor) -> int:
@@ -152,14 +152,14 @@ class _Tiles:
         return home if home is not None and home < self._chips else 0
 
     def lies_for_good(self, tensor: Tensor) -> bool:
-        """Whether memory is its own from load to unload."""
+        """True if memory is its own from load to unload."""
         if tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE}:
             return True
         placement = self.plan.placements.get(tensor)
         return placement is not None and placement.region is not Region.ARENA
 
     def lies_elsewhere(self, tensor: Tensor) -> bool:
-        """Whether it lies in streaming memory."""
+        """True if it lies in streaming memory."""
         placement = self.plan.placements.get(tensor)
         return placement is not None and placement.region is Region.REMOTE
 
@@ -180,7 +180,7 @@ class _Tiles:
 
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
-        own = [one for one in graph.variables if self.lies_here(one)]
+        own = [variable for variable in graph.variables if self.lies_here(variable)]
         found = dict.fromkeys(tensor for tensor in own if not tensor.off_chip)
         data: set[int] = set()
         for order in schedule.orders.values():
@@ -270,7 +270,7 @@ class _Walk:
             self._worst = (busiest, len(self._steps) - 1, self._live.copy(), spread)
 
     def report(self, code: Categories, limit: int) -> MemoryReport:
-        """What the walk has found."""
+        """The findings of the walk."""
         _, step, live, temporary = self._worst
         tile = self._steps[step].tile if step >= 0 else 0
         always = self._tiles.always

@@ -68,7 +68,7 @@ class Phase:
     host: int = 0
 
     def cycles(self, target: Target) -> Cycles:
-        """What it takes, with syncs and launches."""
+        """The cycles, with syncs and launches."""
         exchange = target.exchange
         return Cycles(
             self.compute,

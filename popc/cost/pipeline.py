@@ -1,4 +1,4 @@
-"""What chips do at the same time: the stages of a pipeline."""
+"""The work of chips at the same time: the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pipeline_step(graph: Graph, op: Op) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What one chip does in a cycle in which all stages run."""
+    """The costs of one chip in a cycle in which all stages run."""
 
     ipu: int
     stages: tuple[int, ...]
@@ -39,7 +39,7 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCost:
-    """What a pipeline costs: the slowest chip of each step counts.
+    """The costs of a pipeline: the slowest chip of each step counts.
 
     Attributes:
         fill, flush: Cycles while it fills and is flushed.
@@ -60,20 +60,20 @@ class PipelineCost:
 
     @property
     def total(self) -> int:
-        """Of one pass through the pipeline."""
+        """The cycles of one pass through the pipeline."""
         return self.fill + self.turns * self.cycle + self.flush
 
     @property
     def slowest(self) -> StageCost | None:
         """The chip that the others wait for."""
-        return max(self.busy, key=lambda one: one.cycles, default=None)
+        return max(self.busy, key=lambda chip: chip.cycles, default=None)
 
     @property
     def utilisation(self) -> float:
-        """Which part of the time chips are busy, when all stages run."""
+        """The part of the time in which chips are busy, when all stages run."""
         if not self.busy or not self.cycle:
             return 0.0
-        return sum(one.cycles for one in self.busy) / (len(self.busy) * self.cycle)
+        return sum(chip.cycles for chip in self.busy) / (len(self.busy) * self.cycle)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -84,15 +84,17 @@ class PipelineCost:
             "flush_cycles": self.flush,
             "copy_cycles_per_turn": self.copies,
             "hidden_cycles": self.hidden.total,
-            "hidden": {one.name: getattr(self.hidden, one.name) for one in fields(self.hidden)},
+            "hidden": {
+                member.name: getattr(self.hidden, member.name) for member in fields(self.hidden)
+            },
             "utilisation": self.utilisation,
-            "chips": [one.to_dict() for one in self.busy],
+            "chips": [chip.to_dict() for chip in self.busy],
         }
 
 
 @dataclass(slots=True)
 class _Step:
-    """What runs at one time: cycles by chip."""
+    """The work at one time: cycles by chip."""
 
     times: int = 0
     chips: dict[int, Cycles] = field(default_factory=lambda: defaultdict(Cycles))
@@ -100,7 +102,7 @@ class _Step:
 
     @property
     def longest(self) -> Cycles:
-        return max(self.chips.values(), key=lambda one: one.total, default=Cycles())
+        return max(self.chips.values(), key=lambda chip: chip.total, default=Cycles())
 
 
 class Timeline:
@@ -134,7 +136,7 @@ class Timeline:
             found.stages[chip].add(op.settings.pipeline_stage)
 
     def cost(self) -> PipelineCost | None:
-        """What has been found; ``None`` if there is no pipeline."""
+        """The costs found; ``None`` if there is no pipeline."""
         if not self._inside:
             return None
         fill = [step for number, step in self._outside.items() if number < self._loop]

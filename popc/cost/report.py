@@ -1,4 +1,4 @@
-"""What a program costs: cycles of every op, bytes of every tile."""
+"""The costs of a program: cycles of every op, bytes of every tile."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OpCost:
             "temporary_bytes": self.temporary_bytes,
             "plans": list(self.plans),
             "phases": [
-                {one.name: getattr(phase, one.name) for one in fields(phase)}
+                {field.name: getattr(phase, field.name) for field in fields(phase)}
                 for phase in self.phases
             ],
         }
@@ -83,11 +83,11 @@ class Categories:
     @property
     def total(self) -> int:
         """All of them."""
-        return sum(getattr(self, one.name) for one in fields(self))
+        return sum(getattr(self, field.name) for field in fields(self))
 
     def to_dict(self) -> dict[str, int]:
         """By name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class LiveStep:
 
 @dataclass(frozen=True, slots=True)
 class LiveTensor:
-    """What has memory of its own; views, results in place and joined operands lie in it.
+    """A tensor with memory of its own; views, results in place and joined operands lie in it.
 
     Attributes:
         name: The tensor's, as in the model where it has it from there.
@@ -159,12 +159,12 @@ class MemoryReport:
 
     @property
     def peak_bytes(self) -> int:
-        """Of the busiest tile."""
+        """The bytes of the busiest tile."""
         return max(self.peak, default=0)
 
     @property
     def fits(self) -> bool:
-        """Whether no tile needs more than it has."""
+        """True if no tile needs more than it has."""
         return self.peak_bytes <= self.limit
 
     @property
@@ -189,10 +189,11 @@ class MemoryReport:
         if full:
             data["always_live"], data["peak"] = list(self.always_live), list(self.peak)
             data["steps"] = [
-                {one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps
+                {field.name: getattr(step, field.name) for field in fields(step)}
+                for step in self.steps
             ]
             data["tensors"] = [
-                {one.name: getattr(tensor, one.name) for one in fields(tensor)}
+                {field.name: getattr(tensor, field.name) for field in fields(tensor)}
                 for tensor in self.tensors
             ]
         return data
@@ -200,7 +201,7 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """What one run of a program costs on a target.
+    """The costs of one run of a program on a target.
 
     Attributes:
         target: The target, as it is used.
@@ -222,7 +223,7 @@ class CostReport:
 
     @property
     def cycles(self) -> Cycles:
-        """Of the whole run; where chips work at the same time, those of the slowest."""
+        """The cycles of the whole run; where chips work at the same time, those of the slowest."""
         total = Cycles()
         for op in self.ops:
             total = total + op.cycles
@@ -235,7 +236,7 @@ class CostReport:
 
     @property
     def device_cycles(self) -> int:
-        """Of the whole run, without transfers between host and device."""
+        """The cycles of the whole run, without transfers between host and device."""
         cycles = self.cycles
         return cycles.total - cycles.host
 
@@ -251,7 +252,7 @@ class CostReport:
 
     @property
     def fits(self) -> bool:
-        """Whether every tile has enough memory."""
+        """True if every tile has enough memory."""
         return all(chip.fits for chip in self.memory)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
@@ -277,5 +278,5 @@ class CostReport:
 
 def cycles_dict(cycles: Cycles) -> dict[str, int]:
     """By what they are spent on, and in all."""
-    parts = {one.name: getattr(cycles, one.name) for one in fields(cycles)}
+    parts = {field.name: getattr(cycles, field.name) for field in fields(cycles)}
     return {"total": cycles.total, **parts}

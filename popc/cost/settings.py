@@ -1,4 +1,4 @@
-"""What a user may decide about costs."""
+"""The settings of a user that concern costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CostSettings"]
 
 @dataclass(frozen=True, slots=True)
 class CostSettings:
-    """How convolutions and matrix products are planned.
+    """The settings for planning convolutions and matrix products.
 
     Attributes:
         proportion: How much of a tile's memory the temporary data of one of them may take.

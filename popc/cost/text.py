@@ -52,7 +52,7 @@ def _cycles(report: CostReport) -> str:
 
 
 def _pipeline(pipeline: PipelineCost) -> str:
-    """Where the time goes while chips work at the same time."""
+    """The distribution of time while chips work at the same time."""
     turns = f"{pipeline.turns:,} turns of {pipeline.cycle:,}"
     slowest = pipeline.slowest
     rows = [
@@ -63,10 +63,10 @@ def _pipeline(pipeline: PipelineCost) -> str:
         ("In each turn", "", ""),
         ("  copies between IPUs", f"{pipeline.copies:,}", ""),
     ]
-    for one in pipeline.busy:
-        stages = ", ".join(map(str, one.stages))
-        mark = ": the slowest" if one is slowest else ""
-        rows.append((f"  IPU {one.ipu}", f"{one.cycles:,}", f"stages {stages}{mark}"))
+    for chip in pipeline.busy:
+        stages = ", ".join(map(str, chip.stages))
+        mark = ": the slowest" if chip is slowest else ""
+        rows.append((f"  IPU {chip.ipu}", f"{chip.cycles:,}", f"stages {stages}{mark}"))
     rows.append(("  IPUs are busy", f"{pipeline.utilisation:.1%}", "of the time"))
     return _table(rows)
 

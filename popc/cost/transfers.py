@@ -1,4 +1,4 @@
-"""Which transfers share syncs, and what of them hides behind computing."""
+"""The transfers that share syncs, and the parts of them that hide behind computing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_transfer(op: Op) -> bool:
 
 
 def op_cycles(phases: Sequence[Phase], target: Target) -> Cycles:
-    """What a single run of an op takes, if nothing of it is hidden."""
+    """The cycles of a single run of an op, if nothing of it is hidden."""
     cycles = Cycles()
     for phase in phases:
         cycles = cycles + phase.cycles(target)
@@ -36,7 +36,7 @@ def op_cycles(phases: Sequence[Phase], target: Target) -> Cycles:
 
 
 def times_taken(op: Op, branch: str, times: int) -> int:
-    """How often a branch of ``op`` runs if ``op`` runs ``times``; as often, if that is unknown."""
+    """The runs of a branch of ``op`` if ``op`` runs ``times``; as many, if that is unknown."""
     taken = op.attributes.get("taken")
     if not isinstance(taken, tuple):
         return times
@@ -66,7 +66,7 @@ class _Overlaps:
         self._hidden: dict[Op, int] = {}
 
     def of(self, graph: Graph) -> dict[Op, int]:
-        """Of all loops in ``graph``."""
+        """The cycles hidden in all loops in ``graph``."""
         self._total(graph)
         return self._hidden
 
@@ -99,7 +99,7 @@ class _Overlaps:
         for op in order:
             if op.op_type == "If":
                 branch = op.subgraphs["then_branch"]
-                yield from (one for one in branch.ops if one.attributes.get("overlapped"))
+                yield from (inner for inner in branch.ops if inner.attributes.get("overlapped"))
 
     def _host(self, op: Op) -> int:
         return op_cycles(self._phases.get(op, ()), self._target).host

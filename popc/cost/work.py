@@ -1,4 +1,4 @@
-"""What rules say about an op: the primitives of poplibs that it is made of, in order.
+"""The words of rules about an op: the primitives of poplibs that it is made of, in order.
 
 A `Work` belongs to one op.  Its methods add phases; each knows the formula, the exchange and the
 temporary memory of its primitive.  Sizes are those of whole tensors; `share` says what of it falls
@@ -87,11 +87,11 @@ class Work:
         return text(self.op.attributes, name, "")
 
     def layout_of(self, tensor: Tensor) -> Layout:
-        """Where a tensor lies."""
+        """The layout of a tensor."""
         return self.layouts.get(tensor, LINEAR)
 
     def has(self, index: int) -> bool:
-        """Whether an optional operand is given."""
+        """True if an optional operand is given."""
         return self.op.optional(index) is not None
 
     def share(self, elements: int, dtype: DType) -> int:
@@ -255,7 +255,7 @@ class Work:
 
     @property
     def proportion(self) -> float:
-        """How much of a tile's memory temporary data of this op may take."""
+        """The share of a tile's memory that temporary data of this op may take."""
         return self.machine.settings.proportion_of(self.op.settings.origin)
 
     def scatter(self, rows: int, length: int, table: int, dtype: DType) -> None:

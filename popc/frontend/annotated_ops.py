@@ -1,4 +1,4 @@
-"""What annotations say of the way in which ops are computed: products in parts, work in place."""
+"""Annotations of the way in which ops are computed: products in parts, work in place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operators_meant(annotation: str) -> tuple[str, ...]:
 
 
 def annotation_problems(node: onnx.NodeProto) -> Iterator[str]:
-    """What is wrong with such annotations of ``node``, as what follows its name."""
+    """Problems with such annotations of ``node``, each to follow its name."""
     found = _attributes(node)
     cutting = [name for name in (_MODE, _FACTOR, _PRECISION) if name in found]
     if cutting and node.op_type not in _PRODUCTS:
@@ -94,7 +94,7 @@ def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSe
             int("Rhs" in name): float(priority)
             for name, priority in zip(_texts(found[_NAMES]), found[_PRIORITIES], strict=True)
         }
-        kept = tuple(sorted((index, one) for index, one in wishes.items() if index in able))
+        kept = tuple(sorted((index, wish) for index, wish in wishes.items() if index in able))
         settings = replace(settings, inplace=kept)
     return settings
 
@@ -102,7 +102,9 @@ def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSe
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     wanted = (_MODE, _FACTOR, _PRECISION, _NAMES, _PRIORITIES)
     return {
-        one.name: helper.get_attribute_value(one) for one in node.attribute if one.name in wanted
+        attribute.name: helper.get_attribute_value(attribute)
+        for attribute in node.attribute
+        if attribute.name in wanted
     }
 
 
@@ -113,4 +115,6 @@ def _text(value: object) -> str:
 
 def _texts(values: object) -> list[str]:
     items = values if isinstance(values, list | tuple) else [values]
-    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in items]
+    return [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items
+    ]

@@ -1,4 +1,4 @@
-"""What nodes of a model are annotated with, by their attributes or by the user's rules."""
+"""Annotations of the nodes of a model, by their attributes or by the user's rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from popc_runtime.errors import ModelError, OptionError
 __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
 
 _PREFIX: Final = "__"
-_BY_ATTRIBUTE: Final = {one.attribute: one for one in ANNOTATIONS.values()}
+_BY_ATTRIBUTE: Final = {annotation.attribute: annotation for annotation in ANNOTATIONS.values()}
 # Attributes that rules of operators read, and that by which PopART's tools find a node again.
 _OF_OPERATORS: Final = (
     "__collectiveCommGroup",
@@ -60,7 +60,7 @@ class Annotations:
         if self.rules:
             self._require_matches(nodes)
             for index, node in enumerate(nodes):
-                if any(_selects(rule, one) for rule in self.rules for one in all_nodes([node])):
+                if any(_selects(rule, inner) for rule in self.rules for inner in all_nodes([node])):
                     result[index] = self._annotated(node)
         problems = list(self._problems(result))
         if problems:
@@ -70,10 +70,10 @@ class Annotations:
     def _annotated(self, node: onnx.NodeProto) -> onnx.NodeProto:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        for one in all_nodes([copy]):
+        for inner in all_nodes([copy]):
             for rule in self.rules:
-                if _selects(rule, one):
-                    _annotate(one, rule)
+                if _selects(rule, inner):
+                    _annotate(inner, rule)
         return copy
 
     def _require_matches(self, nodes: Sequence[onnx.NodeProto]) -> None:
@@ -103,7 +103,7 @@ class Annotations:
             for attribute in _annotations(node):
                 where = f"{shown(node_name(node))}: {attribute.name}"
                 if attribute.name not in known:
-                    yield f"{where} is no annotation{did_you_mean(attribute.name, known)}"
+                    yield f"{where} is not an annotation{did_you_mean(attribute.name, known)}"
                 elif attribute.name == "__schedule_priority":
                     if attribute.type not in (attribute.FLOAT, attribute.INT):
                         yield f"{where} must be a number"
@@ -112,14 +112,20 @@ class Annotations:
                         excluded_names(_texts(attribute), self.passes)
                     except ValueError as error:
                         yield f"{where} {error}"
-            yield from (f"{shown(node_name(node))}: {one}" for one in annotation_problems(node))
+            yield from (
+                f"{shown(node_name(node))}: {problem}" for problem in annotation_problems(node)
+            )
 
 
 def useless_annotations(
     nodes: Iterable[onnx.NodeProto], ignored: Iterable[tuple[str, str]] = ()
 ) -> list[str]:
     """A sentence for each kind of annotation that has no effect."""
-    reasons = {one.attribute: one.useless for one in ANNOTATIONS.values() if one.useless}
+    reasons = {
+        annotation.attribute: annotation.useless
+        for annotation in ANNOTATIONS.values()
+        if annotation.useless
+    }
     reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in ignored}
     found: dict[str, list[str]] = defaultdict(list)
     for node in all_nodes(nodes):
@@ -141,7 +147,7 @@ def _advice(rule: Rule, nodes: Sequence[onnx.NodeProto]) -> str:
     )
     for pattern, names in choices:
         if pattern and not any(_fits(pattern, name) for name in names):
-            return f": {shown(pattern)!r} fits none{did_you_mean(pattern, names)}"
+            return f": {shown(pattern)!r} matches none{did_you_mean(pattern, names)}"
     return ""
 
 
@@ -162,14 +168,14 @@ def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
         if node.op_type not in (operators_meant(name) or (node.op_type,)):
             continue  # of all nodes that fit the selectors, others are meant
         attribute = ANNOTATIONS[name].attribute
-        kept = [one for one in node.attribute if one.name != attribute]
+        kept = [entry for entry in node.attribute if entry.name != attribute]
         del node.attribute[:]
         kind = onnx.AttributeProto.STRINGS if value == () else None
         node.attribute.extend([*kept, helper.make_attribute(attribute, value, attr_type=kind)])
 
 
 def _annotations(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
-    return (one for one in node.attribute if one.name.startswith(_PREFIX))
+    return (attribute for attribute in node.attribute if attribute.name.startswith(_PREFIX))
 
 
 def _texts(attribute: onnx.AttributeProto) -> tuple[str, ...]:
@@ -181,7 +187,7 @@ def _texts(attribute: onnx.AttributeProto) -> tuple[str, ...]:
 
 
 def is_annotated(node: onnx.NodeProto) -> bool:
-    """Whether `annotate_ops` has anything to do."""
+    """True if `annotate_ops` has anything to do."""
     return any(True for _ in _annotations(node))
 
 

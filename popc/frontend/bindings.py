@@ -1,4 +1,4 @@
-"""What the user says about a model's inputs and outputs, checked against the model.
+"""The user's settings for a model's inputs and outputs, checked against the model.
 
 Every mistake is found before anything is imported, and all are reported at once.
 """
@@ -32,7 +32,7 @@ _LISTED: Final = 12  # names shown when someone asks for one that does not exist
 
 @dataclass(frozen=True, slots=True)
 class TrainingBindings:
-    """What a model is imported for when weights are going to be variables.
+    """The training that a model is imported for, when weights are going to be variables.
 
     Attributes:
         is_trainable: Whether a weight of this name and type may become a variable.
@@ -52,7 +52,7 @@ class TrainingBindings:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What the user fixes about a model before it is compiled.
+    """The settings that the user fixes about a model before it is compiled.
 
     Attributes:
         shapes: Shape of an input, by input name.
@@ -167,7 +167,9 @@ class _Resolver:
         for name, shape in self.bindings.shapes.items():
             self._match(name, tuple(shape), f"--shape {name}={_joined(shape)}")
         types = {
-            one.name: self._type(one) for one in self.inputs.values() if one.name not in values
+            input_.name: self._type(input_)
+            for input_ in self.inputs.values()
+            if input_.name not in values
         }
         self._raise_if_any()
         return ResolvedInputs(types, values)
@@ -186,7 +188,7 @@ class _Resolver:
         if len(self.problems) == 1:
             raise UsageError(self.problems[0], hint=hint)
         raise UsageError(
-            f"{len(self.problems)} things about the inputs and outputs do not fit the model",
+            f"{len(self.problems)} problems with the inputs and outputs of the model",
             details=tuple(self.problems),
             hint=hint,
         )
@@ -195,11 +197,11 @@ class _Resolver:
 
     def _check_element_types(self) -> None:
         unsupported = []
-        for one in self.inputs.values():
+        for input_ in self.inputs.values():
             try:
-                element_type(one.type)
+                element_type(input_.type)
             except ModelError as error:
-                unsupported.append(f"input {one.name!r}: {error.message}")
+                unsupported.append(f"input {input_.name!r}: {error.message}")
         if unsupported:
             raise ModelError(
                 "inputs have element types that popc does not support", details=tuple(unsupported)
@@ -232,14 +234,17 @@ class _Resolver:
     def _unknown(self, subject: str, what: str, name: str, known: Iterable[str]) -> None:
         names = list(known)
         guess = did_you_mean(name, names)
-        listed = "" if guess or len(names) > _LISTED else f"; there is {_listed(names)}"
+        listed = "" if guess or len(names) > _LISTED else f"; it has {_listed(names)}"
         self.problems.append(f"{shown(subject)}: the model has no {what} {name!r}{guess or listed}")
 
     # -- dimensions --------------------------------------------------------------------------------
 
     def _take_dims(self) -> None:
         known = dict.fromkeys(
-            dim for one in self.inputs.values() for dim in one.dims or () if isinstance(dim, str)
+            dim
+            for input_ in self.inputs.values()
+            for dim in input_.dims or ()
+            if isinstance(dim, str)
         )
         for name, size in self.bindings.dims.items():
             if name not in known:

@@ -1,4 +1,4 @@
-"""What inputs are bound to, in the element types that the model declares."""
+"""The values that inputs are bound to, in the element types that the model declares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def element_type(type_: onnx.TypeProto) -> DType:
 
 
 def chosen(name: str, value: Any, type_: onnx.TypeProto) -> Any:
-    """Of arrays by name, as a .npz file holds them, those that the input ``name`` takes.
+    """The array, of several by name as in a .npz file, that the input ``name`` takes.
 
     A tensor takes the one of its name, a sequence all.
 
@@ -50,12 +50,12 @@ def chosen(name: str, value: Any, type_: onnx.TypeProto) -> Any:
     if type_.HasField("sequence_type"):
         return list(value.values())
     if name not in value:
-        raise ValueError(f"no array is called {name!r}; there is {', '.join(map(repr, value))}")
+        raise ValueError(f"there is no array {name!r}, only {', '.join(map(repr, value))}")
     return value[name]
 
 
 def as_array(value: Any) -> Array:
-    """What numpy makes of ``value``.
+    """The array that numpy makes of ``value``.
 
     Raises:
         ValueError: it holds arrays of different shapes.

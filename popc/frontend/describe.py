@@ -1,4 +1,4 @@
-"""What a model contains, without compiling it."""
+"""The contents of a model, without compiling it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe_model(model: LoadedModel) -> dict[str, Any]:
 def _weights(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     """Initializers and the tensors of Constant nodes, also those in subgraphs."""
     yield from graph.initializer
-    yield from (one.values for one in graph.sparse_initializer)
+    yield from (sparse.values for sparse in graph.sparse_initializer)
     for node in graph.node:
         if node.op_type == "Constant":
             yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))

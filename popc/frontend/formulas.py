@@ -65,7 +65,7 @@ class FormulaNumbers:
     doubtful: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def notes(self, is_trainable: Callable[[str], bool]) -> list[str]:
-        """What to tell the user; ``is_trainable`` by name alone: others are out of the question."""
+        """Notes for the user; ``is_trainable`` by name alone: others are out of the question."""
         found: list[str] = []
         trained = [text for name, text in self.doubtful.items() if is_trainable(name)]
         if trained:
@@ -146,7 +146,7 @@ def _is_constant(values: Array, used: Sequence[_Use], uses: Mapping[str, Sequenc
 
 
 def _takes_number(node: onnx.NodeProto, index: int, uses: Mapping[str, Sequence[_Use]]) -> bool:
-    """Whether operand ``index`` is one that no training changes."""
+    """True if operand ``index`` is one that no training changes."""
     if index in _NUMBERS.get(node.op_type, ()):
         return True
     if node.op_type == "Div":
@@ -162,7 +162,7 @@ def _takes_number(node: onnx.NodeProto, index: int, uses: Mapping[str, Sequence[
 
 
 def _is_usual(number: float) -> bool:
-    """Whether formulas have ``number`` in them; 0 and 1 are what weights may begin with."""
+    """True if formulas have ``number`` in them; 0 and 1 are what weights may begin with."""
     if number in (0.0, 1.0):
         return False
     size = max(number, 1 / number)
@@ -177,12 +177,12 @@ def _is_close(number: float, other: float) -> bool:
 
 
 def _is_mask(values: Array) -> bool:
-    """Whether it hides elements: nothing is added to some, what is far below zero to the others."""
+    """True if it hides elements: nothing is added to some, what is far below zero to the others."""
     hidden = values <= _MASKED
     return bool(hidden.any()) and not values[~hidden].any()
 
 
 def _are_whole(values: Array) -> bool:
-    """Whether it counts, or marks, elements; weights may begin as zeros or as ones."""
+    """True if it counts, or marks, elements; weights may begin as zeros or as ones."""
     flat = values.reshape(-1)
     return bool((flat == np.round(flat)).all()) and not ((flat == 0).all() or (flat == 1).all())

@@ -37,7 +37,10 @@ class FunctionBody:
     @property
     def attributes(self) -> Sequence[str]:
         """Names of the attributes that a call may give."""
-        return [*self.proto.attribute, *(one.name for one in self.proto.attribute_proto)]
+        return [
+            *self.proto.attribute,
+            *(attribute.name for attribute in self.proto.attribute_proto),
+        ]
 
     @property
     def opsets(self) -> dict[str, int]:

@@ -129,7 +129,7 @@ class GrowingModel:
             self.add_node(node)
 
     def _by_onnx(self, node: onnx.NodeProto) -> dict[str, InferredType]:
-        """What ONNX's own inference says of the results of one node."""
+        """The types that ONNX's own inference gives to the results of one node."""
         names = list(dict.fromkeys(name for name in node.input if name))
         types = {name: self.type_of(name) for name in names}
         known = [
@@ -138,7 +138,7 @@ class GrowingModel:
             if type_ is not None
         ]
         results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-        opsets = [helper.make_opsetid(*one) for one in self._opsets.items()]
+        opsets = [helper.make_opsetid(*opset) for opset in self._opsets.items()]
         graph = helper.make_graph([node], "node", known, results, self._values(names))
         try:
             model = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets))

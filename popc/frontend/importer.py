@@ -50,7 +50,7 @@ def never(name: str, type_: TensorType) -> bool:
 
 @dataclass(slots=True)
 class ImportContext:
-    """What holds for a whole model: rules, functions, data folder, problems, known values.
+    """The state of importing a whole model: rules, functions, data folder, problems, known values.
 
     Attributes:
         is_variable: Which initializers become variables, by name and type.
@@ -167,17 +167,15 @@ class GraphImporter:
     def _capture_tensor(self, tensor: Tensor) -> Tensor:
         if tensor in self.captures:
             return self.captures[tensor]
-        known = self.known_value(tensor) if self._is_cheap(tensor) else tensor.data
+        cheap = tensor.type.nbytes <= _FOLD_BYTES
+        known = self.known_value(tensor) if cheap else tensor.data
         if known is not None:
             inner = self.graph.add_constant(tensor.name, tensor.type, known)
         else:
             inner = self.graph.add_input(tensor.name, tensor.type)
+            self.context.known.note_capture(inner, tensor)
         self.captures[tensor] = inner
         return inner
-
-    @staticmethod
-    def _is_cheap(tensor: Tensor) -> bool:
-        return tensor.type.nbytes <= _FOLD_BYTES
 
     @property
     def runtime_captures(self) -> list[Tensor]:
@@ -201,9 +199,10 @@ class GraphImporter:
         Raises:
             ModelError: a weight is damaged, or its external file is missing.
         """
-        dense = [(one, partial(decode_tensor, one)) for one in proto.initializer]
+        dense = [(weights, partial(decode_tensor, weights)) for weights in proto.initializer]
         sparse = [
-            (one.values, partial(decode_sparse_tensor, one)) for one in proto.sparse_initializer
+            (sparse_.values, partial(decode_sparse_tensor, sparse_))
+            for sparse_ in proto.sparse_initializer
         ]
         for tensor, decode in (*dense, *sparse):
             if names is not None and tensor.name not in names:
@@ -250,6 +249,8 @@ class GraphImporter:
 
     def required_value(self, tensor: Tensor) -> Array | None:
         """As `known_value`, but weights that decide it stop being variables."""
+        if self.parent is not None:  # variables are the top graph's
+            return self.parent.required_value(tensor)
         return self.context.known.required(tensor, self.graph)
 
     def fold_if_small(self, op: Op) -> list[Tensor]:

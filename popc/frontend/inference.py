@@ -18,7 +18,7 @@ _MEAN, _VARIANCE = 3, 4  # inputs of BatchNormalization; its outputs from 1 on a
 def for_inference(model: onnx.ModelProto) -> None:
     """Let normalisations use their running statistics, and let nothing be dropped out."""
     bodies = [*_graphs([model.graph]), *model.functions]
-    bodies += [graph for one in model.functions for node in one.node for graph in _inside(node)]
+    bodies += [graph for known in model.functions for node in known.node for graph in _inside(node)]
     read = {name for body in bodies for node in body.node for name in node.input}
     read |= {output.name for graph in _graphs([model.graph]) for output in graph.output}
     read |= {name for function in model.functions for name in function.output}

@@ -16,14 +16,24 @@ _MOST_BYTES: Final = 1 << 26
 
 
 class KnownValues:
-    """Each value is computed at most once."""
+    """Each value is computed at most once.
+
+    Bodies of control flow see what is around them by captures, and a capture has the value of
+    what it stands for: it makes no difference in which graph somebody asks.
+    """
 
     def __init__(self) -> None:
         self.written: Collection[str] = ()  # variables that the model itself gives new values
         self._values: dict[Tensor, Array | None] = {}
+        self._captured: dict[Tensor, Tensor] = {}  # input of a body -> tensor of the graph around
+
+    def note_capture(self, inner: Tensor, outer: Tensor) -> None:
+        """Let ``inner``, an input of a body, stand for ``outer`` of the graph around it."""
+        self._captured[inner] = outer
 
     def value(self, tensor: Tensor) -> Array | None:
         """The value of ``tensor``, ``None`` if run-time values decide it."""
+        tensor = self._source(tensor)
         if tensor.data is not None:
             return tensor.data
         values = self._values
@@ -36,7 +46,7 @@ class KnownValues:
         return values[tensor]
 
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
-        """As `value`, but the weights that decide it stop being variables of ``graph``.
+        """As `value`, but the weights that decide it stop being variables of the top ``graph``.
 
         A weight whose value decides a shape or an algorithm cannot be trained, and must not be
         what the model itself changes.
@@ -44,7 +54,7 @@ class KnownValues:
         value = self.value(tensor)
         if value is not None:
             return value
-        variables = _deciding_variables(tensor)
+        variables = self._deciding_variables(tensor)
         if any(variable.name in self.written for variable in variables):
             return None
         for variable in variables:
@@ -53,7 +63,17 @@ class KnownValues:
             self._values.clear()
         return self.value(tensor) if variables else None
 
+    def _source(self, tensor: Tensor) -> Tensor:
+        """The tensor that ``tensor`` is or, through however many bodies, captures."""
+        while tensor in self._captured:
+            tensor = self._captured[tensor]
+        return tensor
+
+    def _operands(self, op: Op) -> list[Tensor]:
+        return [self._source(tensor) for tensor in op.present_inputs]
+
     def _computed(self, tensor: Tensor) -> Array | None:
+        tensor = self._source(tensor)
         return tensor.data if tensor.data is not None else self._values[tensor]
 
     def _constant_producers(self, tensor: Tensor) -> list[Op]:
@@ -75,22 +95,21 @@ class KnownValues:
                 continue
             seen.add(op)
             stack.append((current, True))
-            stack.extend((t, False) for t in op.present_inputs)
+            stack.extend((t, False) for t in self._operands(op))
         return order
 
-
-def _deciding_variables(tensor: Tensor) -> list[Tensor]:
-    """The variables that ``tensor`` follows from; none if anything else varies too."""
-    found: dict[Tensor, None] = {}
-    pending = {tensor: None}
-    queue = [tensor]
-    for current in queue:  # grows while it is walked
-        if current.kind is TensorKind.VARIABLE:
-            found[current] = None
-        elif current.producer is not None and can_evaluate(current.producer):
-            new = [one for one in current.producer.present_inputs if one not in pending]
-            pending.update(dict.fromkeys(new))
-            queue.extend(new)
-        elif current.data is None:
-            return []
-    return list(found)
+    def _deciding_variables(self, tensor: Tensor) -> list[Tensor]:
+        """The variables that ``tensor`` follows from; none if anything else varies too."""
+        found: dict[Tensor, None] = {}
+        queue = [self._source(tensor)]
+        pending = dict.fromkeys(queue)
+        for current in queue:  # grows while it is walked
+            if current.kind is TensorKind.VARIABLE:
+                found[current] = None
+            elif current.producer is not None and can_evaluate(current.producer):
+                new = [each for each in self._operands(current.producer) if each not in pending]
+                pending.update(dict.fromkeys(new))
+                queue.extend(new)
+            elif current.data is None:
+                return []
+        return list(found)

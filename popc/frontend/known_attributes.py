@@ -1,4 +1,4 @@
-"""Which attributes a node may have: those that rules read, and those that need no reading, why.
+"""The attributes that a node may have: those that rules read, and those that need no reading.
 
 Operators with a schema in onnx have the attributes of that schema, in the version that the model
 imports.  For the others, rules see what stands here and nothing else: `Node` hides the rest from
@@ -33,7 +33,7 @@ _PREFIX: Final = "__"  # of annotations, and of what PopART writes for itself
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Why an attribute need not be read; if ``only`` is given, as long as it is that."""
+    """The reason why an attribute need not be read; if ``only`` is given, as long as it is that."""
 
     why: str
     only: object = None
@@ -179,15 +179,17 @@ READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 
 _ANY_NODE: Final = {
-    "consumed_inputs": Ignored("tells which operands may be overwritten; the planner finds out"),
+    "consumed_inputs": Ignored(
+        "says which operands may be overwritten; the memory planner decides that"
+    ),
 }
 _DISTANT: Final = Ignored("concerns 8-bit floats only, which popc refuses")
 _WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at the end")
 _HIDDEN: Final = Ignored("follows from the shape of the weights")
-_ALL_STEPS: Final = Ignored("old opsets: the model names the results that it wants")
-_LAYOUT: Final = Ignored("is about work and memory on the chip, not about results")
-_TEXT: Final = Ignored("is about the look of what is printed")
-_SHARED: Final = Ignored("is about memory that the host hands over; popc has its own")
+_ALL_STEPS: Final = Ignored("old opsets: the model names the results that it uses")
+_LAYOUT: Final = Ignored("concerns work and memory on the chip, not results")
+_TEXT: Final = Ignored("only changes how values are printed")
+_SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Attention"): {"softmax_precision": _WIDE},
@@ -215,8 +217,8 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_GRAPHCORE, "DynamicSlice"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "DynamicUpdate"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "Init"): {
-        "batch_axis": Ignored("is for models that are cut by batches, which find it themselves"),
-        "init_type": Ignored("contents that are not said are zeros"),
+        "batch_axis": Ignored("is for models cut into batches; popc finds the batch axis itself"),
+        "init_type": Ignored("contents are zeros unless they are given"),
     },
     (_GRAPHCORE, "MultiConv"): dict.fromkeys(
         (
@@ -261,7 +263,7 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
 
 @cache
 def may_read(domain: str, op_type: str, name: str) -> bool:
-    """Whether the rule of an operator may read an attribute, as far as this table knows."""
+    """True if the rule of an operator may read an attribute, as far as this table knows."""
     if name.startswith(_PREFIX) or domain not in READ:
         return True
     return (domain == "" and op_type not in READ[""]) or name in READ[domain].get(op_type, ())
@@ -270,8 +272,8 @@ def may_read(domain: str, op_type: str, name: str) -> bool:
 def attribute_problems(
     node: onnx.NodeProto, version: int, functions: FunctionTable
 ) -> Iterator[str]:
-    """What is wrong with the attributes of a node: those that nothing would read."""
-    names = [one.name for one in node.attribute if not one.name.startswith(_PREFIX)]
+    """Problems with the attributes of a node: those that nothing would read."""
+    names = [entry.name for entry in node.attribute if not entry.name.startswith(_PREFIX)]
     if not names:
         return
     domain = default_domain_name(node.domain)

@@ -58,7 +58,7 @@ class LoadedModel:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """What the model says about its origin."""
+        """The origin of the model, as it says itself."""
         proto = self.proto
         facts = {
             "domain": proto.domain,
@@ -144,7 +144,7 @@ def _digest_of(proto: onnx.ModelProto) -> str:
         return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
     except (ValueError, EncodeError) as error:
         raise ModelError(
-            "the model is too large to be given as a message",
+            "the model is larger than 2 GB, too large to pass as a message",
             hint="save it with external data and give the path of the file",
         ) from error
 
@@ -190,7 +190,7 @@ def _not_onnx(data: bytes) -> ModelError:
             "the ONNX model is damaged or truncated, or its subgraphs are nested too deep",
             hint="compare its size or hash with the original",
         )
-    return ModelError("not an ONNX model: its bytes have no meaning as one")
+    return ModelError("not an ONNX model: it cannot be parsed as one")
 
 
 def _is_text(data: bytes) -> bool:

@@ -138,7 +138,7 @@ def _prepare_variables(
 
 @dataclass(frozen=True, slots=True)
 class _VariablePolicy:
-    """Which weights become variables, beside what the model itself updates.
+    """The choice of weights that become variables, beside those that the model itself updates.
 
     Attributes:
         training: What the weights are variables for.
@@ -183,13 +183,13 @@ class _VariablePolicy:
         return cls(training, others, written, numbers)
 
     def is_variable(self, name: str, type_: TensorType) -> bool:
-        """Whether a weight of this name and type is one."""
+        """True if a weight of this name and type is one."""
         if name in self.others or name in self.numbers.constant:
             return False
         return type_.dtype.is_float and self.training.is_trainable(name, type_)
 
     def notes(self) -> list[str]:
-        """What the user should know about weights that may be none."""
+        """Notes for the user about weights that may be none."""
         plain = TensorType(DType.FLOAT32, (1,))
         return self.numbers.notes(lambda name: self.training.is_trainable(name, plain))
 

@@ -136,13 +136,13 @@ class Node:
         return value
 
     def wants_output(self, index: int) -> bool:
-        """Whether the model names output ``index``."""
+        """True if the model names output ``index``."""
         return index < len(self.output_names) and self.output_names[index] != ""
 
     # -- attributes (schema defaults are filled in for ai.onnx) ------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether an attribute is present (or has a default in the operator's schema)."""
+        """True if an attribute is present (or has a default in the operator's schema)."""
         return name in self.attributes
 
     def integer(self, name: str, default: int | None = None) -> int:

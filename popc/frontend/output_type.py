@@ -26,7 +26,7 @@ def in_wanted_type(
     inputs: Sequence[Value | None],
     compute: Callable[[Sequence[Value | None]], Sequence[Value | None]],
 ) -> Sequence[Value | None]:
-    """What ``compute`` makes of ``inputs``, in the type that ``node`` wants its result to have.
+    """The results of ``compute`` for ``inputs``, in the type that ``node`` asks for.
 
     Raises:
         ModelError: it cannot choose one, or not this one.
@@ -39,7 +39,9 @@ def in_wanted_type(
 
 def _wanted_type(node: onnx.NodeProto) -> DType | None:
     """The type that ``node`` wants its result to have."""
-    found = next((one.s for one in node.attribute if one.name == _ATTRIBUTE), None)
+    found = next(
+        (attribute.s for attribute in node.attribute if attribute.name == _ATTRIBUTE), None
+    )
     if found is None:
         return None
     name = found.decode("utf-8", errors="replace").upper()

@@ -1,4 +1,4 @@
-"""Which results of nodes the backward pass of training computes once more: what the user says.
+"""The results of nodes that the backward pass computes once more, as the user says.
 
 PopART's builder writes it into an attribute of a node; options name tensors by patterns.
 """
@@ -29,7 +29,7 @@ _LISTED: Final = 8  # nodes shown of many
 
 @dataclass(frozen=True, slots=True)
 class RecomputeRequests:
-    """What the options say, to which nodes of the model add.
+    """The requests of the options, to which nodes of the model add.
 
     Attributes:
         auto: The method by which popc chooses, if it does.
@@ -43,7 +43,7 @@ class RecomputeRequests:
 
     @property
     def _recomputes(self) -> bool:
-        """Whether anything is computed once more that nodes do not ask for."""
+        """True if anything is computed once more that nodes do not ask for."""
         return self.auto is not AutoRecomputation.NONE or bool(self.recompute)
 
     def checked(self, model: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> RecomputeRequests:
@@ -57,16 +57,16 @@ class RecomputeRequests:
         if asking and self.auto is not AutoRecomputation.NONE:
             problems.append(
                 f"auto_recomputation is {self.auto}, but nodes of the model ask for recomputation "
-                f"themselves ({_listed(asking)}): a mixture of both is not possible"
+                f"themselves ({_listed(asking)}): use one of the two"
             )
         if self.checkpoints and not self._recomputes and not asking:
             problems.append(
-                "checkpoints are kept when others are recomputed, but nothing is: set "
+                "checkpoints keeps tensors while others are recomputed, but nothing is: set "
                 "auto_recomputation, or recompute"
             )
         if problems:
             raise OptionError(
-                "what to recompute does not fit the model",
+                "recompute and checkpoints do not fit the model",
                 subject="recompute",
                 details=tuple(problems),
             )
@@ -103,7 +103,7 @@ class RecomputeRequests:
         elif wish is Recompute.CHECKPOINT:
             # A node may be no op at all: PopART makes checkpoints of Identity.
             tensors = (value for value in results if isinstance(value, Tensor))
-            _set((one.producer for one in tensors if one.producer is not None), wish)
+            _set((tensor.producer for tensor in tensors if tensor.producer is not None), wish)
 
     def _of(self, node: onnx.NodeProto) -> Recompute:
         if any(_matches(name, self.checkpoints) for name in node.output):
@@ -120,7 +120,7 @@ class RecomputeRequests:
 
 
 def _number(node: onnx.NodeProto) -> int:
-    return next((one.i for one in node.attribute if one.name == _ATTRIBUTE), 0)
+    return next((attribute.i for attribute in node.attribute if attribute.name == _ATTRIBUTE), 0)
 
 
 def _asks(node: onnx.NodeProto) -> bool:

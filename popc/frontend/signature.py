@@ -1,4 +1,4 @@
-"""Whether a node's operands fit the operator's definition: their number and element types.
+"""Checks of a node's operands against the operator's definition: number and element types.
 
 Checking here, against ONNX's own schemas, is what lets import rules rely on both.
 """
@@ -87,7 +87,7 @@ def _check_input(
         return
     dtype = value.type.dtype
     if formal.dtypes and dtype not in formal.dtypes:
-        allowed = ", ".join(one for one in DType if one in formal.dtypes)
+        allowed = ", ".join(type_ for type_ in DType if type_ in formal.dtypes)
         raise ModelError(f"input {index} ({formal.name}) is {dtype}, but may be {allowed}")
     if formal.variable:
         first, expected = bound.setdefault(formal.variable, (index, dtype))
@@ -104,10 +104,10 @@ def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
     if schema is None:
         return None
     formals: list[_Formal] = []
-    for one in schema.inputs:
-        dtypes = frozenset(_NAMES[name] for name in one.types if name in _NAMES)
-        shares = one.is_homogeneous and len(one.types) > 1
-        required = one.option == _SINGLE and (op_type, one.name) not in _IN_PLACE_OF
-        formals.append(_Formal(one.name, required, one.type_str if shares else "", dtypes))
+    for input_ in schema.inputs:
+        dtypes = frozenset(_NAMES[name] for name in input_.types if name in _NAMES)
+        shares = input_.is_homogeneous and len(input_.types) > 1
+        required = input_.option == _SINGLE and (op_type, input_.name) not in _IN_PLACE_OF
+        formals.append(_Formal(input_.name, required, input_.type_str if shares else "", dtypes))
     repeats = bool(schema.inputs) and schema.inputs[-1].option == _VARIADIC
     return _Signature(tuple(formals), schema.min_input, repeats)

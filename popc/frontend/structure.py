@@ -1,4 +1,4 @@
-"""Whether a model is put together soundly: versions, names, order, nesting, functions.
+"""Checks that a model is put together soundly: versions, names, order, nesting, functions.
 
 Everything here is about structure alone; what the nodes mean is the importer's business.
 """

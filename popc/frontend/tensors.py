@@ -42,7 +42,7 @@ _ONNX: Final = {dtype: number for number, dtype in _DTYPES.items()}
 
 
 def is_supported(number: int) -> bool:
-    """Whether popc has the ONNX element type ``number``."""
+    """True if popc has the ONNX element type ``number``."""
     return number in _DTYPES
 
 

@@ -1,4 +1,4 @@
-"""How often a loop runs whose condition depends on counters only.
+"""The trip count of a loop whose condition depends on counters only.
 
 Exporters write counted loops as while loops: the body adds one to a carried counter and compares it
 with a limit.  If everything that the condition depends on is known at the start, the iterations

@@ -1,4 +1,4 @@
-"""Which operators, attributes and element types of a model popc does not know.
+"""The operators, attributes and element types of a model that popc does not know.
 
 This looks at every graph and function, without shapes and without building anything, so it says
 everything at once, also about a model whose inputs are still open.
@@ -45,7 +45,7 @@ class UnsupportedOp:
 
     @property
     def concerns_type(self) -> bool:
-        """Whether popc knows the operator, but not the type of its elements."""
+        """True if popc knows the operator, but not the type of its elements."""
         return self.reason.startswith(_ELEMENT_TYPE)
 
     @property
@@ -57,7 +57,7 @@ class UnsupportedOp:
 
 
 def is_importable(domain: str, op_type: str, version: int) -> bool:
-    """Whether nodes of an operator, at an opset of its domain, can be imported."""
+    """True if nodes of an operator, at an opset of its domain, can be imported."""
     return not _why_unknown(domain, op_type, version)
 
 
@@ -98,7 +98,7 @@ def _reasons(
     table: FunctionTable,
     untyped: Mapping[str, str],
 ) -> Iterator[str]:
-    """What popc cannot do about one node."""
+    """The reasons why popc cannot import one node."""
     if table.local(domain, node.op_type, node.overload) is None:
         missing = _why_unknown(domain, node.op_type, version)
         if missing:
@@ -114,7 +114,7 @@ def _reasons(
 
 @cache
 def _why_unknown(domain: str, op_type: str, version: int) -> str:
-    """Why an operator cannot be imported; "" if it can."""
+    """The reason why an operator cannot be imported; "" if it can."""
     if (domain, op_type) in RULES:
         return ""
     schema = find_schema(op_type, domain, version)
@@ -126,13 +126,13 @@ def _why_unknown(domain: str, op_type: str, version: int) -> str:
 
 
 def _why_missing(domain: str, op_type: str) -> str:
-    """Why there is no definition of an operator."""
+    """The reason why there is no definition of an operator."""
     schemas = [schema for schema in _all_schemas() if schema.domain == domain]
     since = [schema.since_version for schema in schemas if schema.name == op_type]
     if since:
         return f"the operator exists from opset {min(since)} on"
     if not schemas and not any(known == domain for known, _ in RULES):
-        return "popc knows nothing about this domain"
+        return "popc does not support this domain"
     names = {schema.name for schema in schemas} | {op for known, op in RULES if known == domain}
     return f"there is no such operator{did_you_mean(op_type, sorted(names))}"
 
@@ -163,7 +163,9 @@ def _unsupported_values(proto: onnx.ModelProto) -> dict[str, str]:
     ]
     for graph in graphs:
         types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-        types |= {one.values.name: one.values.data_type for one in graph.sparse_initializer}
+        types |= {
+            sparse.values.name: sparse.values.data_type for sparse in graph.sparse_initializer
+        }
         for info in (*graph.input, *graph.value_info):
             if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
                 types[info.name] = info.type.tensor_type.elem_type

@@ -88,7 +88,7 @@ def _written_by(
 
 
 def writes_variables(importer: GraphImporter, body: onnx.GraphProto) -> bool:
-    """Whether nodes of ``body`` may give variables new values."""
+    """True if nodes of ``body`` may give variables new values."""
     context = importer.context
     if not context.written:
         return False
@@ -99,7 +99,7 @@ def writes_variables(importer: GraphImporter, body: onnx.GraphProto) -> bool:
 def lost_statistics(
     importer: GraphImporter, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str]
 ) -> list[str]:
-    """What to say of normalisations whose new running statistics go nowhere: at most a line."""
+    """A note on normalisations whose new running statistics go nowhere: at most a line."""
     read = {*wanted, *(name for node in nodes for name in reads(node))}
     lost = [
         node_name(node)
@@ -111,7 +111,7 @@ def lost_statistics(
     if not lost:
         return []
     note = (
-        f"{listed(lost)} in training mode: running statistics stay as they are, for weights are "
+        f"{listed(lost)} in training mode: running statistics stay as they are, as weights are "
         "constants; constant_weights=false keeps them from run to run, and `popc export "
         "--inference` makes a model that normalises by them"
     )
@@ -123,7 +123,7 @@ def _is_constant(value: Value | None) -> bool:
 
 
 class VariableUpdates:
-    """What the nodes of one graph have given new values.
+    """The new values that the nodes of one graph have given to variables.
 
     A nested graph knows variables as captures.
 
@@ -174,7 +174,7 @@ def written_outside(bodies: Iterable[GraphImporter]) -> dict[Tensor, bool]:
 
 
 def update_statistic(node: Node, index: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """What a BatchNormalization makes of operand ``index``, and that it is kept if it can be.
+    """The new value of operand ``index`` of a BatchNormalization, kept if it can be.
 
     Nodes that share their statistics go on from each other's.
     """
@@ -187,8 +187,8 @@ def update_statistic(node: Node, index: int, compute: Callable[[Tensor], Tensor]
 
 
 def is_variable(importer: GraphImporter, tensor: Tensor) -> bool:
-    """Whether ``tensor``, of the graph of ``importer``, is a variable or captures one."""
+    """True if ``tensor``, of the graph of ``importer``, is a variable or captures one."""
     if tensor.kind is TensorKind.VARIABLE:
         return True
-    outer = next((one for one, inner in importer.captures.items() if inner is tensor), None)
+    outer = next((capture for capture, inner in importer.captures.items() if inner is tensor), None)
     return outer is not None and importer.parent is not None and is_variable(importer.parent, outer)

@@ -1,4 +1,4 @@
-"""What an ONNX value name can stand for while a model is imported."""
+"""The values that an ONNX name can stand for while a model is imported."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _Name: TypeAlias = tuple[str, str, str]
 
 
 def node_name(proto: onnx.NodeProto) -> str:
-    """What to call a node: its name, or its op type and first named output."""
+    """The name of a node in messages: its name, or its op type and first named output."""
     if proto.name:
         return proto.name
     outputs = [name for name in proto.output if name]
@@ -100,7 +100,7 @@ def free_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _has_effect(node: onnx.NodeProto, functions: Mapping[_Name, onnx.FunctionProto]) -> bool:
-    """Whether a node, or one inside, is there for what it does, not for its results."""
+    """True if a node, or one inside, is there for what it does, not for its results."""
     for inner in all_nodes([node]):
         if (inner.domain, inner.op_type) in _EFFECTS:
             return True
@@ -120,7 +120,9 @@ def needed_nodes(
     Nodes that print, or end a run, are needed too, and those that write variables.
     """
     names = set(wanted)
-    bodies = {(one.domain, one.name, one.overload): one for one in functions}
+    bodies = {
+        (function.domain, function.name, function.overload): function for function in functions
+    }
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
         if any(output in names for output in node.output) or _has_effect(node, bodies):

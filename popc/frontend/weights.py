@@ -53,7 +53,8 @@ def fill_weights(
         if name in values:
             type_, data = values[name]
             if tuple(tensor.dims) != type_.shape or tensor.data_type != onnx_type_of(type_.dtype):
-                raise ModelError(f"weight {name!r} is {type_}, which the model is not for")
+                wanted = f"{list(tensor.dims)} of ONNX type {tensor.data_type}"
+                raise ModelError(f"weight {name!r} is {type_}, but the model has {wanted}")
             _set_data(tensor, _bytes_of(data))
     for name, (type_, data) in extra.items():
         added = model.graph.initializer.add()

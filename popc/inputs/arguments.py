@@ -106,7 +106,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     loaded = load_file(path)
     if isinstance(loaded, np.ndarray):
         raise ResourceError(
-            f"{path} holds one array, not several: it is a .npy file",
+            f"{path} is a .npy file, which holds one array, but several are needed",
             hint="numpy.savez writes several arrays with their names",
         )
     return {name: _member(path, loaded, name) for name in loaded.files}
@@ -117,14 +117,14 @@ def _member(path: Path, loaded: Mapping[str, Array], name: str) -> Array:
         return loaded[name]
     except (OSError, ValueError, EOFError, BadZipFile, ZlibError) as error:
         raise ResourceError(
-            f"the array {name!r} of {path} is damaged, or holds other things than numbers",
+            f"the array {name!r} of {path} is damaged, or holds something other than numbers",
             subject=str(path),
             hint="numpy.savez writes such files from arrays of numbers",
         ) from error
 
 
 def load_file(source: Path | BytesIO) -> Any:
-    """What a .npy or .npz file holds.
+    """The content of a .npy or .npz file.
 
     Raises:
         ResourceError: it cannot be read.
@@ -136,7 +136,7 @@ def load_file(source: Path | BytesIO) -> Any:
     except (ValueError, EOFError, BadZipFile) as error:
         # numpy's own words advise to unpickle what may be a stranger's file.
         raise ResourceError(
-            f"{_named(source)} is no .npy or .npz file with arrays of numbers",
+            f"{_named(source)} is not a .npy or .npz file with arrays of numbers",
             hint="numpy.save and numpy.savez write such files",
         ) from error
 

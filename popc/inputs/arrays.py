@@ -1,4 +1,4 @@
-"""Where the inputs of a run come from, and where its results go."""
+"""The sources of the inputs of a run, and the destinations of its results."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def plan_outputs(
 
 
 def _refuse_targets(targets: Mapping[str, str], *, force: bool) -> None:
-    """What would lose a result, or something older."""
+    """Refuse targets that would lose a result, or something older."""
     owners: dict[str, str] = {}
     for name, path in targets.items():
         other = owners.setdefault(path, name)

@@ -85,7 +85,7 @@ def _title(op: Op) -> str:
 def _label(op: Op) -> str:
     """Type, name, what it reads that no op computes, attributes and place."""
     lines = [op.op_type, _title(op)]
-    lines += [f"{one.kind} {one.name}" for one in _leaves(op)]
+    lines += [f"{operand.kind} {operand.name}" for operand in _leaves(op)]
     lines += [f"{name} {subgraph.name}" for name, subgraph in op.subgraphs.items()]
     lines += [
         f"{key}={_shortened(format_attribute(item))}" for key, item in sorted(op.attributes.items())
@@ -100,8 +100,8 @@ def _label(op: Op) -> str:
 
 
 def _leaves(op: Op) -> list[Tensor]:
-    """What ``op`` reads that no op computes, constants of one element aside."""
-    found = dict.fromkeys(one for one in op.present_inputs if one.producer is None)
+    """The operands of ``op`` that no op computes, constants of one element aside."""
+    found = dict.fromkeys(operand for operand in op.present_inputs if operand.producer is None)
     return [one for one in found if not (one.kind is TensorKind.CONSTANT and one.type.size == 1)]
 
 

@@ -29,7 +29,7 @@ __all__ = ["Graph", "Op", "Tensor", "TensorKind"]
 
 
 class TensorKind(StrEnum):
-    """Where a tensor's value comes from."""
+    """The origin of a tensor's value."""
 
     ACTIVATION = "activation"  # the output of an op
     INPUT = "input"  # an input of the graph
@@ -64,7 +64,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known at compile time."""
+        """True if the value is known at compile time."""
         return self.kind is TensorKind.CONSTANT
 
     @property
@@ -378,7 +378,7 @@ class Graph:
         return other
 
     def is_output(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is an output of the graph."""
+        """True if ``tensor`` is an output of the graph."""
         return any(tensor is output for output in self.outputs)
 
 

@@ -1,4 +1,4 @@
-"""Which ops of a graph must run before which others, beyond what data flow asks for.
+"""The order that ops of a graph must keep, beyond what data flow asks for.
 
 The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.remove`, which
 `Graph` calls.  Passes add pairs by way of `popc.ops.sequencer`, which knows what contradicts what.
@@ -44,7 +44,7 @@ class Ordering:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is required or wished."""
+        """True if nothing is required or wished."""
         return not self._later
 
     def __contains__(self, op: Op) -> bool:

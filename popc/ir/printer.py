@@ -22,7 +22,7 @@ def format_graph(graph: Graph, order: Sequence[Op] | None = None) -> str:
     A graph that several ops hold follows behind all others.
     """
     holders = Counter(
-        nested for one in graph.walk() for op in one.ops for nested in op.subgraphs.values()
+        nested for inner in graph.walk() for op in inner.ops for nested in op.subgraphs.values()
     )
     shared = [nested for nested in graph.walk() if holders[nested] > 1]
     lines = _graph_lines(graph, order, shared)
@@ -74,7 +74,7 @@ def _reference(op: Op) -> str:
 
 
 def _settings(settings: OpSettings) -> str:
-    """Where and when an op runs, and what the user has said of it."""
+    """The place and time of an op, and the user's settings for it."""
     said = {
         "schedule_priority": settings.schedule_priority or None,
         "exclude_patterns": ",".join(settings.exclude_patterns) or None,

@@ -1,4 +1,4 @@
-"""What is known about an op beside its arithmetic."""
+"""The facts known about an op beside its arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["OpSettings", "ProductCut", "Recompute", "StepPart"]
 
 
 class StepPart(IntEnum):
-    """Where in a step of training an op belongs, in order of time.
+    """The part of a training step that an op belongs to, in order of time.
 
     Its operands come from the same part or from earlier ones.
     """
@@ -21,7 +21,7 @@ class StepPart(IntEnum):
 
 
 class Recompute(Enum):
-    """Whether the backward pass computes the results of a forward op once more."""
+    """The decision if the backward pass computes the results of a forward op once more."""
 
     UNDEFINED = "undefined"
     CHECKPOINT = "checkpoint"  # no: they are kept
@@ -31,7 +31,7 @@ class Recompute(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProductCut:
-    """How the product of matrices [..., m, k] and [..., k, n] is made of smaller ones.
+    """The way to make a product of matrices [..., m, k] and [..., k, n] of smaller ones.
 
     Attributes:
         mode: What is cut: "input_channels" (m), "reducing_dim" (k) or "output_channels" (n).
@@ -46,7 +46,7 @@ class ProductCut:
 
 @dataclass(slots=True)
 class OpSettings:
-    """What is known about an op beside its arithmetic.  Passes that replace an op carry it over.
+    """The facts known about an op beside its arithmetic.  Passes that replace an op carry it over.
 
     Ops may share one instance: to change the settings of an op, give it new ones.
 
@@ -87,7 +87,7 @@ class OpSettings:
 
     @property
     def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:
-        """Where the op runs.  Ops with different places are never merged or fused."""
+        """The place of the op.  Ops with different places are never merged or fused."""
         return (
             self.virtual_graph,
             self.pipeline_stage,

@@ -11,7 +11,7 @@ __all__ = ["verify"]
 
 def verify(graph: Graph) -> list[str]:
     """Everything wrong with ``graph`` and the graphs nested in it; empty if valid."""
-    return [problem for one in graph.walk() for problem in _graph_problems(one)]
+    return [problem for nested in graph.walk() for problem in _graph_problems(nested)]
 
 
 def _graph_problems(graph: Graph) -> list[str]:

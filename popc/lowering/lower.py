@@ -72,7 +72,7 @@ class _Lowering:
 
     def initialise(self, variables: Iterable[Tensor]) -> Block:
         """Give every variable its initial value."""
-        return tuple(self._initialise(one) for one in variables if one.type.size)
+        return tuple(self._initialise(variable) for variable in variables if variable.type.size)
 
     def _initialise(self, variable: Tensor) -> Instruction:
         target = (self.slots.of(variable),)

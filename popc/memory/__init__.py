@@ -1,4 +1,4 @@
-"""Where every tensor lives: views, memory taken over in place, offsets."""
+"""The places of all tensors: views, memory taken over in place, offsets."""
 
 from popc.memory.check import check_plan
 from popc.memory.plan import ConstantBlock, MemoryPlan, Placement

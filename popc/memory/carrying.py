@@ -30,7 +30,7 @@ __all__ = ["Carried", "find_carried"]
 
 
 class Carried(NamedTuple):
-    """Where a value goes.
+    """The place to which a value goes.
 
     Attributes:
         home: The memory that it will replace.
@@ -114,7 +114,7 @@ def _target(storage: Storage, copy: _Copy) -> Extent:
 
 
 def _in_one_place(buffer: Buffer, pieces: Sequence[_Piece]) -> Extent | None:
-    """Where the pieces of ``buffer`` go if they are all of it and lie there as they do in it."""
+    """The place for the pieces of ``buffer`` if they are all of it and lie there as in it."""
     for piece, following in pairwise(pieces):
         size = piece.target.end - piece.target.start
         next_to_it = piece.target.end == following.target.start
@@ -160,6 +160,6 @@ class _Readers:
 
 
 def _only_writes(op: Op, tensor: Tensor) -> bool:
-    """Whether ``tensor`` is an operand of ``op`` only to say what is written."""
+    """True if ``tensor`` is an operand of ``op`` only to say what is written."""
     is_target = op.op_type == "CopyVarUpdate" and op.operand(0) is tensor
     return is_target and op.operand(1) is not tensor

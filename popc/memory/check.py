@@ -22,7 +22,7 @@ __all__ = ["check_plan"]
 
 
 def check_plan(graph: Graph, schedule: Schedule, plan: MemoryPlan) -> list[str]:
-    """What is wrong with ``plan``, one sentence per problem; empty if it is legal."""
+    """The problems of ``plan``, a sentence each; empty if it is legal."""
     tensors = [tensor for part in graph.walk() for tensor in part.tensors.values()]
     missing = [tensor for tensor in tensors if tensor not in plan.placements]
     if missing:

@@ -57,7 +57,7 @@ def _check_call(op: Op, plan: MemoryPlan, sizes: Mapping[tuple[Region, int], int
     if frame.offset % ALIGNMENT:
         yield f"{op!r} hands over memory to work in that is not aligned"
     inside = [tensor.type for tensor in (*callee.inputs, *callee.outputs)]
-    if None in op.inputs or inside != [one.type for one in (*op.present_inputs, *op.outputs)]:
+    if None in op.inputs or inside != [value.type for value in (*op.present_inputs, *op.outputs)]:
         yield f"the operands or results of {op!r} are not those of {callee.name}"
     for tensor in op.present_inputs:
         if plan.placements[tensor].strides is not None:

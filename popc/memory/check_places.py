@@ -78,7 +78,7 @@ def check_places(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
 
 
 def _is_part(tensor: Tensor, place: tuple[int, int], parts: Iterable[tuple[int, int]]) -> bool:
-    """Whether a tensor lies in a row; of a variable at its end, only a part may be read."""
+    """True if a tensor lies in a row; of a variable at its end, only a part may be read."""
     low, high = place
     if tensor.kind is TensorKind.VARIABLE:
         return any(start < high and low < end for start, end in parts)
@@ -86,16 +86,16 @@ def _is_part(tensor: Tensor, place: tuple[int, int], parts: Iterable[tuple[int, 
 
 
 def _is_kept(tensor: Tensor, graph: Graph, plan: MemoryPlan) -> bool:
-    """Whether ``tensor`` is computed in a part of a variable."""
+    """True if ``tensor`` is computed in a part of a variable."""
     low, high = byte_range(tensor, plan.placements[tensor])
-    ranges = (byte_range(one, plan.placements[one]) for one in graph.variables)
+    ranges = (byte_range(variable, plan.placements[variable]) for variable in graph.variables)
     return tensor.kind is not TensorKind.VARIABLE and any(
         start <= low and high <= end for start, end in ranges
     )
 
 
 def _joined_ranges(plan: MemoryPlan) -> list[tuple[int, int]]:
-    """Where operands of Concats lie without gaps: computed there, or variables in a row."""
+    """The ranges of operands of Concats without gaps: computed there, or variables in a row."""
     rows = [op for op in plan.views if op.op_type == "Concat"]
     return [byte_range(op.output, plan.placements[op.output]) for op in (*plan.joined, *rows)]
 
@@ -120,7 +120,7 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
 
 
 def _reads_strided(op: Op) -> bool:
-    """Whether the kernel of ``op`` takes operands that are not contiguous.
+    """True if the kernel of ``op`` takes operands that are not contiguous.
 
     Sums and the like over all pixels of an image [N, C, H, W] do, other reductions do not.
     """

@@ -29,7 +29,7 @@ def _is_remote(tensor: Tensor, plan: MemoryPlan) -> bool:
 
 
 def _may_be_remote(tensor: Tensor, part: Graph, graph: Graph) -> bool:
-    """What comes from outside is another name of what lies there; that is checked at the op."""
+    """A value from outside is another name of what lies there; that is checked at the op."""
     op = tensor.producer
     if op is None:
         return tensor.off_chip or (part is not graph and tensor in part.inputs)

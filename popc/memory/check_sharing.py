@@ -93,8 +93,10 @@ def _overlapping_pairs(program: Replay, plan: MemoryPlan) -> Iterator[tuple[Tens
         key=lambda tensor: program.lives[tensor].written,
     )
     ranges = [byte_range(tensor, plan.placements[tensor]) for tensor in origins]
-    memories = {one.memory: number for number, one in enumerate(plan.placements.values())}
-    region = np.array([memories[plan.placements[one].memory] for one in origins], np.int64)
+    memories = {
+        placement.memory: number for number, placement in enumerate(plan.placements.values())
+    }
+    region = np.array([memories[plan.placements[name].memory] for name in origins], np.int64)
     low = np.array([start for start, _ in ranges], np.int64)
     high = np.array([end for _, end in ranges], np.int64)
     written = np.array([program.lives[tensor].written for tensor in origins], np.int64)
@@ -122,16 +124,16 @@ def _is_explained(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryP
 
 
 def _are_apart(earlier: Tensor, later: Tensor, plan: MemoryPlan) -> bool:
-    """Whether two tensors with gaps have no byte in common."""
-    places = [plan.placements[one] for one in (earlier, later)]
+    """True if two tensors with gaps have no byte in common."""
+    places = [plan.placements[tensor] for tensor in (earlier, later)]
     if any(place.strides is None for place in places) or earlier.type.dtype != later.type.dtype:
         return False
-    own, other = (addresses(one, plan.placements[one]) for one in (earlier, later))
+    own, other = (addresses(tensor, plan.placements[tensor]) for tensor in (earlier, later))
     return not np.isin(own, other).any()
 
 
 def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``later`` overwrites ``earlier`` in the step that reads it last."""
+    """True if ``later`` overwrites ``earlier`` in the step that reads it last."""
     op = later.producer
     return (
         op is not None
@@ -144,12 +146,12 @@ def _is_taken_over(earlier: Tensor, later: Tensor, program: Replay, plan: Memory
 
 
 def _memory(tensor: Tensor, plan: MemoryPlan) -> tuple[object, tuple[int, int]]:
-    """What ``tensor`` takes, in whatever order its elements are."""
+    """The memory of ``tensor``, in whatever order its elements are."""
     return plan.placements[tensor].memory, byte_range(tensor, plan.placements[tensor])
 
 
 def _is_initial_state(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``later`` is the final value of a loop state that begins as ``earlier``."""
+    """True if ``later`` is the final value of a loop state that begins as ``earlier``."""
     op = later.producer
     if op is None or op.op_type != "Loop" or later not in op.outputs:
         return False
@@ -206,7 +208,7 @@ def _replaced_by(op: Op, plan: MemoryPlan) -> Iterator[tuple[Tensor, Placement, 
 
 
 def _is_joined(earlier: Tensor, later: Tensor, program: Replay, plan: MemoryPlan) -> bool:
-    """Whether ``earlier`` is, perhaps by way of other Concats, a part of the Concat ``later``."""
+    """True if ``earlier`` is, perhaps by way of other Concats, a part of the Concat ``later``."""
     op = later.producer
     if op is None or op not in plan.joined:
         return False

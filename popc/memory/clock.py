@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Clock:
-    """When every op and graph runs.
+    """The times at which every op and graph runs.
 
     Attributes:
         now: The next tick; after reading, the number of ticks.

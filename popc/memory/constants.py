@@ -38,7 +38,7 @@ class ConstantPool:
             self._offsets[identity] = found[key]
 
     def offset(self, tensor: Tensor) -> int:
-        """Where the data of ``tensor`` begins."""
+        """The beginning of the data of ``tensor``."""
         return self._offsets[id(_data(tensor))]
 
     def _append(self, array: Array) -> int:

@@ -73,18 +73,22 @@ def _writes_any(op: Op) -> bool:
 
 
 def _finds(op: Op, found: Container[Tensor], convolutions: Collection[str]) -> bool:
-    """Whether what ``op`` reads lets it write channels-last."""
+    """True if what ``op`` reads lets it write channels-last."""
     if op.op_type in CONVOLUTIONS:
         return op.op_type in convolutions and not _has_short_rows(op)
     if op.op_type == "Reshape":
         first = _before_shuffle(op)
         return first is not None and first.operand(0) in found and _shuffled(first) is op
-    images = [one for one in op.present_inputs if not one.is_constant and _is_as_large(one, op)]
+    images = [
+        operand
+        for operand in op.present_inputs
+        if not operand.is_constant and _is_as_large(operand, op)
+    ]
     return bool(images) and 2 * sum(image in found for image in images) >= len(images)
 
 
 def _is_as_large(operand: Tensor, op: Op) -> bool:
-    """Whether ``operand`` is an image with the images and channels of the result."""
+    """True if ``operand`` is an image with the images and channels of the result."""
     if OPS[op.op_type].elementwise:
         return operand.type.shape == op.output.type.shape
     return operand is op.operand(0) or op.op_type == "Concat"
@@ -97,7 +101,7 @@ def _suits_readers(image: Tensor) -> bool:
 
 
 def _reads_format(op: Op) -> bool:
-    """Whether the kernel of ``op`` reads images in any memory format as fast, or nearly."""
+    """True if the kernel of ``op`` reads images in any memory format as fast, or nearly."""
     return op.op_type in OPS and (OPS[op.op_type].strided_input or _reduces_pixels(op))
 
 
@@ -146,7 +150,7 @@ def _gains(op: Op) -> bool:
 
 
 def _has_short_rows(op: Op) -> bool:
-    """Whether ``op`` is a convolution of groups of few channels, other than of single ones.
+    """True if ``op`` is a convolution of groups of few channels, other than of single ones.
 
     It reads and writes a part of each row of channels at a time.
     """

@@ -56,7 +56,7 @@ class _Profile:
         self._peak = int(self._live.max())
 
     def admits(self, target: Buffer, parts: Sequence[Buffer]) -> bool:
-        """Whether merging ``parts`` into ``target`` keeps the peak; if so, it is done here."""
+        """True if merging ``parts`` into ``target`` keeps the peak; if so, it is done here."""
         first = min(buffer.first for buffer in (target, *parts))
         last = max(buffer.last for buffer in (target, *parts))
         live = self._live[first : last + 1].copy()
@@ -95,7 +95,7 @@ def join_concats(
 
 
 def _can_join(op: Op, strides: tuple[int, ...] | None) -> bool:
-    """Whether each operand of a Concat has a place of its own in the output."""
+    """True if each operand of a Concat has a place of its own in the output."""
     return is_row_of_operands(op) if strides is None else is_concat_of_pixels(op, strides)
 
 
@@ -144,7 +144,7 @@ def _lying_in(storage: Storage, buffer: Buffer) -> list[tuple[Tensor, Site]]:
 
 
 def _is_part(buffer: Buffer | None, parts: Container[Buffer]) -> bool:
-    """Whether ``buffer``, or one that it lies in, has been joined."""
+    """True if ``buffer``, or one that it lies in, has been joined."""
     while buffer is not None and buffer not in parts:
         buffer = buffer.home
     return buffer is not None

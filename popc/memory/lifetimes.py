@@ -74,7 +74,9 @@ def _place_inputs(storage: Storage, graph: Graph, begin: int) -> None:
 def _place_row(storage: Storage, graph: Graph, row: Sequence[Tensor]) -> None:
     """Let variables lie one behind the other."""
     buffers = [storage.sites[variable].buffer for variable in row]
-    whole = Buffer(sum(one.nbytes for one in buffers), graph, buffers[0].first, buffers[0].last)
+    whole = Buffer(
+        sum(result.nbytes for result in buffers), graph, buffers[0].first, buffers[0].last
+    )
     whole.region, whole.takeable = Region.STATE, False
     storage.buffers.append(whole)
     offset = 0
@@ -141,7 +143,7 @@ def _place_control(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
 
 
 def _keep_load_results(storage: Storage, clock: Clock) -> None:
-    """What load time computes for later runs goes to the state region, the rest to the arena.
+    """Move what load time computes for later runs to the state region, the rest to the arena.
 
     What it puts into streaming memory stays there.
     """

@@ -14,7 +14,7 @@ __all__ = ["ALIGNMENT", "ConstantBlock", "MemoryPlan", "Placement", "aligned"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a tensor lies: offset and strides in bytes; strides ``None`` means C-contiguous.
+    """The place of a tensor: offset and strides in bytes; strides ``None`` means C-contiguous.
 
     What lies in a parameter is counted from its first byte; elsewhere ``parameter`` is -1.
     """
@@ -26,7 +26,7 @@ class Placement:
 
     @property
     def memory(self) -> tuple[Region, int]:
-        """What ``offset`` counts from the beginning of."""
+        """The memory that ``offset`` counts in."""
         return self.region, self.parameter
 
 
@@ -40,7 +40,7 @@ class ConstantBlock:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Where everything lies.
+    """The places of all tensors.
 
     Attributes:
         placements: Of every tensor of every graph.

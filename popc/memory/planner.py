@@ -71,7 +71,7 @@ def _tensors_of(graph: Graph) -> list[Tensor]:
 
 @dataclass(slots=True)
 class _Found:
-    """What has been planned so far; see `MemoryPlan`."""
+    """The plan so far; see `MemoryPlan`."""
 
     placements: dict[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
     views: set[Op] = field(default_factory=set[Op])
@@ -106,7 +106,7 @@ class _Planner:
         self._place(graph, storage, frame=count + len(graph.outputs))
 
     def plan_top(self, graph: Graph) -> tuple[Packing, int, int]:
-        """How the arena is packed; the bytes that the state region and the remote one need."""
+        """The packing of the arena; the bytes that the state region and the remote one need."""
         storage = self._share(graph, self.callees)
         arena = _pack(storage.roots(Region.ARENA))
         state_bytes = _stack(storage.roots(Region.STATE))

@@ -24,7 +24,7 @@ class Life:
 
 @dataclass(slots=True)
 class Replay:
-    """What `replay` finds.
+    """The findings of `replay`.
 
     Attributes:
         frames: What each call hands over to work in.
@@ -110,7 +110,7 @@ class Replay:
         self.step([*captures, *op.outputs])
 
     def _run_call(self, op: Op) -> None:
-        """What is handed over is in use from beginning to end."""
+        """Replay a call: memory handed over is in use from beginning to end."""
         frame = self.frames[op]
         self.step(op.inputs, [*op.outputs, frame])
         self.step([*op.inputs, *op.outputs, frame])

@@ -138,7 +138,7 @@ def _takeable(
 
 
 def _only_read_in_step(storage: Storage, op: Op, inplace: Container[int], index: int) -> bool:
-    """Whether operand ``index``'s buffer is read element by element just as it is overwritten."""
+    """True if operand ``index``'s buffer is read element by element just as it is overwritten."""
     buffer = storage.sites[op.operand(index)].buffer.resolve()[0]
     for other, operand in enumerate(op.inputs):
         if other == index or operand is None:

@@ -66,7 +66,7 @@ class Extent(NamedTuple):
     end: int
 
     def overlaps(self, other: Extent) -> bool:
-        """Whether some byte is in both."""
+        """True if some byte is in both."""
         return self.buffer is other.buffer and self.start < other.end and other.start < self.end
 
     def within(self) -> Extent:
@@ -77,7 +77,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a tensor lies in a buffer; strides ``None`` means C-contiguous."""
+    """The place of a tensor in a buffer; strides ``None`` means C-contiguous."""
 
     buffer: Buffer
     offset: int = 0
@@ -106,7 +106,7 @@ class Site:
 
 
 class Callee(NamedTuple):
-    """What calls of a graph have to know.
+    """The facts that calls of a graph have to know.
 
     Attributes:
         frame_bytes: The memory that it needs beside operands and results.

@@ -1,4 +1,4 @@
-"""What each op is: one table row per op, one file per family."""
+"""The definition of each op: one table row per op, one file per family."""
 
 from __future__ import annotations
 

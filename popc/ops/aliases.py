@@ -1,4 +1,4 @@
-"""Which ops are mere views of their operand, and where their results lie.
+"""The ops that are mere views of their operand, and the places of their results.
 
 An op is a view, and needs no instruction, if all of this holds:
 
@@ -39,7 +39,7 @@ _PLAIN: Final[Mapping[Tensor, tuple[int, ...]]] = MappingProxyType({})
 
 
 class Place(NamedTuple):
-    """Where a tensor lies in the memory of ``root``, a tensor that has some of its own.
+    """The place of a tensor in the memory of ``root``, a tensor that has some of its own.
 
     Offset and strides are in bytes; strides ``None`` means C-contiguous.  What lies in a row of
     variables may reach over the end of the first one.
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     strides: tuple[int, ...] | None = None
 
     def is_whole(self, tensor: Tensor) -> bool:
-        """Whether ``tensor``, which lies here, is all of it."""
+        """True if ``tensor``, which lies here, is all of it."""
         return (
             self.strides is None
             and self.offset == 0
@@ -150,7 +150,7 @@ class _Finder:
         return [Place(first.root, first.offset)]
 
     def _accepts_strides(self, tensor: Tensor) -> bool:
-        """Whether everything that reads ``tensor`` can read it in strided memory."""
+        """True if everything that reads ``tensor`` can read it in strided memory."""
         if tensor not in self._accepted:
             self._accepted[tensor] = tensor not in self._outputs and all(
                 self._reads_strided(op, tensor) for op in tensor.uses
@@ -172,7 +172,7 @@ class _Finder:
 
 
 def _place_of_view(op: Op, index: int, source: Place, rule: ViewRule) -> Place | None:
-    """Where output ``index`` lies if it is a view of what lies at ``source``."""
+    """The place of output ``index`` if it is a view of what lies at ``source``."""
     type_ = op.outputs[index].type
     if type_.size == 0:
         return Place(source.root, source.offset)

@@ -69,7 +69,7 @@ def _check_operands(q: TensorType, k: TensorType, v: TensorType) -> None:
 
 
 def _rotary(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """Of x [..., D]; cos and sin broadcast to [..., R / 2], where R <= D is what is rotated."""
+    """The type of x [..., D]; cos and sin broadcast to [..., R / 2], R <= D columns are rotated."""
     del attributes
     x, cosine, sine = (operand(inputs, index) for index in range(3))
     half = cosine.shape[-1]

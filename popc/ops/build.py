@@ -65,7 +65,7 @@ def build(
 
 
 def can_evaluate(op: Op) -> bool:
-    """Whether ``op`` gives the same value whenever it is computed, and has a kernel to do so."""
+    """True if ``op`` gives the same value whenever it is computed, and has a kernel to do so."""
     spec = OPS.get(op.op_type)
     return (
         spec is not None

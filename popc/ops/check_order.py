@@ -30,13 +30,13 @@ def find_stuck(graph: Graph) -> list[str]:
 
 
 def _run(ops: list[Op], graph: Graph) -> list[Op]:
-    """What is left when nothing can run any more."""
+    """The ops left when nothing can run any more."""
     waits: dict[Op, set[Op]] = {op: set(_awaited(op)) for op in ops}
     for pair in graph.ordering:
         if pair.second in waits:
             waits[pair.second].add(pair.first)
     _wait_for_streams(ops, waits)
-    bins = Counter(one for op in ops for one in op.settings.bins)
+    bins = Counter(bin_ for op in ops for bin_ in op.settings.bins)
     left = dict.fromkeys(ops)
     while True:
         before = len(left)
@@ -82,7 +82,7 @@ def _wait_for_streams(ops: Collection[Op], waits: dict[Op, set[Op]]) -> None:
 
 
 def _is_early(op: Op, bins: Counter[tuple[str, int]]) -> bool:
-    """Whether an op of a lower bin has yet to run."""
+    """True if an op of a lower bin has yet to run."""
     return any(
         count and name == other and number < own
         for name, own in op.settings.bins

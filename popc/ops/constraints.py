@@ -1,4 +1,4 @@
-"""What must come before what: one function per reason, gathered into one precedence relation."""
+"""The precedence of ops: one function per reason, gathered into one relation."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _writes(op: Op, variable: Tensor) -> bool:
 
 
 def bins_in_order(ops: Sequence[Op], without: str = "") -> Iterator[Edge]:
-    """Of each partition, the ops with one number come before those with the next."""
+    """Edges of each partition from the ops with one number to those with the next."""
     partitions: dict[str, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
     for op in ops:
         for name, number in op.settings.bins:
@@ -126,7 +126,7 @@ class Precedence:
     def required(
         cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = (), *, without: str = ""
     ) -> Precedence:
-        """What `CONSTRAINTS` and ``ordering`` ask of ``ops``; other ops are left out.
+        """The precedence that `CONSTRAINTS` and ``ordering`` ask of ``ops``, without other ops.
 
         Random numbers are drawn in one order, so that results do not depend on what is chosen
         otherwise.  Bins of the partition ``without`` do not count.
@@ -145,7 +145,7 @@ class Precedence:
 
     @classmethod
     def among(cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = ()) -> Precedence:
-        """What is `required`, and what saves memory.
+        """The precedence that is `required`, and the one that saves memory.
 
         Readers of a variable come before what computes its new value from the old one, where that
         contradicts nothing else.
@@ -198,7 +198,7 @@ class Precedence:
 
 
 def _draws(node: Node) -> bool:
-    """Whether ``node`` draws from the random numbers that all ops share."""
+    """True if ``node`` draws from the random numbers that all ops share."""
     if isinstance(node, Barrier):
         return False
     if node.subgraphs:
@@ -233,7 +233,11 @@ def find_updates(ops: Sequence[Op]) -> Iterator[Update]:
             continue
         names = list(_names_of(op.operand(0), _written_part(op)))
         readers = dict.fromkeys(user for name in names for user in name.uses)
-        others = [one for one in readers if one is not updater and not _writes(one, op.operand(0))]
+        others = [
+            reader
+            for reader in readers
+            if reader is not updater and not _writes(reader, op.operand(0))
+        ]
         yield Update(op, updater, others, any(name in updater.inputs for name in names))
 
 
@@ -265,7 +269,7 @@ def _names_of(variable: Tensor, part: tuple[int, int]) -> Iterator[Tensor]:
 
 
 def _misses(op: Op, part: tuple[int, int]) -> bool:
-    """Whether a Slice of a row of elements has none of ``part``."""
+    """True if a Slice of a row of elements has none of ``part``."""
     starts, sizes = op.attributes["starts"], op.attributes["sizes"]
     if not isinstance(starts, tuple) or not isinstance(sizes, tuple) or len(starts) != 2:
         return False

@@ -46,8 +46,8 @@ def callee_of(op: Op) -> Graph | None:
 
 def called_graphs(graph: Graph) -> list[Graph]:
     """The graphs that are called anywhere in ``graph``, each before those that call it."""
-    found = {callee_of(op): None for one in graph.walk() for op in one.ops}
-    return [one for one in reversed(list(graph.walk())) if one in found]
+    found = {callee_of(op): None for nested in graph.walk() for op in nested.ops}
+    return [nested for nested in reversed(list(graph.walk())) if nested in found]
 
 
 def own_graphs(graph: Graph) -> list[Graph]:
@@ -98,21 +98,21 @@ def first_capture(op: Op) -> int:
 
 
 def captured_as(op: Op, index: int) -> list[Tensor]:
-    """What operand ``index``, a capture, is called inside: one graph input per subgraph."""
+    """The names of operand ``index``, a capture, inside: one graph input per subgraph."""
     assert index >= first_capture(op), f"operand {index} of {op!r} is not a capture"
     shift = 1 if op.op_type == "If" else 0  # a body has an input for every operand, a branch not
     return [graph.inputs[index - shift] for graph in op.subgraphs.values()]
 
 
 def inner_names(op: Op, tensor: Tensor) -> list[Tensor]:
-    """What the graphs nested in ``op``, if there are any, call ``tensor``, which they capture."""
+    """The tensors that graphs nested in ``op``, if there are any, capture ``tensor`` as."""
     indices = range(first_capture(op), len(op.inputs)) if op.subgraphs else ()
     found = (captured_as(op, index) for index in indices if op.inputs[index] is tensor)
     return [name for names in found for name in names]
 
 
 def is_read_throughout(op: Op, index: int) -> bool:
-    """Whether operand ``index`` of a control-flow op is read until the op ends.
+    """True if operand ``index`` of a control-flow op is read until the op ends.
 
     If not, it is read when the op begins: a condition, or the initial value of a state.
     """

@@ -1,4 +1,4 @@
-"""Which values may differ from replica to replica, and where replicas may go different ways."""
+"""Values that may differ from replica to replica, and places where replicas may go apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IO = frozenset({"HostLoad", "HostStore"})
 
 @dataclass(slots=True)
 class Divergence:
-    """What may differ between replicas.
+    """The values that may differ between replicas.
 
     Attributes:
         tensors: Those whose values may differ, of the graph and of those nested in it.
@@ -32,7 +32,7 @@ class Divergence:
         """Ops at which replicas have to meet, but may not all arrive; after the op around them."""
         found: list[tuple[Op, Op]] = []
         for outer in self.ops:
-            graphs = (inner for one in outer.subgraphs.values() for inner in one.walk())
+            graphs = (inner for subgraph in outer.subgraphs.values() for inner in subgraph.walk())
             ops = (op for graph in graphs for op in graph.ops)
             found += [(outer, op) for op in ops if _is_meeting(op)]
         return found
@@ -41,14 +41,14 @@ class Divergence:
 def find_divergence(
     graph: Graph, replicas: int, equal_inputs: Collection[Tensor] = ()
 ) -> Divergence:
-    """What may differ between ``replicas`` replicas.
+    """Find the values that may differ between ``replicas`` replicas.
 
     Inputs of the graph, if it still has any, may, but for ``equal_inputs``; so may random numbers,
     what is loaded without being broadcast, and variables that not all replicas share.
     """
     found = Divergence()
     own = (tensor for tensor in graph.inputs if tensor not in equal_inputs)
-    found.tensors.update(own, (one for one in graph.variables if one.rows))
+    found.tensors.update(own, (variable for variable in graph.variables if variable.rows))
     _Walk(found, replicas).graph(graph)
     return found
 
@@ -82,7 +82,7 @@ class _Walk:
         return any(tensor in self.found.tensors for tensor in tensors if tensor is not None)
 
     def _differs(self, op: Op) -> bool:
-        """Whether the results of an op without subgraphs may differ."""
+        """True if the results of an op without subgraphs may differ."""
         spec = OPS[op.op_type]
         if op.op_type == "AssumeEqualAcrossReplicas":
             return False
@@ -109,7 +109,7 @@ class _Walk:
     def _call(self, op: Op) -> None:
         """Other calls of the same graph, with other operands, have no say in these results."""
         callee = op.subgraphs["callee"]
-        inside = {tensor for one in callee.walk() for tensor in one.tensors.values()}
+        inside = {tensor for nested in callee.walk() for tensor in nested.tensors.values()}
         others = self.found.tensors & inside
         self.found.tensors -= others
         self._enter(callee.inputs, op.inputs)

@@ -1,4 +1,4 @@
-"""What convolutions and matrix products may do to their result before they store it.
+"""The work that convolutions and products may do on their result before they store it.
 
 The order is: add a bias, add a residual, apply an activation.  The activation is attribute
 ``activation`` (the type of a unary op; "" for none), and that op's own attributes carry the prefix

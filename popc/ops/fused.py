@@ -30,13 +30,17 @@ def _fused(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ..
         raise ModelError(str(error)) from error
     types = list(known)
     for number, step in enumerate(steps):
-        (type_,) = STEPS[step.opcode].infer([types[one] for one in step.operands], step.attributes)
+        (type_,) = STEPS[step.opcode].infer(
+            [types[tensor] for tensor in step.operands], step.attributes
+        )
         if type_.dtype is not step.dtype:
             raise ModelError(f"step {number} ({step.opcode}) is {type_.dtype}, not {step.dtype}")
         types.append(type_)
     results = types[len(known) :]
-    if any(one.shape != results[-1].shape for one in results):
-        raise ModelError(f"steps have shapes {', '.join(str(list(one.shape)) for one in results)}")
+    if any(result.shape != results[-1].shape for result in results):
+        raise ModelError(
+            f"steps have shapes {', '.join(str(list(result.shape)) for result in results)}"
+        )
     return (results[-1],)
 
 

@@ -64,7 +64,7 @@ def _gather_nd(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType
 
 
 def check_index_tuples(source: TensorType, indices: TensorType, batch_dims: int = 0) -> int:
-    """How many dimensions of the data the tuples in the last axis of ``indices`` name."""
+    """The number of dimensions that the tuples in the last axis of ``indices`` name."""
     if indices.rank == 0 or not 0 <= batch_dims < min(indices.rank, source.rank):
         raise ModelError(f"{batch_dims} batch dimensions do not fit {source} and {indices}")
     depth = batch_dims + indices.shape[-1]

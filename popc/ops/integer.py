@@ -47,7 +47,7 @@ def _like_floating(infer_floating: InferRule, channel_axis: Callable[[int], int]
         (result,) = infer_floating(floats, plain)
         dtype = attribute_dtype(attributes, "dtype")
         if dtype not in _RESULTS:
-            names = ", ".join(one.value for one in _RESULTS)
+            names = ", ".join(output.value for output in _RESULTS)
             raise ModelError(f"an integer product is one of {names}, not {dtype}")
         _check_epilogue(inputs, result, attributes, channel_axis)
         return (result.with_dtype(dtype),)
@@ -92,7 +92,7 @@ def _check_quantizing(dtype: DType, attributes: Attributes) -> None:
             raise ModelError(f"a result of {dtype} needs {name}")
     zero, least = integer(attributes, "quantize_zero"), -128 if dtype is DType.INT8 else 0
     if not least <= zero <= least + 255:
-        raise ModelError(f"quantize_zero={zero} is no {dtype}")
+        raise ModelError(f"quantize_zero={zero} is out of range for {dtype}")
 
 
 def _check_rounding(attributes: Attributes) -> None:

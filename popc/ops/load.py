@@ -1,4 +1,4 @@
-"""Which ops run once when a program is loaded instead of on every run."""
+"""The ops that run once when a program is loaded instead of on every run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def find_load_ops(graph: Graph) -> tuple[Op, ...]:
 
 
 def _repeats_itself(op: Op) -> bool:
-    """Whether equal operands give equal results, and computing them has no other effect."""
+    """True if equal operands give equal results, and computing them has no other effect."""
     if op.subgraphs:
         return all(_repeats_itself(inner) for graph in op.subgraphs.values() for inner in graph.ops)
     spec = OPS.get(op.op_type)

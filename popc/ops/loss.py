@@ -42,7 +42,7 @@ def _nll(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]
 
 
 def _loss_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """Of scores of the shape in attribute ``shape``."""
+    """The type of scores of the shape in attribute ``shape``."""
     grad, labels = operand(inputs, 0), operand(inputs, 1)
     scores = grad.with_shape(integers(attributes, "shape"))
     _check(scores, labels, optional_operand(inputs, 2))

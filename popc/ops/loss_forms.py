@@ -15,7 +15,7 @@ __all__ = ["Emitter", "ctc_loss", "l1_loss", "nll_loss", "reduced", "squared_err
 
 
 class Emitter(Protocol):
-    """What adds ops to a graph."""
+    """The means to add ops to a graph."""
 
     def emit(
         self,

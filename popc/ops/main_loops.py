@@ -31,7 +31,7 @@ class MainLoop(NamedTuple):
 
     @property
     def body(self) -> Graph:
-        """What runs in every iteration."""
+        """The graph that runs in every iteration."""
         return self.op.subgraphs["body"]
 
     @property
@@ -53,7 +53,7 @@ def main_loops(graph: Graph) -> list[MainLoop]:
 
 
 def is_pipeline(op: Op) -> bool:
-    """Whether ``op`` is the loop in which the stages of a pipeline take turns."""
+    """True if ``op`` is the loop in which the stages of a pipeline take turns."""
     return op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE
 
 

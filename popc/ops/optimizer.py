@@ -134,7 +134,7 @@ def _sum_of_squares(inputs: OperandTypes, attributes: Attributes) -> tuple[Tenso
 
 
 def _histogram(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """How many elements are up to, and above, each of the ``levels`` in size: float32 counts."""
+    """Counts of elements up to, and above, each of the ``levels`` in size, in float32."""
     levels = attributes.get("levels")
     if not isinstance(levels, tuple) or list(levels) != sorted(levels):
         raise ModelError(f"attribute 'levels' must be an ascending list of numbers, not {levels!r}")

@@ -1,4 +1,4 @@
-"""Which operands an op may overwrite with its result, the preferred one first."""
+"""The operands that an op may overwrite with its result, the preferred one first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes from chip to chip, from stage to stage, and from cycle to cycle of a pipeline."""
+"""Ops for values that pass between chips, stages, and cycles of a pipeline."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _stash(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ..
 
 
 def _restore(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """Of a row of values, the one at the place of operand 1 modulo the length."""
+    """From a row of values, the one at the place of operand 1 modulo the length."""
     del attributes
     row = operand(inputs, 0)
     _require_number(operand(inputs, 1))
     if not row.rank:
-        raise ModelError(f"{row} is no row of values")
+        raise ModelError(f"{row} is not a row of values")
     return (row.with_shape(row.shape[1:]),)
 
 

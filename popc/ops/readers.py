@@ -1,4 +1,4 @@
-"""Which ops read the memory of a tensor, directly or by way of what may be a view of it."""
+"""The ops that read the memory of a tensor, directly or by way of what may be a view of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def readers_of(tensor: Tensor) -> Iterator[Op]:
 
 
 def may_be_view(op: Op) -> bool:
-    """Whether results may lie in the memory of operands; of a Concat, in that of variables."""
+    """True if results may lie in the memory of operands; of a Concat, in that of variables."""
     spec = OPS.get(op.op_type)
     is_row = op.op_type == "Concat" and is_row_of_operands(op)
     return is_row or (spec is not None and spec.view is not None)

@@ -17,7 +17,7 @@ __all__ = ["Rows", "is_concat_of_pixels", "is_row_of_operands", "step_of_concat"
 
 
 class _Place(Protocol):
-    """Where a tensor lies in the memory of ``root``."""
+    """The place of a tensor in the memory of ``root``."""
 
     @property
     def root(self) -> Tensor: ...
@@ -36,14 +36,14 @@ class _Run(NamedTuple):
 
 
 def is_row_of_operands(op: Op) -> bool:
-    """Whether the operands of a Concat lie one behind the other in its result."""
+    """True if the operands of a Concat lie one behind the other in its result."""
     axis = op.attributes["axis"]
     assert isinstance(axis, int), f"{op!r}: axis={axis!r}"
     return prod(op.output.type.shape[:axis]) == 1
 
 
 def is_concat_of_pixels(op: Op, strides: tuple[int, ...]) -> bool:
-    """Whether a Concat whose result has these strides joins channels that lie side by side."""
+    """True if a Concat whose result has these strides joins channels that lie side by side."""
     type_ = op.output.type
     return type_.rank > 1 and op.attributes["axis"] == 1 and strides[1] == type_.dtype.itemsize
 
@@ -70,7 +70,7 @@ class Rows:
         return [tuple(row) for row in rows.values() if len(row) > 1]
 
     def admit(self, op: Op, places: Mapping[Tensor, _Place]) -> bool:
-        """Whether the operands of ``op``, a Concat, lie in a row, or do so from now on."""
+        """True if the operands of ``op``, a Concat, lie in a row, or do so from now on."""
         runs: list[_Run] = []
         for tensor in op.present_inputs:
             place = places[tensor]
@@ -104,7 +104,7 @@ def _append(runs: list[_Run], run: _Run) -> None:
 
 
 def _can_follow(runs: Sequence[_Run]) -> bool:
-    """Whether each run ends where its row does, and the next begins where its own begins."""
+    """True if each run ends where its row does, and the next begins where its own begins."""
     distinct = len({id(run.row) for run in runs}) == len(runs)
     ends = all(run.end == sum(one.type.nbytes for one in run.row) for run in runs[:-1])
     return distinct and ends and all(run.start == 0 for run in runs[1:])

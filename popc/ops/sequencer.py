@@ -28,6 +28,9 @@ class Sequencer:
 
     What runs at load time has run before everything else: no order is required of it.  Whoever
     edits the graph otherwise needs another sequencer afterwards.
+
+    Attributes:
+        given_up: How many wishes have been in the way of what is required.
     """
 
     def __init__(self, graph: Graph, top: Graph) -> None:
@@ -37,10 +40,11 @@ class Sequencer:
         """
         self._graph = graph
         self._load = frozenset(find_load_ops(top) if graph is top else ())
+        self.given_up = 0
         self._build()
 
     def may_precede(self, first: Op, second: Op) -> bool:
-        """Whether ``first`` can run before ``second``; wishes are not in the way."""
+        """True if ``first`` can run before ``second``; wishes are not in the way."""
         if first is second or second in self._load:
             return False
         return first in self._load or not self._leads(second, first, self._required)
@@ -102,7 +106,7 @@ class Sequencer:
         highest: dict[Node, int] = {}
         found: dict[Op, int] = {}
         for node, others in self.before().items():
-            known = [highest[one] for one in others if one in highest]
+            known = [highest[other_op] for other_op in others if other_op in highest]
             if not isinstance(node, Barrier) and node in numbers:
                 known.append(numbers[node])
                 found[node] = max(known)
@@ -122,7 +126,7 @@ class Sequencer:
         wanted = {**known, **numbers}
         found = self.raised({op: wanted[op] for op in wanted if op not in self._load})
         for op, number in found.items():
-            others = tuple(one for one in op.settings.bins if one[0] != partition)
+            others = tuple(bin_ for bin_ in op.settings.bins if bin_[0] != partition)
             op.settings = replace(op.settings, bins=(*others, (partition, number)))
         self._build()
         return found
@@ -144,18 +148,19 @@ class Sequencer:
         self._places = {node: place for place, node in enumerate(order)}
         self._wishes: dict[tuple[Node, Node], None] = {}
         for pair in [pair for pair in ordering if pair.wished]:
-            ordering.discard(pair)
-            self.wish(pair.first, pair.second)
+            if not self.wish(pair.first, pair.second):
+                ordering.discard(pair)
+                self.given_up += 1
 
     def _required(self, node: Node) -> Iterator[Node]:
-        """What has to wait for ``node``, not by a wish alone."""
+        """The nodes that have to wait for ``node``, not by a wish alone."""
         return (one for one in self._later[node] if (node, one) not in self._wishes)
 
     def _in_order(self) -> list[Node]:
         return sorted(self._places, key=self._places.__getitem__)
 
     def _leads(self, node: Node, goal: Node, later: _Neighbours) -> bool:
-        """Whether there is a way from ``node`` to ``goal``."""
+        """True if there is a way from ``node`` to ``goal``."""
         return goal in self._within(node, later, self._places[goal])
 
     def _within(self, node: Node, later: _Neighbours, last: int) -> dict[Node, Node]:
@@ -186,6 +191,7 @@ class Sequencer:
         assert not isinstance(first, Barrier), "wishes are about ops"
         assert not isinstance(second, Barrier), "wishes are about ops"
         self._graph.ordering.discard(OrderedPair(first, second))
+        self.given_up += 1
 
     def _link(self, first: Node, second: Node) -> None:
         """Add an edge that closes no circle, and mend the places."""
@@ -218,8 +224,7 @@ def _bins_of(graph: Graph, partition: str) -> dict[Op, int]:
     return {op: own[partition] for op, own in bins.items() if partition in own}
 
 
-def give_up_wishes(graph: Graph) -> None:
-    """Forget wishes that are in the way of what has come to be required, in all graphs."""
-    for nested in graph.walk():
-        if any(pair.wished for pair in nested.ordering):
-            Sequencer(nested, graph)
+def give_up_wishes(graph: Graph) -> int:
+    """Forget wishes in the way of what has come to be required, in all graphs; how many."""
+    wishing = [one for one in graph.walk() if any(pair.wished for pair in one.ordering)]
+    return sum(Sequencer(nested, graph).given_up for nested in wishing)

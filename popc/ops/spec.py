@@ -1,4 +1,4 @@
-"""What the compiler knows about an op: its type rule and its properties."""
+"""The facts that the compiler knows about an op: its type rule and its properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ InferRule: TypeAlias = Callable[[OperandTypes, Attributes], tuple[TensorType, ..
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an output lies in the memory of input 0: byte offset and byte strides."""
+    """The place of an output in the memory of input 0: byte offset and byte strides."""
 
     offset: int
     strides: tuple[int, ...]

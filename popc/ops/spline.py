@@ -15,7 +15,7 @@ __all__ = ["OPS"]
 
 
 def _check_space(inputs: OperandTypes, attributes: Attributes) -> int:
-    """How many splines are not zero at a place, given places, kernel sizes and which are open."""
+    """The number of splines not zero at a place, from places, kernel sizes and open flags."""
     degree = integer(attributes, "degree")
     if not 0 <= degree <= 3:
         raise ModelError(f"splines have degree 0 to 3, not {degree}")

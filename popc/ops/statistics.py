@@ -23,7 +23,7 @@ __all__ = ["OPS"]
 
 
 def _bucketize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """How many boundaries (ascending) lie below each element; ``right``: or are equal to it."""
+    """Counts of boundaries (ascending) below each element; ``right``: or equal to it."""
     integer(attributes, "right")
     x, boundaries = operand(inputs, 0), operand(inputs, 1)
     one_dtype([x, boundaries], NUMBERS)
@@ -32,7 +32,7 @@ def _bucketize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType
 
 
 def _bin_count(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-    """How many elements (``absolute``: sizes) lie below the first level, between two, and above."""
+    """Counts of elements (``absolute``: sizes) below the first level, between two, and above."""
     integer(attributes, "absolute")
     levels = operand(inputs, 1)
     one_dtype([operand(inputs, 0)], FLOATS)

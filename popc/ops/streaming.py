@@ -24,9 +24,9 @@ STORE: Final = "RemoteStore"
 def _moved(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
     """Each operand, elsewhere.  Several operands move in one exchange."""
     del attributes
-    types = tuple(one for one in inputs if one is not None)
+    types = tuple(input_ for input_ in inputs if input_ is not None)
     if not types or len(types) < len(inputs):
-        raise ModelError("a transfer moves one tensor or more, and none that is absent")
+        raise ModelError("a transfer needs at least one tensor, and none may be missing")
     return types
 
 
@@ -73,7 +73,7 @@ def constants_off_chip(graph: Graph) -> list[Tensor]:
     """The constants that nothing but transfers to the chip read, those that share data once."""
     found: dict[int, Tensor] = {}
     read: set[int] = set()
-    for tensor in (one for part in graph.walk() for one in part.constants):
+    for tensor in (constant for part in graph.walk() for constant in part.constants):
         if all(op.op_type == LOAD for op in tensor.uses) and tensor.uses:
             found.setdefault(id(tensor.data), tensor)
         elif tensor.uses:

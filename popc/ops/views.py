@@ -87,7 +87,7 @@ def _groups(old: Shape, new: Shape) -> list[tuple[int, Shape]]:
 
 
 def _is_one_dimension(members: list[tuple[int, int]]) -> bool:
-    """Whether each stride is what the next dimension spans."""
+    """True if each stride is what the next dimension spans."""
     return all(
         stride == next_dim * next_stride
         for (_, stride), (next_dim, next_stride) in pairwise(members)

@@ -1,4 +1,4 @@
-"""How many windows fit: the shape arithmetic that convolution and pooling share."""
+"""The number of windows: the shape arithmetic that convolution and pooling share."""
 
 from __future__ import annotations
 

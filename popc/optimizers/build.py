@@ -46,7 +46,7 @@ def _nothing(weight: Tensor) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class UpdateContext:
-    """What the updates have to know about the program.
+    """The facts about the program that updates have to know.
 
     Attributes:
         accumulation_factor: How many micro-batches there are per update.
@@ -77,13 +77,13 @@ class UpdateContext:
 
     @property
     def kind(self) -> str:
-        """What an ``Accumulate`` op does with the gradients, and an all-reduce over replicas."""
+        """The operation of an ``Accumulate`` on gradients, and of an all-reduce over replicas."""
         means = self.reduction is Reduction.MEAN
         return "mean" if means and self.mean_strategy is MeanStrategy.RUNNING else "sum"
 
     @property
     def divisor(self) -> float:
-        """What the accumulated gradient is still to be divided by, beside the loss scale.
+        """The number to divide the accumulated gradient by, beside the loss scale.
 
         The number of replicas that it is reduced over comes on top: see `divides`.
         """
@@ -91,7 +91,7 @@ class UpdateContext:
 
     @property
     def divides(self) -> bool:
-        """Whether gradients are added up, and divided only when the weight is updated."""
+        """True if gradients are added up, and divided only when the weight is updated."""
         return self.reduction != self.kind
 
 
@@ -105,7 +105,7 @@ class UpdatedWeight:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an archive has to tell about the optimizer.
+    """The facts about the optimizer for the archive.
 
     Attributes:
         hyper_parameters: Those that matter, constant ones too.
@@ -170,7 +170,7 @@ class _Updates:
         return ShardedUpdate(update) if self._is_sharded(update) else update
 
     def _is_sharded(self, update: WeightUpdate) -> bool:
-        """Whether each replica updates its part only: neither weight nor state is whole then."""
+        """True if each replica updates its part only: neither weight nor state is whole then."""
         divided = self.context.divided(update.weight)
         if not divided or update.sharing.size < self.context.replicas:
             return False
@@ -197,13 +197,13 @@ class _Updates:
             largest=self.context.largest_loss_scale,
         )
         clip_norms = [
-            f"{one.max_norm:g}: {', '.join(one.tensors) or 'all weights'}"
-            for one in self.spec.clip_norms
+            f"{clip.max_norm:g}: {', '.join(clip.tensors) or 'all weights'}"
+            for clip in self.spec.clip_norms
         ]
         hyper_parameters = [self._loss_scaling(), *self.scalars.used]
         weights = tuple(
-            UpdatedWeight(one.name, tuple(state.name for state in one.variables.values()))
-            for one in self.weights
+            UpdatedWeight(weight.name, tuple(state.name for state in weight.variables.values()))
+            for weight in self.weights
         )
         return UpdateResult(tuple(hyper_parameters), tuple(clip_norms), weights)
 
@@ -216,7 +216,7 @@ class _Updates:
         return partial(update_by_adaptive, self.spec)
 
     def _accumulates_itself(self, update: WeightUpdate) -> bool:
-        """Whether the rule accumulates the gradients of micro-batches, so that nobody else may."""
+        """True if the rule accumulates the gradients of micro-batches, so that nobody else may."""
         clipped = any(update.name in group for group in self.resolution.clip_groups)
         return (
             not isinstance(update, ShardedUpdate)
@@ -260,14 +260,14 @@ class _Updates:
                 updates[name].scale = self.scalars.mul(scale, factor)
 
     def _common_scale(self, index: int, updates: Sequence[WeightUpdate]) -> Scalar:
-        """What all gradients of a clipped group are multiplied by.
+        """The common factor of all gradients of a clipped group.
 
         Raises:
             OptionError: replicas do not share all the weights alike, so that they would not agree
                 about the norm.
         """
         if len({update.sharing for update in updates}) > 1:
-            own = [one.name for one in updates if one.sharing.size < self.context.replicas]
+            own = [weight.name for weight in updates if weight.sharing.size < self.context.replicas]
             raise OptionError(
                 f"clip_norms[{index}] bounds weights that all replicas share together with some "
                 f"that they do not: {', '.join(own)}",
@@ -279,10 +279,10 @@ class _Updates:
     def _update(self, accumulated_later: Sequence[WeightUpdate]) -> None:
         """Apply the rules, to weights or several at a time, and store what they return and keep."""
         later = {update: update in accumulated_later for update in self.weights}
-        whole = [one for one in self.weights if not isinstance(one, ShardedUpdate)]
+        whole = [weight for weight in self.weights if not isinstance(weight, ShardedUpdate)]
         kinds = [later[one] for one in whole]
         merged = merged_updates(self.graph, self.spec, self.context.merging, whole, kinds)
-        sharded = [one for one in self.weights if isinstance(one, ShardedUpdate)]
+        sharded = [weight for weight in self.weights if isinstance(weight, ShardedUpdate)]
         for update in [*merged, *sharded]:
             of_one = update.members[0].update if isinstance(update, MergedUpdate) else update
             rule = self._rule(later=later[of_one])

@@ -1,4 +1,4 @@
-"""Which updates of weights are made together: PopART's three ways to group them.
+"""The updates of weights that are made together: PopART's three ways to group them.
 
 All take updates in the order in which their gradients become known, and return groups of pieces:
 ranges of elements of weights.  Groups hold updates of one partition only, those whose arithmetic
@@ -25,7 +25,7 @@ _MOST_GROUPS: Final = 10_000
 
 
 class Update(NamedTuple):
-    """What grouping has to know of one update.
+    """The facts about one update that grouping needs.
 
     Attributes:
         elements, itemsize: Of the weight.
@@ -113,7 +113,7 @@ def merge_loose(updates: Sequence[Update], threshold: int, slack: Sequence[int])
         waiting[update.partition] += update.nbytes
         room = _least_slack(updates, index, slack)
         while pending and sum(waiting.values()) > min(room, threshold):
-            largest = max(pending, key=lambda one: (waiting[one], one))
+            largest = max(pending, key=lambda candidate: (waiting[candidate], candidate))
             groups.append(tuple(pending.pop(largest)))
             del waiting[largest]
     return [*groups, *map(tuple, pending.values())]
@@ -131,7 +131,7 @@ def _least_slack(updates: Sequence[Update], index: int, slack: Sequence[int]) ->
 def check_groups(
     updates: Sequence[Update], groups: Sequence[Group], most: int | None = None
 ) -> list[str]:
-    """What is wrong with groups, by counting every element; ``most``: bytes of a group."""
+    """The problems of groups, by counting every element; ``most``: bytes of a group."""
     return list(_problems(updates, groups, most))
 
 

@@ -41,7 +41,7 @@ _LARGEST: Final = {
 
 
 def loss_scale(graph: Graph, spec: OptimizerSpec) -> Tensor | float:
-    """What the gradient of the loss starts with: a number, or a float32 scalar of the graph.
+    """The start of the gradient of the loss: a number, or a float32 scalar of the graph.
 
     A changeable loss scale is a variable; one that adapts itself is multiplied by a second one.
     """
@@ -101,7 +101,7 @@ def add_loss_scale_update(
 
 
 def _counted(graph: Graph) -> Tensor:
-    """How many updates there have been before this one."""
+    """The number of updates before this one."""
     counter = graph.add_variable(_COUNTER, _SCALAR, VariableRole.OPTIMIZER_STATE)
     one = graph.add_constant("one", _SCALAR, np.ones((), np.float32))
     build(graph, "CopyVarUpdate", [counter, _emit(graph, "Add", [counter, one])])

@@ -30,12 +30,12 @@ class Member(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all elements."""
+        """True if these are all elements."""
         return self.end - self.start == self.update.weight.type.size
 
     @property
     def label(self) -> str:
-        """What distinguishes names, as in PopART."""
+        """The part that distinguishes names, as in PopART."""
         return f"_{self.update.weight.name}_s{self.start}_e{self.end}"
 
 

@@ -1,4 +1,4 @@
-"""Which updates of an optimizer are merged, as the option merge_var_update says."""
+"""The updates of an optimizer that are merged, as the option merge_var_update says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTION: Final = "merge_var_update"
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """How updates are merged.
+    """The way in which updates are merged.
 
     Attributes:
         kind: Which of them are.
@@ -94,13 +94,13 @@ def _position(gradient: Tensor, positions: dict[Op, int]) -> int:
 
 
 def _partition(spec: OptimizerSpec, update: WeightUpdate) -> Hashable:
-    """What must be equal for updates to be merged."""
+    """The properties that must be equal for updates to be merged."""
     weight, resolution = update.weight, update.resolution
     values: list[Hashable] = []
-    for one in spec.hyper_parameters():
-        if one.per_tensor:
-            value = resolution.value(one.name, weight.name)
-            source = None if value.const else resolution.source(one.name, weight.name)
+    for parameter in spec.hyper_parameters():
+        if parameter.per_tensor:
+            value = resolution.value(parameter.name, weight.name)
+            source = None if value.const else resolution.source(parameter.name, weight.name)
             values.append((value.value, value.const, source))
     types = (weight.type.dtype, update.gradient.type.dtype)
     chip = update.settings.virtual_graph

@@ -84,7 +84,9 @@ def parse_optimizer(mapping: Mapping[str, object]) -> OptimizerSpec:
     parsers = _parsers(kind, name, implied, reader)
     settings = reader.settings(given, parsers, "optimizer", f"the optimizer {name}")
     try:
-        spec = kind(**{_LISTS.get(key, key): one for key, one in {**settings, **implied}.items()})
+        spec = kind(
+            **{_LISTS.get(key, key): setting for key, setting in {**settings, **implied}.items()}
+        )
     except OptionError as error:
         reader.problems.extend(error.details)
     if reader.problems:
@@ -103,11 +105,11 @@ def _type_problem(name: object) -> str:
 def _parsers(
     kind: type[OptimizerSpec], name: str, implied: Mapping[str, str], reader: _Reader
 ) -> dict[str, _Parser[Any]]:
-    """How to read the settings that the type takes."""
+    """The parsers of the settings that the type takes."""
     mode = implied.get("mode", name)
     hypers = {spec.name: spec for spec in kind.hyper_parameters()}
     parsers: dict[str, _Parser[Any]] = {}
-    for key in (one.name for one in fields(kind)):
+    for key in (field.name for field in fields(kind)):
         if key in implied or mode not in kind.MODES.get(key, (mode,)):
             continue
         if key in hypers:
@@ -118,7 +120,9 @@ def _parsers(
             parsers[key] = _parse_dtype
         elif key == "rmsprop_tf_variant":
             parsers[key] = _parse_bool
-    own = {key: one for key, one in parsers.items() if key in hypers and hypers[key].per_tensor}
+    own = {
+        key: parser for key, parser in parsers.items() if key in hypers and hypers[key].per_tensor
+    }
     parsers["specific"] = partial(_parse_list, partial(reader.specific, own))
     parsers["clip_norm"] = partial(_parse_list, reader.clip_norm)
     parsers["automatic_loss_scaling"] = reader.automatic_loss_scaling
@@ -137,11 +141,11 @@ class _Reader:
             self.problems.append(f"{where} is {value!r}, but must be a table of settings")
             return {}
         table: dict[str, object] = {}
-        for key, one in value.items():
+        for key, item in value.items():
             name = _our_name(str(key))
             if name in table:
-                self.problems.append(f"{where}.{name} is there twice, also as {key}")
-            table[name] = one
+                self.problems.append(f"{where}.{name} is given twice, also as {key}")
+            table[name] = item
         return table
 
     def settings(
@@ -156,7 +160,7 @@ class _Reader:
         for key, value in table.items():
             if key not in parsers:
                 advice = did_you_mean(key, parsers) or f"choose from {', '.join(sorted(parsers))}"
-                self.problems.append(f"{where}.{key} is no setting of {what}: {advice}")
+                self.problems.append(f"{where}.{key} is not a setting of {what}: {advice}")
                 continue
             try:
                 settings[key] = parsers[key](value)
@@ -173,7 +177,7 @@ class _Reader:
         found = self.settings(self.table(value, where), taken, where, "single tensors")
         tensors = found.pop("tensors", ())
         if not tensors:
-            self.problems.append(f"{where}.tensors is missing: which tensors are meant?")
+            self.problems.append(f"{where}.tensors is missing: list the names of the weights")
             return None
         return Specific(tensors, FrozenTable(found))
 
@@ -218,7 +222,7 @@ def _our_name(key: str) -> str:
 def _parse_list(parse: Callable[[int, object], _T | None], value: object) -> tuple[_T, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ValueError(f"is {value!r}, but must be a list of tables")
-    return tuple(filter(None, (parse(index, one) for index, one in enumerate(value))))
+    return tuple(filter(None, (parse(index, item) for index, item in enumerate(value))))
 
 
 def _parse_value(spec: HyperParameterSpec, value: object) -> Value:
@@ -231,7 +235,10 @@ def _parse_value(spec: HyperParameterSpec, value: object) -> Value:
         return _pair(spec, value["value"], value.get("const", True))
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != 2:
-            raise ValueError(f"is {value!r}, but must be a value and whether it is constant")
+            raise ValueError(
+                f"is {value!r}, but must be a number, or a pair of a number and true or false "
+                "(constant or not)"
+            )
         return _pair(spec, *value)
     return _pair(spec, value, const=True)
 
@@ -323,5 +330,5 @@ def _plain(value: object) -> object:
         own = {name: _plain(one) for name, one in value.values.items()}
         return {"tensors": list(value.tensors), **own}
     if isinstance(value, ClipNorm | AutomaticLossScaling):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return value

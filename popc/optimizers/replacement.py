@@ -1,4 +1,4 @@
-"""Which optimizer may take the place of another while a program runs.
+"""The rules for replacing an optimizer while a program runs.
 
 A program holds constants and the shape of the update; only hyper-parameters that are not constant
 can change, by new values for their variables.
@@ -16,7 +16,7 @@ __all__ = ["replacement_problem"]
 
 
 def replacement_problem(old: OptimizerSpec, new: OptimizerSpec) -> list[str]:
-    """Why ``new`` cannot take the place of ``old`` in a program, each reason as a sentence.
+    """The reasons why ``new`` cannot take the place of ``old`` in a program, a sentence each.
 
     As in PopART: the type must be the same, so must the constness of each hyper-parameter, the
     values of constant ones, the weights with specific values, and the clip norms.
@@ -44,7 +44,9 @@ def _other_settings(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
 def _hyper_parameters(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
     for spec in old.hyper_parameters():
         yield from _change(spec.name, old.value(spec.name), new.value(spec.name))
-    if [one.tensors for one in old.specific] != [one.tensors for one in new.specific]:
+    if [specific.tensors for specific in old.specific] != [
+        specific.tensors for specific in new.specific
+    ]:
         yield "the tensors with specific values must stay the same"
         return
     for before, after in zip(old.specific, new.specific, strict=True):

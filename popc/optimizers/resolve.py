@@ -1,4 +1,4 @@
-"""Which weights the patterns of an optimizer mean."""
+"""The weights that the patterns of an optimizer mean."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ class Resolution:
             raise option_error(problems)
         self._spec = spec
         self._specific = {
-            weight: [i for i, one in enumerate(spec.specific) if _matches(weight, one.tensors)]
+            weight: [
+                i for i, specific in enumerate(spec.specific) if _matches(weight, specific.tensors)
+            ]
             for weight in weights
         }
-        self.clip_groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]
+        self.clip_groups = [_clipped(clip.tensors, weights) for clip in spec.clip_norms]
 
     def source(self, hyper_parameter: str, weight: str) -> int | None:
-        """Which entry of ``specific`` gives a weight its value; ``None``: that of all weights."""
+        """The entry of ``specific`` that gives a weight its value; ``None`` for that of all."""
         for index in reversed(self._specific[weight]):
             if hyper_parameter in self._spec.specific[index].values:
                 return index
@@ -54,7 +56,7 @@ class Resolution:
         return "default" if source is None else ", ".join(self._spec.specific[source].tensors)
 
     def label(self, sources: Sequence[int | None]) -> str:
-        """What distinguishes names of scalars with these sources, in PopART's style."""
+        """The part that distinguishes names of scalars with these sources, in PopART's style."""
         own = sorted({source for source in sources if source is not None})
         if not own:
             return "default___FLOAT"
@@ -73,18 +75,18 @@ def _clipped(patterns: Sequence[str], weights: Sequence[str]) -> list[str]:
 
 def _problems(spec: OptimizerSpec, weights: Sequence[str]) -> Iterator[str]:
     lists = [
-        *((f"specific[{index}]", one.tensors) for index, one in enumerate(spec.specific)),
-        *((f"clip_norm[{index}]", one.tensors) for index, one in enumerate(spec.clip_norms)),
+        *((f"specific[{index}]", specific.tensors) for index, specific in enumerate(spec.specific)),
+        *((f"clip_norm[{index}]", clip.tensors) for index, clip in enumerate(spec.clip_norms)),
     ]
     for where, patterns in lists:
         for pattern in patterns:
             if not any(_matches(weight, [pattern]) for weight in weights):
                 advice = did_you_mean(pattern, weights)
                 yield (
-                    f"optimizer.{where}.tensors: {pattern!r} is no weight that is trained"
+                    f"optimizer.{where}.tensors: {pattern!r} matches no trained weight"
                     + (f": {advice}" if advice else "")
                 )
-    groups = [_clipped(one.tensors, weights) for one in spec.clip_norms]
+    groups = [_clipped(clip.tensors, weights) for clip in spec.clip_norms]
     for weight in weights:
         found = [f"clip_norm[{index}]" for index, group in enumerate(groups) if weight in group]
         if len(found) > 1:

@@ -37,7 +37,7 @@ class Scalars:
     def __init__(self, graph: Graph, spec: OptimizerSpec, resolution: Resolution) -> None:
         self._graph = graph
         self._resolution = resolution
-        self._specs = {one.name: one for one in spec.hyper_parameters()}
+        self._specs = {parameter.name: parameter for parameter in spec.hyper_parameters()}
         self._found: dict[tuple[str, int | None], tuple[Scalar, str]] = {}
         self._results: dict[tuple[str, Scalar, Scalar], Tensor] = {}
         self._constants: dict[tuple[float, DType], Tensor] = {}

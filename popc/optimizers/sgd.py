@@ -19,7 +19,7 @@ __all__ = ["accumulates_into_velocity", "update_by_sgd"]
 
 
 def accumulates_into_velocity(spec: SGD, weight: WeightUpdate) -> bool:
-    """Whether gradients of micro-batches are added to the velocity as they come.
+    """True if gradients of micro-batches are added to the velocity as they come.
 
     That needs no accumulator, but nesterov looks at the gradient alone, too.
     """

@@ -1,4 +1,4 @@
-"""What an optimizer is: PopART's optimizers with their defaults, as frozen records.
+"""The optimizers of PopART with their defaults, as frozen records.
 
 Formulas: g is the gradient without the loss scale, summed or averaged over the micro-batches and
 clipped; w a weight; t the number of the update, from 1.
@@ -92,7 +92,7 @@ class AutomaticLossScaling:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec:
-    """What all optimizers have.
+    """The settings that all optimizers have.
 
     Attributes:
         loss_scaling: What the loss, and with it every gradient, is multiplied by; weight updates
@@ -123,11 +123,11 @@ class OptimizerSpec:
 
     @classmethod
     def hyper_parameters(cls) -> list[HyperParameterSpec]:
-        """What is known of the hyper-parameters, in order of declaration."""
+        """The specifications of the hyper-parameters, in order of declaration."""
         return hyper_parameters_of(cls)
 
     def takes(self, setting: str) -> bool:
-        """Whether the setting has an effect in the mode of this optimizer."""
+        """True if the setting has an effect in the mode of this optimizer."""
         return self.type in self.MODES.get(setting, (self.type,))
 
     def value(self, name: str) -> Value:
@@ -138,9 +138,9 @@ class OptimizerSpec:
     def values(self, name: str) -> Iterator[Value]:
         """All values of a hyper-parameter: the one for all weights, then specific ones."""
         yield self.value(name)
-        for one in self.specific:
-            if name in one.values:
-                yield one.values[name]
+        for specific in self.specific:
+            if name in specific.values:
+                yield specific.values[name]
 
     def __post_init__(self) -> None:
         problems = list(self.problems())
@@ -148,13 +148,13 @@ class OptimizerSpec:
             raise option_error(problems)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the values, each as a sentence."""
+        """The problems of the values, each as a sentence."""
         for spec in self.hyper_parameters():
             yield from _problems_of(spec, f"optimizer.{spec.name}", self.value(spec.name))
-            for index, one in enumerate(self.specific):
-                if spec.name in one.values:
+            for index, specific in enumerate(self.specific):
+                if spec.name in specific.values:
                     where = f"optimizer.specific[{index}].{spec.name}"
-                    yield from _problems_of(spec, where, one.values[spec.name])
+                    yield from _problems_of(spec, where, specific.values[spec.name])
         if self.automatic_loss_scaling is not None and self.loss_scaling.const:
             yield (
                 "optimizer.loss_scaling is constant, but automatic loss scaling changes it: "
@@ -167,7 +167,7 @@ def _problems_of(spec: HyperParameterSpec, where: str, given: Value) -> Iterator
     if problem:
         yield f"{where} {problem}"
     elif spec.flag and not given.const:
-        yield f"{where} decides about the program and cannot be changed later"
+        yield f"{where} shapes the program and cannot be changed later"
     elif not given.const and isinf(given.value):
         yield f"{where} is inf and not constant, but only a constant can be inf"
     elif spec.name == "learning_rate" and given.const and given.value == 0:

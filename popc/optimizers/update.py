@@ -1,4 +1,4 @@
-"""What the rule of an optimizer is given: one weight with its gradient, and the means to emit ops.
+"""The argument of an optimizer's rule: one weight with its gradient, and means to emit ops.
 
 A rule returns the next value of the weight.  What it keeps from update to update lives in variables
 that it asks for with `WeightUpdate.state` and gives their next values with `WeightUpdate.keep`.
@@ -96,11 +96,11 @@ class WeightUpdate:
         return self.scalars.hyper_parameter(name, self.name)
 
     def initial(self, name: str) -> float:
-        """What a hyper-parameter of this weight is, or starts as."""
+        """The value of a hyper-parameter of this weight, or its first one."""
         return self.resolution.value(name, self.name).value
 
     def uses(self, name: str) -> bool:
-        """Whether a hyper-parameter of this weight is, or may become, anything but 0."""
+        """True if a hyper-parameter of this weight is, or may become, anything but 0."""
         value = self.resolution.value(name, self.name)
         return value.value != 0 or not value.const
 
@@ -129,7 +129,7 @@ class WeightUpdate:
         prefix: str = "",
     ) -> Tensor:
         """Add an op; its result, called ``prefix`` and the name of the weight."""
-        operands = [None if one is None else self.scalars.operand(one) for one in scalars]
+        operands = [None if scalar is None else self.scalars.operand(scalar) for scalar in scalars]
         return build(
             self.graph,
             op_type,

@@ -27,7 +27,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class HyperParameterSpec:
-    """What is known of a hyper-parameter, whatever its value.
+    """The facts about a hyper-parameter, whatever its value.
 
     Attributes:
         name: In snake_case.
@@ -50,7 +50,7 @@ class HyperParameterSpec:
     per_tensor: bool = True
 
     def problem(self, value: float) -> str:
-        """Why this cannot be the value, as what follows the name; "" if it can."""
+        """The reason why this cannot be the value, to follow the name; "" if it can."""
         if not (isfinite(value) or (self.boundless and value == inf)):
             return f"is {value}, but must be a finite number"
         too_low = value <= self.low if self.open_low else value < self.low

@@ -1,4 +1,4 @@
-"""Which values of an output tensor a step hands back, as in PopART's AnchorReturnType."""
+"""The values of an output tensor that a step hands back, as in PopART's AnchorReturnType."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popc_runtime.format import DType, ReturnType
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
 
 # What sums may be added up in.
-_SUM_TYPES: Final = tuple(one.value for one in DType if one is not DType.BOOL)
+_SUM_TYPES: Final = tuple(dtype.value for dtype in DType if dtype is not DType.BOOL)
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 
@@ -32,7 +32,7 @@ class Anchor:
     dtype: DType | None = None
 
     def samples(self, batches_per_step: int) -> int:
-        """How many values one step returns; 0 means a single one without a step dimension."""
+        """The number of values of one step; 0 means a single one without a step dimension."""
         if self.type is ReturnType.ALL:
             return batches_per_step
         if self.type is ReturnType.EVERY_N:
@@ -40,7 +40,7 @@ class Anchor:
         return 0
 
     def problem(self, batches_per_step: int) -> str:
-        """Why this cannot be used with that many batches per step; "" if it can."""
+        """The reason why this cannot be used with that many batches per step; "" if it can."""
         if self.type is not ReturnType.EVERY_N:
             return ""
         if not 0 < self.period <= batches_per_step:
@@ -100,7 +100,7 @@ class AnchorKind(Kind[Anchor]):
 
 
 def asking_for_all(outputs: Iterable[str]) -> str:
-    """What to type so that all values of ``outputs`` are returned."""
+    """The text to type so that all values of ``outputs`` are returned."""
     return " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in outputs)
 
 

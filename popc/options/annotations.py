@@ -35,7 +35,7 @@ _SELECTORS: Final = ("nodes", "op_type", "output")
 
 
 class _Given(Kind[AnnotationValue]):
-    """What a node's attribute holds: as it is, for attributes have types."""
+    """The value of a node's attribute as it is, for attributes have types."""
 
     def __init__(self, what: str, accept: Callable[[object], AnnotationValue | None]) -> None:
         """``accept`` gives ``None`` for what is no ``what``."""
@@ -64,10 +64,10 @@ class _Words(Kind[AnnotationValue]):
 
 
 class _Location(Kind[AnnotationValue]):
-    """Where a tensor is kept, in words."""
+    """The place of a tensor, in words."""
 
     def parse(self, value: object) -> AnnotationValue:
-        """What `parse_location` reads."""
+        """The value that `parse_location` reads."""
         return words_of(parse_location(value))
 
 
@@ -104,7 +104,9 @@ def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ..
         for meant in names_meant(name):
             if passes and meant not in passes:
                 advice = did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
-                raise ValueError(f"contains {name!r}, which is no pass that skips ops: {advice}")
+                raise ValueError(
+                    f"contains {name!r}, which is not a pass that can be excluded: {advice}"
+                )
             found.add(meant)
     return tuple(sorted(found))
 
@@ -127,14 +129,14 @@ def _floats(value: object) -> tuple[float, ...] | None:
     numbers = [value] if isinstance(value, int | float) else value
     if not isinstance(numbers, Sequence):
         return None
-    found = [_float(one) for one in numbers]
+    found = [_float(number) for number in numbers]
     known = [one for one in found if one is not None]
     return tuple(known) if len(known) == len(found) else None
 
 
 def _names(value: object) -> tuple[str, ...] | None:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, Sequence) or not all(isinstance(label, str) for label in names):
         return None
     return tuple(names)
 
@@ -147,7 +149,9 @@ _NAMES: Final = _Given("a list of names", _names)
 
 _NO_CONTEXTS: Final = "which loop an op belongs to follows from what it reads"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
-_OF_NODES: Final = "the option available_memory_proportions says it of nodes, by name or pattern"
+_OF_NODES: Final = (
+    "set it with the option available_memory_proportions, by name or pattern of nodes"
+)
 _NO_TILES: Final = "on which tile the work of a convolution begins is not modelled"
 
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
@@ -188,8 +192,8 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
 }
 _OUR_NAMES: Final = {
     spelling: name
-    for name, one in ANNOTATIONS.items()
-    for spelling in (name, one.attribute, one.attribute.removeprefix("__"))
+    for name, annotation in ANNOTATIONS.items()
+    for spelling in (name, annotation.attribute, annotation.attribute.removeprefix("__"))
 }
 
 
@@ -233,8 +237,8 @@ def parse_rules(value: object, passes: Sequence[str]) -> tuple[Rule, ...]:
         raise ValueError(f"is {value!r}, but must be a list of tables: [[annotate]] in a file")
     problems: list[str] = []
     rules = [
-        one if isinstance(one, Rule) else _rule(number, one, passes, problems)
-        for number, one in enumerate(entries)
+        entry if isinstance(entry, Rule) else _rule(number, entry, passes, problems)
+        for number, entry in enumerate(entries)
     ]
     if problems:
         raise ValueError("; ".join(problems))
@@ -257,16 +261,16 @@ def _rule(number: int, entry: object, passes: Sequence[str], problems: list[str]
         except ValueError as error:
             problems.append(f"{where}.{key} {error}")
     if not any(selectors.values()):
-        problems.append(f"{where} selects no nodes: give one of {', '.join(_SELECTORS)}")
+        problems.append(f"{where} has no selector: give one of {', '.join(_SELECTORS)}")
     if len(entry) == len(selectors):
-        problems.append(f"{where} says nothing of the nodes that it selects")
+        problems.append(f"{where} has no annotation for the nodes that it selects")
     return Rule(**selectors, settings=tuple(sorted(settings.items())))
 
 
 def _known(key: str) -> str:
     if key not in _OUR_NAMES:
         advice = did_you_mean(key, [*_SELECTORS, *ANNOTATIONS])
-        raise ValueError("is no annotation" + (f": {advice}" if advice else ""))
+        raise ValueError("is not an annotation" + (f": {advice}" if advice else ""))
     return _OUR_NAMES[key]
 
 

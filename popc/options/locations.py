@@ -1,4 +1,4 @@
-"""Where tensors are kept: what can be said of one, or of all of a kind.
+"""The places where tensors are kept, of one or of all of a kind.
 
 A location is a table of settings, each of which may be left out.  What is said of one tensor adds
 to, or replaces, what is said of its kind.
@@ -49,7 +49,7 @@ class TileSet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TensorLocation:
-    """Where a tensor is kept.
+    """The place where a tensor is kept.
 
     Attributes:
         storage: On the chip; or off it, in streaming memory, from which it is fetched when it is
@@ -71,15 +71,15 @@ class TensorLocation:
 
     @property
     def is_off_chip(self) -> bool:
-        """Whether it is kept in streaming memory."""
+        """True if it is kept in streaming memory."""
         return self.storage is Storage.OFF_CHIP
 
     def keeps_off_chip(self, size: int) -> bool:
-        """Whether a tensor of ``size`` elements is kept in streaming memory."""
+        """True if a tensor of ``size`` elements is kept in streaming memory."""
         return self.is_off_chip and size >= self.min_elements_for_off_chip
 
     def divides(self, size: int) -> bool:
-        """Whether replicas divide a tensor of ``size`` elements among them."""
+        """True if replicas divide a tensor of ``size`` elements among them."""
         least = self.min_elements_for_replicated_tensor_sharding
         return self.replicated_tensor_sharding and size >= least
 
@@ -104,7 +104,7 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
     "min_elements_for_off_chip": Whole(),
     "min_elements_for_replicated_tensor_sharding": Whole(),
 }
-assert set(_KINDS) == {one.name for one in fields(TensorLocation)}
+assert set(_KINDS) == {field.name for field in fields(TensorLocation)}
 
 # Our names by PopART's, without the record that they are in.
 _SPELLINGS: Final = {
@@ -139,14 +139,14 @@ def parse_location(value: object) -> Settings:
         raise ValueError(f"is {value!r}, but must be a table with some of {names}")
     found: dict[str, Any] = {}
     problems: list[str] = []
-    for key, one in _flat(value).items():
+    for key, item in _flat(value).items():
         name = _SPELLINGS.get(str(key))
         if name is None:
             advice = did_you_mean(str(key), list(_KINDS)) or f"choose from {', '.join(_KINDS)}"
             problems.append(f"has no setting {key!r}: {advice}")
             continue
         try:
-            found[name] = _KINDS[name].parse(one)
+            found[name] = _KINDS[name].parse(item)
         except ValueError as error:
             problems.append(f"of {name!r} {error}")
     if problems:
@@ -157,7 +157,9 @@ def parse_location(value: object) -> Settings:
 def _flat(table: Mapping[Any, object]) -> dict[str, object]:
     """A table without PopART's table ``location`` in it."""
     inner = table.get("location")
-    rest = {str(key): one for key, one in table.items() if key != "location" or inner is None}
+    rest = {
+        str(key): section for key, section in table.items() if key != "location" or inner is None
+    }
     return (
         {**inner, **rest} if isinstance(inner, Mapping) else {str(k): v for k, v in table.items()}
     )
@@ -204,8 +206,8 @@ class LocationKind(Kind[Settings]):
         return parse_location(value)
 
     def is_parsed(self, value: Settings) -> bool:
-        """Whether all settings are."""
-        return all(_KINDS[key].is_parsed(one) for key, one in value.items())
+        """True if all settings are."""
+        return all(_KINDS[key].is_parsed(item) for key, item in value.items())
 
     def entry(self, value: Settings) -> str:
         """The settings in words."""
@@ -213,4 +215,4 @@ class LocationKind(Kind[Settings]):
 
     def plain(self, value: Settings) -> OptionValue:
         """Pairs of names and settings."""
-        return tuple((key, _KINDS[key].plain(one)) for key, one in value.items())
+        return tuple((key, _KINDS[key].plain(item)) for key, item in value.items())

@@ -71,14 +71,14 @@ class Options(
         wrong = [spec for spec in SCHEMA if not spec.kind.is_parsed(getattr(self, spec.name))]
         if wrong:
             raise OptionError(
-                "options hold text that has not been read",
+                "options hold text that has not been parsed",
                 subject=wrong[0].name,
-                details=tuple(f"{one.name} is {getattr(self, one.name)!r}" for one in wrong),
-                hint="popc.make_options reads options as users write them",
+                details=tuple(f"{field.name} is {getattr(self, field.name)!r}" for field in wrong),
+                hint="pass them through popc.make_options, which parses text",
             )
 
     def origin(self, name: str) -> Origin:
-        """Where the value of an option comes from."""
+        """The source of the value of an option."""
         return self.origins.get(name, Origin.DEFAULT)
 
     def to_manifest(self) -> tuple[OptionSetting, ...]:
@@ -92,7 +92,7 @@ class Options(
 
 
 def _schema() -> tuple[OptionSpec, ...]:
-    specs = [spec_of(one) for one in fields(Options)]
+    specs = [spec_of(field) for field in fields(Options)]
     return tuple(sorted(filter(None, specs), key=lambda spec: spec.name))
 
 

@@ -1,4 +1,4 @@
-"""How replicas are divided into groups."""
+"""The division of replicas into groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATTERN: Final = "all, none, consecutive:N or orthogonal:N"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """How replicas are divided into groups.
+    """The division of replicas into groups.
 
     Attributes:
         kind: "all" (one group), "none" (each replica by itself), "consecutive" (neighbours) or
@@ -46,19 +46,19 @@ class ReplicaGroups:
         return cls(kind, int(size) if sized else 0)
 
     def problem(self, replicas: int) -> str:
-        """Why ``replicas`` cannot be divided so, as a clause; empty if they can."""
+        """The reason why ``replicas`` cannot be divided so, as a clause; empty if they can."""
         if self.kind in _SIZED and replicas % self.size:
             return f"{replicas} replicas cannot be divided into groups of {self.size}"
         return ""
 
     def members(self, replicas: int) -> int:
-        """How many replicas are in one group."""
+        """The number of replicas in one group."""
         if self.kind in _SIZED:
             return self.size
         return 1 if self.kind == "none" else replicas
 
     def stride(self, replicas: int) -> int:
-        """How far apart the numbers of neighbours in a group are."""
+        """The distance between the numbers of neighbours in a group."""
         return replicas // self.size if self.kind == "orthogonal" else 1
 
     def numbers(self, replicas: int) -> tuple[int, ...]:

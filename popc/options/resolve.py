@@ -70,7 +70,7 @@ def changed_options(options: Options, values: Mapping[str, object]) -> Options:
         OptionError: a value is wrong, or they do not go together.
     """
     kept = {name: getattr(options, name) for name in _SPECS if values.get(name, name) is not None}
-    origins = {name: one for name, one in options.origins.items() if name in kept}
+    origins = {name: label for name, label in options.origins.items() if name in kept}
     resolver = _Resolver({}, kept, origins)
     given = {name: value for name, value in values.items() if value is not None}
     resolver.take(Setting(name, value, Origin.CLI, "--set") for name, value in given.items())

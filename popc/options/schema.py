@@ -1,4 +1,4 @@
-"""What an option is: its kind, default and meaning, in one declaration."""
+"""The declaration of an option: its kind, default and meaning."""
 
 from __future__ import annotations
 

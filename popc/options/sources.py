@@ -1,4 +1,4 @@
-"""Where options are set: a file, the environment, Python, the command line."""
+"""The sources of options: a file, the environment, Python, the command line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
             f"cannot read the {what} {path}: {error.strerror}", subject=str(path)
         ) from error
     except UnicodeDecodeError:
-        problems.append(f"{name} cannot be parsed: it is no text")
+        problems.append(f"{name} cannot be parsed: it is not UTF-8 text")
         return {}
     try:
         table = _load_json(text) if Path(path).suffix == ".json" else tomllib.loads(text)
@@ -77,11 +77,11 @@ def _load_json(text: str) -> Any:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """TOML refuses a key that is there twice; JSON would take the last."""
+    """TOML refuses a key that is given twice; JSON would take the last."""
     table = dict(pairs)
     if len(table) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is given twice")
     return table
 
 
@@ -98,7 +98,7 @@ def from_env(env: Mapping[str, str], problems: list[str]) -> list[Setting]:
         advice = did_you_mean(suffix, suffixes, similarity=_SIMILARITY)
         if advice:
             advice = advice.replace("mean ", f"mean {_PREFIX}")
-            problems.append(f"{variable} is set, but is no option: {advice}")
+            problems.append(f"{variable} is set, but is not an option: {advice}")
     return settings
 
 
@@ -124,4 +124,7 @@ def from_cli(items: Iterable[str], problems: list[str]) -> list[Setting]:
             tables[table][name] = value
         else:
             settings.append(Setting(key, value, Origin.CLI, "--set"))
-    return [*settings, *(Setting(key, one, Origin.CLI, "--set") for key, one in tables.items())]
+    return [
+        *settings,
+        *(Setting(key, section, Origin.CLI, "--set") for key, section in tables.items()),
+    ]

@@ -31,7 +31,7 @@ class Switches(Known[FrozenTable[bool]]):
         for given, wanted in table.items():
             reason = why_no_switch(given)
             if reason and not (wanted and given in BUILT_IN):
-                raise ValueError(f"names {given!r}, which is no switch: {reason}")
+                raise ValueError(f"names {given!r}, which is not a switch: {reason}")
             for name in names_meant(given):
                 if self.known and not reason:
                     require_known(name, self.known)

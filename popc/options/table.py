@@ -42,7 +42,7 @@ class FrozenTable(Mapping[str, _T]):
 
     def without(self, key: str) -> FrozenTable[_T]:
         """This table without one entry."""
-        return FrozenTable({name: one for name, one in self._items.items() if name != key})
+        return FrozenTable({name: item for name, item in self._items.items() if name != key})
 
     def updated(self, other: Mapping[str, _T]) -> FrozenTable[_T]:
         """This table with the entries of ``other`` added, or in place of its own."""

@@ -1,4 +1,4 @@
-"""Which chip runs what, and in which stage of a pipeline."""
+"""The chip, and the stage of a pipeline, that runs each op."""
 
 from popc.placement.check import check_places, check_stages, stage_chips
 from popc.placement.chips import (

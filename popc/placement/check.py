@@ -1,4 +1,4 @@
-"""What is wrong with the places that a user has given to ops, or that follow from them."""
+"""Problems with the places that a user has given to ops, or that follow from them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def check_updates(graph: Graph) -> None:
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         raise OptionError(
-            "the places of ops are wrong", subject="virtual_graph_mode", details=tuple(problems)
+            "ops are assigned to chips or stages wrongly",
+            subject="virtual_graph_mode",
+            details=tuple(problems),
         )
 
 
@@ -69,8 +71,8 @@ def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
             "the attribute or by virtual_graph in [[annotate]], or set virtual_graph_mode=auto",
         )
     beyond: dict[int, list[Op]] = defaultdict(list)
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             chip = op.settings.virtual_graph
             if chip is not None and chip >= options.num_ipus:
                 beyond[chip].append(op)
@@ -92,8 +94,8 @@ def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
 
 
 def _needs_place(op: Op, homes: ChipsOfValues) -> bool:
-    """Whether ``op`` is more than a computation on constants alone."""
-    return bool(op.inputs) and not all(homes.is_fixed(one) for one in op.present_inputs)
+    """True if ``op`` is more than a computation on constants alone."""
+    return bool(op.inputs) and not all(homes.is_fixed(operand) for operand in op.present_inputs)
 
 
 def _nested_problems(graph: Graph) -> Iterator[str]:

@@ -25,7 +25,7 @@ MAIN_LOOPS: Final = frozenset({ACCUMULATION_LOOP, PIPELINE, STEP_LOOP})
 
 
 def is_main_loop(op: Op) -> bool:
-    """Whether ``op`` is one of the loops around a program."""
+    """True if ``op`` is one of the loops around a program."""
     body = loop_body(op)
     return body is not None and body.name in MAIN_LOOPS
 
@@ -47,7 +47,7 @@ def chip_of_variable(variable: Tensor) -> int | None:
     if variable.role is VariableRole.HYPER_PARAMETER:
         return None
     settings = [(op.op_type, op.settings) for op in _users(variable)]
-    placed = [(type_, one) for type_, one in settings if one.virtual_graph is not None]
+    placed = [(type_, setting) for type_, setting in settings if setting.virtual_graph is not None]
     if not placed:
         return None
 
@@ -100,7 +100,7 @@ class ChipsOfValues:
         return all(self.is_fixed(tensor) for tensor in op.present_inputs)
 
     def is_fixed(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is a constant, or computed from constants and loop counters alone."""
+        """True if ``tensor`` is a constant, or computed from constants and loop counters alone."""
         if tensor.is_constant:
             return True
         if tensor in self._formals:

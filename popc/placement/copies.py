@@ -28,18 +28,18 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     """
     homes = ChipsOfValues(graph)
     changes = settle_chips(graph, homes)
-    for one in main_graphs(graph):
-        changes += _Inserter(one, homes, boundaries=boundaries).run()
-        changes += _remove_unused(one)
+    for nested in main_graphs(graph):
+        changes += _Inserter(nested, homes, boundaries=boundaries).run()
+        changes += _remove_unused(nested)
     return changes
 
 
 def remove_boundaries(graph: Graph) -> int:
     """Let ops read through all boundaries; how many there were."""
     changes = 0
-    for one in graph.walk():
-        for op in [op for op in one.ops if op.op_type == "Boundary"]:
-            one.replace_op(op, [op.operand(0)])
+    for nested in graph.walk():
+        for op in [op for op in nested.ops if op.op_type == "Boundary"]:
+            nested.replace_op(op, [op.operand(0)])
             changes += 1
     return changes
 
@@ -121,7 +121,7 @@ def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
 
 
 def _origin(tensor: Tensor) -> Tensor:
-    """What ``tensor`` is a copy of."""
+    """The original of ``tensor``, which is a copy."""
     while tensor.producer is not None and tensor.producer.op_type in _PASSING:
         tensor = tensor.producer.operand(0)
     return tensor
@@ -160,14 +160,14 @@ def _remove_unused(graph: Graph) -> int:
 
 
 def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[str]:
-    """What is wrong with the places of ops: looked for naively, op by op.
+    """The problems with the places of ops: looked for naively, op by op.
 
     Every op has a chip; an IpuCopy starts where its operand lies; and no other op reads what lies
     on another chip.
     """
     homes = ChipsOfValues(graph)
-    for one in main_graphs(graph):
-        for op in one.ops:
+    for nested in main_graphs(graph):
+        for op in nested.ops:
             here = op.settings.virtual_graph
             if is_main_loop(op):
                 continue

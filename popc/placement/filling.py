@@ -13,8 +13,10 @@ __all__ = ["fill_places", "is_placed"]
 
 
 def is_placed(graph: Graph) -> bool:
-    """Whether any op is on a chip."""
-    return any(op.settings.virtual_graph is not None for one in graph.walk() for op in one.ops)
+    """True if any op is on a chip."""
+    return any(
+        op.settings.virtual_graph is not None for nested in graph.walk() for op in nested.ops
+    )
 
 
 def fill_places(graph: Graph) -> int:
@@ -24,7 +26,7 @@ def fill_places(graph: Graph) -> int:
     is computed, else where the largest is.  An op on constants alone, or a transfer from the host,
     goes where its first reader is.  What a control-flow op holds goes with it.
     """
-    return sum(_fill(one, ChipsOfValues(graph)) for one in main_graphs(graph))
+    return sum(_fill(nested, ChipsOfValues(graph)) for nested in main_graphs(graph))
 
 
 def _fill(graph: Graph, homes: ChipsOfValues) -> int:

@@ -61,8 +61,8 @@ def _mark(order: Sequence[Op]) -> None:
 def _put(op: Op, phase: int, stages: int) -> None:
     """Put ``op`` into ``phase``, or the first after it in which its operands are there."""
     makers = (tensor.producer for tensor in op.present_inputs)
-    earlier = [one.settings.execution_phase for one in makers if one is not None]
-    first = max((one for one in earlier if one is not None), default=0)
+    earlier = [maker.settings.execution_phase for maker in makers if maker is not None]
+    first = max((early for early in earlier if early is not None), default=0)
     number = max(phase, first)
     op.settings = replace(op.settings, execution_phase=number, virtual_graph=number % stages)
 
@@ -96,7 +96,7 @@ def check_phases(graph: Graph, options: Options) -> None:
     problems = list(_problems(graph, options))
     if problems:
         raise OptionError(
-            "the execution phases of ops are wrong",
+            "ops are assigned to execution phases wrongly",
             subject="execution_phases",
             details=tuple(problems),
         )
@@ -112,7 +112,7 @@ def _problems(graph: Graph, options: Options) -> Iterator[str]:
         elif phase is None and chip is not None:
             yield (
                 f"{_shown(op)} is on virtual graph {chip}, but virtual_graph_mode is "
-                "execution_phases, which decides about chips by phases: say execution_phase instead"
+                "execution_phases, which assigns chips by phase: give execution_phase instead"
             )
         elif phase is not None and chip is not None and chip != phase % stages:
             yield (

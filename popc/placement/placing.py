@@ -31,13 +31,13 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
     conflicts = tuple(placement_conflicts(options))
     if conflicts:
         raise OptionError(
-            "options about chips do not go together",
+            "the placement options conflict",
             subject="virtual_graph_mode",
             details=conflicts,
         )
     keeps_chips = options.virtual_graph_mode is VirtualGraphMode.MANUAL
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             settings = op.settings
             chip = settings.virtual_graph if keeps_chips else None
             stage = settings.pipeline_stage if options.enable_pipelining else None

@@ -15,9 +15,9 @@ def number_sequences(graph: Graph) -> int:
 
     Then it does not matter for results on which chips ops are, and in which order stages run.
     """
-    ops = [op for one in graph.walk() for op in one.topological() if _draws(op)]
+    ops = [op for nested in graph.walk() for op in nested.topological() if _draws(op)]
     numbers = (op.attributes.get(_ATTRIBUTE) for op in ops)
-    following = max((int(str(one)) for one in numbers if one is not None), default=-1) + 1
+    following = max((int(str(count)) for count in numbers if count is not None), default=-1) + 1
     new = [op for op in ops if _ATTRIBUTE not in op.attributes]
     for number, op in enumerate(new, start=following):
         op.attributes = {**op.attributes, _ATTRIBUTE: number}

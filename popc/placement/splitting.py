@@ -39,7 +39,7 @@ def split_automatically(
         OptionError: there are fewer ops than chips.
     """
     order = _varying(graph)
-    shares = [float(one) for one in ratios] or [1.0] * chips
+    shares = [float(ratio) for ratio in ratios] or [1.0] * chips
     wanted = sum(share > 0 for share in shares)
     if len(order) < wanted:
         raise OptionError(
@@ -85,12 +85,12 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
     seen: set[Tensor] = set()
     costs: list[int] = []
     for op in order:
-        weights = [one for one in dict.fromkeys(op.present_inputs) if _is_weight(one)]
-        new = [one for one in weights if one not in seen]
+        weights = [operand for operand in dict.fromkeys(op.present_inputs) if _is_weight(operand)]
+        new = [weight for weight in weights if weight not in seen]
         seen.update(new)
-        cost = copies_of_weights * sum(one.type.nbytes for one in new)
+        cost = copies_of_weights * sum(tensor.type.nbytes for tensor in new)
         if trains:
-            cost += sum(one.type.nbytes for one in op.outputs if _is_kept(one))
+            cost += sum(output.type.nbytes for output in op.outputs if _is_kept(output))
         costs.append(cost)
     return costs if any(costs) else [sum(t.type.nbytes for t in op.outputs) for op in order]
 
@@ -100,7 +100,7 @@ def _is_weight(tensor: Tensor) -> bool:
 
 
 def _is_kept(tensor: Tensor) -> bool:
-    """Whether the backward pass is likely to need ``tensor``."""
+    """True if the backward pass is likely to need ``tensor``."""
     return any(user.op_type not in _LINEAR for user in tensor.uses)
 
 
@@ -119,7 +119,7 @@ def _crossing_bytes(order: Sequence[Op]) -> list[int]:
 def balanced_cuts(
     costs: Sequence[int], shares: Sequence[float], crossing: Sequence[int]
 ) -> tuple[int, ...]:
-    """Where to cut a row of ops: the k-th chip gets those from the k-th place to the next.
+    """The cuts in a row of ops: the k-th chip gets those from the k-th place to the next.
 
     Of all ways to cut, one with the least load, which is the largest of cost / share over the
     chips; and of these one with the fewest bytes ``crossing`` between chips.  A chip whose share is

@@ -1,4 +1,4 @@
-"""When the stages of a pipeline run."""
+"""The times when the stages of a pipeline run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timing:
 
     @property
     def depth(self) -> int:
-        """How many cycles a micro-batch is on its way."""
+        """The number of cycles that a micro-batch is on its way."""
         return max(self.cycles.values(), default=0) + 1
 
     @property
@@ -36,7 +36,7 @@ class Timing:
         return max(self.steps.values(), default=0) + 1
 
     def delay(self, earlier: int, later: int) -> int:
-        """How many cycles a value of one stage waits for another one."""
+        """The number of cycles that a value of one stage waits for another one."""
         return self.cycles[later] - self.cycles[earlier]
 
     def in_order(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where variables are written that a model itself updates."""
+"""The places where variables are written that a model itself updates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["settle_chips", "settle_stages", "stage_problems"]
 def settle_chips(graph: Graph, homes: ChipsOfValues) -> int:
     """Let variables be written where they lie, never in a copy; how many ops moved."""
     changes = 0
-    for one in main_graphs(graph):
-        for op in one.ops:
+    for nested in main_graphs(graph):
+        for op in nested.ops:
             home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
             if home is not None and home != op.settings.virtual_graph:
                 op.settings = replace(op.settings, virtual_graph=home)

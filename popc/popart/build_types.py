@@ -25,7 +25,9 @@ def supposed_types(node: onnx.NodeProto, inputs: _Types) -> list[InferredType | 
     rule = _SUPPOSED.get(node.op_type) if node.domain == _DOMAIN else None
     if rule is None or any(type_ is None for type_ in inputs):
         return [None] * len(node.output)
-    found: list[InferredType | None] = list(rule(node, [one for one in inputs if one is not None]))
+    found: list[InferredType | None] = list(
+        rule(node, [input_ for input_ in inputs if input_ is not None])
+    )
     return (found + [None] * len(node.output))[: len(node.output)]
 
 
@@ -78,7 +80,7 @@ _SUPPOSED: Final[Mapping[str, Any]] = {
 def reported_type(
     node: onnx.NodeProto, input_type: InferredType | None, type_: InferredType | None
 ) -> InferredType | None:
-    """What the builder says of a result, where that is not its type.
+    """The builder's own type of a result, where it differs from the inferred one.
 
     It rounds the sizes of Subsample down although the operator keeps the last elements too.
     """

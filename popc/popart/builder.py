@@ -245,7 +245,7 @@ class Builder:
         return self._wrappers[version]
 
     def _default_version(self) -> int:
-        """Of a subgraph, the version of the builder around it."""
+        """The default version; of a subgraph, that of the builder around it."""
         if self._above is None:
             return DEFAULT_ONNX_OPSET
         return self._above._version or self._above._default_version()

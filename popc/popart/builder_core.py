@@ -69,7 +69,7 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
             popart_exception: it does not.
         """
         if not self._graph.has_tensor(name):
-            valid = ", ".join(f"'{one}'" for one in self._graph.tensors())
+            valid = ", ".join(f"'{tensor}'" for tensor in self._graph.tensors())
             what = f"valid tensors are {valid}" if valid else "there are no valid tensors yet"
             raise popart_exception(f"Unknown tensor '{name}' ({what}).")
 
@@ -248,7 +248,7 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
 
     @native
     def isInitializer(self, id: str) -> bool:  # noqa: A002
-        """Whether a tensor is a weight."""
+        """True if a tensor is a weight."""
         return self._graph.weight(id) is not None
 
     @native

@@ -1,4 +1,4 @@
-"""What a builder adds to a model that nodes read: inputs and weights."""
+"""The inputs and weights that a builder adds to a model."""
 
 from __future__ import annotations
 

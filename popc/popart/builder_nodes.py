@@ -1,4 +1,4 @@
-"""What a builder says of single nodes: their attributes, and how they are computed."""
+"""The builder's settings of single nodes: their attributes, and how they are computed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NodeMethods(NodeBase):
 
     @native
     def nodeHasAttribute(self, attributeName: str, nodeOutputNames: set[str]) -> bool:
-        """Whether a node has an attribute."""
+        """True if a node has an attribute."""
         return attributes.find(self._node(nodeOutputNames), attributeName) is not None
 
     @native
@@ -118,7 +118,7 @@ class NodeMethods(NodeBase):
     @native
     def getAllNodeAttributeNames(self, nodeOutputNames: set[str]) -> list[str]:
         """The names of a node's attributes, annotations included."""
-        return [one.name for one in self._node(nodeOutputNames).attribute]
+        return [attribute.name for attribute in self._node(nodeOutputNames).attribute]
 
     # -- how nodes are computed ------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Where and when ops are computed: said of a node, or of all ops that are added in a scope."""
+"""The places and times of ops: for a node, or for all ops that are added in a scope."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ScopeMethods(NodeBase):
         return int(attributes.read(node, ATTRIBUTES["virtual_graph"], attributes.INT))
 
     def hasVirtualGraph(self) -> bool:
-        """Whether a scope places ops."""
+        """True if a scope places ops."""
         return self._scopes.has("virtual_graph")
 
     def pipelineStage(self, *args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ class ScopeMethods(NodeBase):
         return int(self._scopes.value("pipeline_stage", "Pipeline stage"))
 
     def hasPipelineStage(self) -> bool:
-        """Whether a scope puts ops into a stage."""
+        """True if a scope puts ops into a stage."""
         return self._scopes.has("pipeline_stage")
 
     def executionPhase(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ class ScopeMethods(NodeBase):
         return int(self._scopes.value("execution_phase", "Execution phase"))
 
     def hasExecutionPhase(self) -> bool:
-        """Whether a scope puts ops into a phase."""
+        """True if a scope puts ops into a phase."""
         return self._scopes.has("execution_phase")
 
     # -- recomputation ---------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class ScopeMethods(NodeBase):
         self._annotate("recompute", nodeOutputNames, int(value))
 
     def getRecomputeOutputInBackwardPass(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether a node says anything about that, "checkpoint" included.
+        """True if a node says anything about that, "checkpoint" included.
 
         Forms: ``(nodeOutputName)``, ``(nodeOutputNames)``, a set.
 

@@ -57,7 +57,7 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a parameter takes: how messages call it, and the conversion, which raises `Mismatch`."""
+    """The type of a parameter: its name in messages, and a conversion that raises `Mismatch`."""
 
     name: str
     convert: Callable[[object], Any]
@@ -213,7 +213,9 @@ def kind_of(hint: Any) -> Kind:
     if origin is np.ndarray:
         return ARRAY
     if origin in (types.UnionType, typing.Union):
-        return _union([one for one in arguments if one is not type(None)], len(arguments))
+        return _union(
+            [argument for argument in arguments if argument is not type(None)], len(arguments)
+        )
     if origin in _CONTAINERS:
         return _CONTAINERS[origin](*map(kind_of, arguments))
     assert isinstance(hint, type), hint
@@ -221,8 +223,8 @@ def kind_of(hint: Any) -> Kind:
 
 
 def _union(members: Sequence[Any], count: int) -> Kind:
-    """Of several members; with None, if there are fewer than ``count``."""
-    kinds = [kind_of(one) for one in members]
+    """The union of several members; with None, if there are fewer than ``count``."""
+    kinds = [kind_of(op) for op in members]
     kind = kinds[0] if len(kinds) == 1 else _either(kinds)
     return optional(kind) if len(members) < count else kind
 
@@ -309,13 +311,13 @@ def _form_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     signature = list(inspect.signature(function).parameters.values())[1:]
     return tuple(
         Parameter(
-            one.name,
-            kind_of(hints[one.name]),
-            REQUIRED if one.default is one.empty else one.default,
-            _DEBUG_NAMES if one.name in _DEBUG_NAMES else (),
-            one.kind is one.POSITIONAL_ONLY,
+            parameter.name,
+            kind_of(hints[parameter.name]),
+            REQUIRED if parameter.default is parameter.empty else parameter.default,
+            _DEBUG_NAMES if parameter.name in _DEBUG_NAMES else (),
+            parameter.kind is parameter.POSITIONAL_ONLY,
         )
-        for one in signature
+        for parameter in signature
     )
 
 
@@ -332,7 +334,7 @@ def call_form(
         TypeError: there is none.
     """
     what = "constructor" if name == "__init__" else "function"
-    index, values = bind(name, [_form_of(one) for one in functions], args, kwargs, what)
+    index, values = bind(name, [_form_of(function) for function in functions], args, kwargs, what)
     return functions[index](receiver, *values)
 
 

@@ -1,4 +1,4 @@
-"""Which tensors a session returns, and how much of them."""
+"""The tensors that a session returns, and how much of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IDS: Final = {
 
 
 class AnchorReturnType:
-    """How much of a tensor is returned: "All", "Final", "Sum", or "EveryN" with a period.
+    """The part of a tensor that is returned: "All", "Final", "Sum", or "EveryN" with a period.
 
     Forms: ``(anchorReturnTypeString, tileSet=..., exchangeStrategy=...)``, the same with
     ``returnPeriod`` in second place.
@@ -85,7 +85,7 @@ class AnchorReturnType:
         return self._tiles
 
     def exchangeStrategy(self) -> ExchangeStrategy:
-        """When it is transferred."""
+        """The time when it is transferred."""
         return self._strategy
 
 
@@ -149,7 +149,7 @@ class DataFlow:
 
     @native
     def isAnchored(self, id: str, /) -> bool:  # noqa: A002
-        """Whether a tensor is returned."""
+        """True if a tensor is returned."""
         return id in self._anchors
 
     def nAnchors(self) -> int:
@@ -166,7 +166,7 @@ class DataFlow:
 
     @native
     def art(self, id: str, /) -> AnchorReturnType:  # noqa: A002
-        """How much of a tensor is returned.
+        """The part of a tensor that is returned.
 
         Raises:
             popart_exception: none of it.

@@ -1,4 +1,4 @@
-"""Where things come from: contexts that name an operation, and a record of them for tools.
+"""The origin of things: contexts that name an operation, and a record of them for tools.
 
 A `DebugContext` names what a call makes; text stands for one everywhere.  While
 `initializePoplarDebugInfo` is in force, every `DebugInfo` is recorded; `closePoplarDebugInfo`
@@ -38,7 +38,7 @@ class SourceLocation:
 
 
 def _caller() -> SourceLocation:
-    """Where the interface was called from."""
+    """The place from which the interface was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
@@ -80,7 +80,7 @@ class DebugContext:
 
     @property
     def location(self) -> SourceLocation:
-        """Where the call stands."""
+        """The place of the call."""
         return self._loc or _caller()
 
     def getPathName(self) -> str:
@@ -93,7 +93,7 @@ class DebugContext:
 
 
 class DebugInfo:
-    """What is known about something that was made: values by name, under an id of its own."""
+    """The facts about something that was made: values by name, under an id of its own."""
 
     __slots__ = ("_context", "_id", "_layer", "_values")
 
@@ -113,7 +113,7 @@ class DebugInfo:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether anybody is going to see the values."""
+        """True if anybody is going to see the values."""
         return bool(_RECORDS)
 
     def getId(self) -> int:

@@ -61,7 +61,7 @@ def set_timeout(seconds: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What does not change about a device."""
+    """The facts about a device that do not change."""
 
     type: DeviceType
     connection: DeviceConnectionType
@@ -91,7 +91,7 @@ class DeviceInfo:
 
     @property
     def connectionType(self) -> DeviceConnectionType:
-        """When it is attached to."""
+        """The time when it is attached to."""
         return self._description.connection
 
     @property
@@ -106,7 +106,7 @@ class DeviceInfo:
 
     @property
     def version(self) -> str:
-        """What is known of its version."""
+        """Its version, as far as it is known."""
         if self.type is DeviceType.Ipu:
             return _DRIVER if self.isAttached else "<unknown-ipu-unattached>"
         words = {
@@ -145,12 +145,12 @@ class DeviceInfo:
 
     @property
     def isAttached(self) -> bool:
-        """Whether it is attached to."""
+        """True if it is attached to."""
         return bool(self._attached) if self.type is DeviceType.Ipu else self._is_on
 
     @property
     def supportsOfflineCompilation(self) -> bool:
-        """Whether programs for it can be saved."""
+        """True if programs for it can be saved."""
         return self.type in (DeviceType.Ipu, DeviceType.OfflineIpu)
 
     # -- attaching -------------------------------------------------------------------------------

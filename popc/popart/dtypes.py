@@ -58,8 +58,10 @@ _TYPES: Final = (
     ElementType(_T.STRING, -1, "string", 8),
     ElementType(_T.UNDEFINED, -1, "undefined", 0),
 )
-_BY_TYPE: Final = {one.type: one for one in _TYPES}
-_BY_ONNX: Final = {one.onnx: one.type for one in _TYPES if one.onnx} | {0: _T.UNDEFINED}
+_BY_TYPE: Final = {element.type: element for element in _TYPES}
+_BY_ONNX: Final = {element.onnx: element.type for element in _TYPES if element.onnx} | {
+    0: _T.UNDEFINED
+}
 _OF_NUMPY: Final = {
     np.dtype(_BY_TYPE[one].name): one
     for one in (
@@ -71,7 +73,7 @@ _FLOAT8: Final = {"float8_143": _T.FLOAT8_143, "float8_152": _T.FLOAT8_152}
 
 
 def element_type(data_type: DataType) -> ElementType:
-    """What is known about a type."""
+    """The facts about a type."""
     return _BY_TYPE[data_type]
 
 

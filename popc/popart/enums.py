@@ -45,7 +45,7 @@ class NativeEnum(Enum):
 
 
 class AnchorReturnTypeId(NativeEnum):
-    """How much of an anchored tensor is returned."""
+    """The part of an anchored tensor that is returned."""
 
     Final = 0
     EveryN = 1
@@ -54,7 +54,7 @@ class AnchorReturnTypeId(NativeEnum):
 
 
 class CommGroupType(NativeEnum):
-    """How replicas form groups."""
+    """The forms of groups of replicas."""
 
     All = 0
     Consecutive = 1
@@ -87,7 +87,7 @@ class DataType(NativeEnum):
 
 
 class DeviceConnectionType(NativeEnum):
-    """When a device is attached to."""
+    """The time when a device is attached to."""
 
     Always = 0
     OnDemand = 1
@@ -95,7 +95,7 @@ class DeviceConnectionType(NativeEnum):
 
 
 class DeviceSelectionCriterion(NativeEnum):
-    """How a device is chosen among several."""
+    """The choice of a device among several."""
 
     First = 0
     Random = 1
@@ -115,7 +115,7 @@ class DeviceType(NativeEnum):
 
 
 class ExchangeStrategy(NativeEnum):
-    """When data of a stream are transferred."""
+    """The time when data of a stream are transferred."""
 
     JustInTime = 0
     OverlapInnerLoop = 1
@@ -124,7 +124,7 @@ class ExchangeStrategy(NativeEnum):
 
 
 class InitType(NativeEnum):
-    """What a new tensor holds."""
+    """The content of a new tensor."""
 
     NoInit = 0
     Zero = 1
@@ -137,7 +137,7 @@ class IrSerializationFormat(NativeEnum):
 
 
 class RecomputeType(NativeEnum):
-    """Whether one op is computed once more."""
+    """The decision if one op is computed once more."""
 
     Undefined = 0
     Checkpoint = 1
@@ -146,7 +146,7 @@ class RecomputeType(NativeEnum):
 
 
 class RecoveryAction(NativeEnum):
-    """What makes a machine work again."""
+    """The action that makes a machine work again."""
 
     IPU_RESET = 0
     LINK_RESET = 1
@@ -155,7 +155,7 @@ class RecoveryAction(NativeEnum):
 
 
 class ReductionType(NativeEnum):
-    """How a loss is reduced."""
+    """The reduction of a loss."""
 
     Mean = 1
     NoReduction = 2
@@ -163,21 +163,21 @@ class ReductionType(NativeEnum):
 
 
 class ReplicatedStreamMode(NativeEnum):
-    """Whether replicas get different data."""
+    """The choice if replicas get different data."""
 
     Replicate = 1
     Broadcast = 0
 
 
 class ReplicatedTensorSharding(NativeEnum):
-    """Whether a tensor is divided among replicas."""
+    """The choice if a tensor is divided among replicas."""
 
     Off = 0
     On = 1
 
 
 class ScatterReduction(NativeEnum):
-    """How values at one index are combined."""
+    """The combination of values at one index."""
 
     Sum = 0
     Max = 1
@@ -187,7 +187,7 @@ class ScatterReduction(NativeEnum):
 
 
 class SyncPattern(NativeEnum):
-    """How devices wait for each other."""
+    """The way in which devices wait for each other."""
 
     Full = 0
     SinglePipeline = 1
@@ -198,7 +198,7 @@ class SyncPattern(NativeEnum):
 
 
 class TensorRemapType(NativeEnum):
-    """Where a tensor is laid out anew."""
+    """The places where a tensor is laid out anew."""
 
     FwdBwdReverse = 0
     FwdBwd = 1
@@ -206,21 +206,21 @@ class TensorRemapType(NativeEnum):
 
 
 class TensorStorage(NativeEnum):
-    """Where a tensor is kept."""
+    """The place where a tensor is kept."""
 
     OnChip = 0
     OffChip = 1
 
 
 class TileSet(NativeEnum):
-    """Which tiles do the work."""
+    """The tiles that do the work."""
 
     Compute = 0
     IO = 1
 
 
 class VariableRetrievalMode(NativeEnum):
-    """What is read back of a variable that replicas hold."""
+    """The values read back of a variable that replicas hold."""
 
     OnePerGroup = 0
     AllReduceReplicas = 1
@@ -228,7 +228,7 @@ class VariableRetrievalMode(NativeEnum):
 
 
 class CollectiveOperator(NativeEnum):
-    """What replicas compute together."""
+    """The operation that replicas compute together."""
 
     Add = 0
     Mean = 1

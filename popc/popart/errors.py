@@ -44,7 +44,7 @@ __all__ = [
 
 
 class popart_exception(Exception):
-    """What is wrong with a model, an option or a call."""
+    """An error in a model, an option or a call."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -53,23 +53,23 @@ class popart_exception(Exception):
 
 
 class popart_internal_exception(popart_exception):
-    """What cannot happen."""
+    """An error that cannot happen."""
 
 
 class popart_runtime_error(popart_exception):
-    """What is wrong while a session runs."""
+    """An error while a session runs."""
 
 
 class poplibs_exception(Exception):
-    """What an operation of the device refuses."""
+    """A refusal by an operation of the device."""
 
 
 class poplar_exception(Exception):
-    """What the backend refuses."""
+    """A refusal by the backend."""
 
 
 class poplar_runtime_error(poplar_exception):
-    """What went wrong on the device."""
+    """An error on the device."""
 
 
 class poplar_application_runtime_error(poplar_runtime_error):
@@ -91,11 +91,11 @@ class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):
 
 
 class poplar_unknown_runtime_error(poplar_system_runtime_error):
-    """What the machine needs is not known."""
+    """An error for which the remedy of the machine is not known."""
 
 
 class _MemoryReport(Protocol):
-    """What an `OutOfMemoryException` asks for details."""
+    """The source of the details of an `OutOfMemoryException`."""
 
     def getSummaryReport(self) -> str: ...
 
@@ -103,7 +103,7 @@ class _MemoryReport(Protocol):
 
 
 class OutOfMemoryError:
-    """How a compilation went: successful until something does not fit.  No exception.
+    """The outcome of a compilation: successful until something does not fit.  No exception.
 
     Args:
         message: What does not fit; "" if everything does.
@@ -119,7 +119,7 @@ class OutOfMemoryError:
         self._profile = profile
 
     def isSuccessful(self) -> bool:
-        """Whether everything fits."""
+        """True if everything fits."""
         return not self._message
 
     def getSummaryReport(self) -> str:

@@ -28,7 +28,7 @@ def versionNumber() -> tuple[int, int, int]:
 
 
 def packageHash() -> str:
-    """What stands behind the interface: popc, and its version."""
+    """The implementation behind the interface: popc, and its version."""
     return f"popc-{version('popc')}"
 
 

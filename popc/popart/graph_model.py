@@ -106,7 +106,7 @@ class GraphModel:
         return False
 
     def has_tensor(self, name: str) -> bool:
-        """Whether this graph or one around it has a tensor of that name."""
+        """True if this graph or one around it has a tensor of that name."""
         graph: GraphModel | None = self
         while graph is not None:
             if name in graph._tensors:

@@ -171,7 +171,7 @@ class CommGroup:
 
 
 class VariableSettings:
-    """Which replicas share a variable, and what is read back.
+    """The replicas that share a variable, and the values read back.
 
     Forms: ``()``, ``(sharedVariableDomain_)``, ``(retrievalMode_)``,
     ``(sharedVariableDomain_, retrievalMode_)``, ``(stride, groupSize, mode)``.
@@ -226,7 +226,7 @@ class VariableSettings:
             raise popart_internal_exception("VariableSettings had 1 errors!")
 
     def isUsingCommGroup(self) -> bool:
-        """Whether the groups are those of a `CommGroup`."""
+        """True if the groups are those of a `CommGroup`."""
         return self._domain is not None
 
     def getSharedVariableDomain(self) -> CommGroup:
@@ -246,7 +246,7 @@ class VariableSettings:
         return self.getSharedVariableDomain().type
 
     def getRetrievalMode(self) -> VariableRetrievalMode:
-        """What is read back."""
+        """The values that are read back."""
         return self._mode
 
     def getStride(self) -> int:
@@ -288,7 +288,7 @@ class VariableSettings:
 
     @native
     def numReplicasReturningVariable(self, numReplicas: int) -> int:
-        """How many values are read back."""
+        """The number of values that are read back."""
         all_of_them = self._mode is VariableRetrievalMode.AllReplicas
         return numReplicas if all_of_them else self.getGroupCount(numReplicas)
 

@@ -1,4 +1,4 @@
-"""What is said of a model's inputs: how they are transferred, and which shapes they have."""
+"""The settings of a model's inputs: how they are transferred, and their shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["InputSettings", "InputShapeInfo"]
 
 
 class InputSettings:
-    """How an input is transferred.
+    """The settings for transferring an input.
 
     Forms: ``(tileSet=Compute, exchangeStrategy=JustInTime)``, ``(replicatedStreamMode)``, whose
     keyword may also be spelled ``relicatedStreamMode``, as in PopART.
@@ -46,11 +46,11 @@ class InputSettings:
         return self._tiles
 
     def exchangeStrategy(self) -> ExchangeStrategy:
-        """When it is transferred."""
+        """The time when it is transferred."""
         return self._strategy
 
     def replicatedStreamMode(self) -> ReplicatedStreamMode:
-        """Whether replicas get different data."""
+        """True if replicas get different data."""
         return self._mode
 
 
@@ -80,7 +80,7 @@ class InputShapeInfo:
 
     @native
     def has(self, id: str, /) -> bool:  # noqa: A002
-        """Whether an input has been given a type."""
+        """True if an input has been given a type."""
         return id in self._infos
 
     def names(self) -> list[str]:

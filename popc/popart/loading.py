@@ -109,8 +109,12 @@ def read_for_session(
     if not model.graph.output and model.graph.node:
         # Anchors take the place of outputs, but a model without any is none to ONNX.
         model.graph.output.add(name=model.graph.node[-1].output[0])
-    weights = [one for one in model.graph.initializer if one.data_location == _T.EXTERNAL]
-    paths = {id(one): _data_file(one, folder) for one in weights}
+    weights = [
+        initializer
+        for initializer in model.graph.initializer
+        if initializer.data_location == _T.EXTERNAL
+    ]
+    paths = {id(initializer): _data_file(initializer, folder) for initializer in weights}
     root = os.path.commonpath([str(path.parent) for path in paths.values()]) if paths else folder
     for weight in weights:
         for item in weight.external_data:

@@ -1,4 +1,4 @@
-"""Where tensors are kept, and which tiles move them."""
+"""The places where tensors are kept, and the tiles that move them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TensorLocation", "TensorLocationSettings"]
 
 
 class TensorLocation:
-    """Where a tensor is kept, which tiles load and keep it, and whether replicas share it.
+    """The place of a tensor, the tiles that load and keep it, and if replicas share it.
 
     Forms: ``()``, ``(storage)``, ``(storage, replicatedTensorSharding[, shardingDomain])``,
     ``(storage, loadTileSet, storageTileSet, replicatedTensorSharding[, shardingDomain])``.
@@ -84,7 +84,7 @@ def _everything(
 
 
 class TensorLocationSettings:
-    """Where tensors of a kind are kept, and from which number of elements on.
+    """The place of tensors of a kind, and the number of elements from which on it counts.
 
     Forms: ``()``, ``(location, minElementsForOffChip=2,
     minElementsForReplicatedTensorSharding=8192)``, the same with ``storage``.

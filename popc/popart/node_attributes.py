@@ -73,7 +73,7 @@ def _write_list(attribute: onnx.AttributeProto, values: list[Any] | tuple[Any, .
 
 def find(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
     """A node's attribute; ``None`` if it has none of that name."""
-    return next((one for one in node.attribute if one.name == name), None)
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def write(node: onnx.NodeProto, name: str, value: Any) -> None:

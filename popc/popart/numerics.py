@@ -1,4 +1,4 @@
-"""How far two copies of a model moved apart while they were trained."""
+"""The distance between two copies of a model after training."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NumericsReport:
                 f"Create report for floating-point type {_type_name(first)} is not supported"
             )
         if first.data_type == onnx.TensorProto.FLOAT:
-            values = [numpy_helper.to_array(one).astype(np.float64) for one in tensors]
+            values = [numpy_helper.to_array(tensor).astype(np.float64) for tensor in tensors]
             self._report(first.name, values)
 
     def _report(self, name: str, values: list[np.ndarray[Any, Any]]) -> None:
@@ -69,7 +69,7 @@ class NumericsReport:
 
     @native
     def report(self, id: str) -> str:  # noqa: A002
-        """What became of a weight.
+        """The change of a weight.
 
         Raises:
             popart_exception: it is none that is compared.
@@ -79,7 +79,7 @@ class NumericsReport:
         return self._reports[id]
 
     def fullReport(self) -> str:
-        """What became of all weights, a line for each."""
+        """The changes of all weights, a line for each."""
         return "\n".join(self._reports.values())
 
     def getRelativeErrors(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Which operators a model may use."""
+"""The operators that a model may use."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class AttributeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class OpDefinition:
-    """What an operator takes and gives."""
+    """The operands and results of an operator."""
 
     inputs: list[Operand]
     outputs: list[Operand]
@@ -122,14 +122,14 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
         if schema.domain == "" and schema.since_version <= opsetVersion:
             latest[schema.name] = max(latest.get(schema.name, 0), schema.since_version)
     asked = (OperatorIdentifier(_ONNX, name, version) for name, version in sorted(latest.items()))
-    return [one for one in asked if one not in known]
+    return [operator for operator in asked if operator not in known]
 
 
 def getSupportedOperationsDefinition(
     includeInternal: bool,
 ) -> dict[OperatorIdentifier, OpDefinition]:
-    """What each operator takes and gives; of those of ai.graphcore only the attributes."""
-    return {one: _definition(one) for one in getSupportedOperations(includeInternal)}
+    """The definition of each operator; of those of ai.graphcore only the attributes."""
+    return {operator: _definition(operator) for operator in getSupportedOperations(includeInternal)}
 
 
 def _definition(one: OperatorIdentifier) -> OpDefinition:

@@ -1,4 +1,4 @@
-"""Whether an optimizer may take the place of another while a session runs."""
+"""The rules for replacing an optimizer while a session runs."""
 
 from __future__ import annotations
 

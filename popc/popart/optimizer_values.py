@@ -43,7 +43,7 @@ class OptimizerValue:
         return self._value
 
     def isConst(self) -> bool:
-        """Whether it is constant."""
+        """True if it is constant."""
         return self._const
 
     def __eq__(self, other: object) -> bool:

@@ -60,7 +60,7 @@ class ClipNormSettings:
 
     @property
     def clipsAllWeights(self) -> bool:
-        """Whether the group is all weights."""
+        """True if the group is all weights."""
         return self._all
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +73,7 @@ class ClipNormSettings:
 
 
 class Optimizer:
-    """What all optimizers have in common.
+    """The members that all optimizers have in common.
 
     Attributes:
         NAME: What messages call it.
@@ -96,7 +96,7 @@ class Optimizer:
                 "__init__(): incompatible constructor arguments. The following argument types are "
                 f"supported:\n    1. (values: dict, ...)\n\nInvoked with: {values!r}"
             )
-        given = {self._ALIASES.get(key, key): one for key, one in values_of_map(values).items()}
+        given = {self._ALIASES.get(key, key): item for key, item in values_of_map(values).items()}
         keys = {_key(name): name for name in self.DEFAULTS}
         for key in given:
             if key not in keys and key != _LOSS_SCALING:
@@ -249,7 +249,7 @@ class SGD(Optimizer):
         return self.valueMap("velocityScaling")
 
     def nesterov(self) -> OptimizerValueMap:
-        """Whether the gradient is taken ahead."""
+        """True if the gradient is taken ahead."""
         return self.valueMap("nesterov")
 
 
@@ -325,7 +325,7 @@ class Adam(Optimizer):
         return self.valueMap("beta2")
 
     def epss(self) -> OptimizerValueMap:
-        """What keeps divisors from zero."""
+        """The term that keeps divisors from zero."""
         return self.valueMap("eps")
 
     def maxWeightNorms(self) -> OptimizerValueMap:
@@ -385,7 +385,7 @@ class Adaptive(Optimizer):
         return self.valueMap("momentum")
 
     def epss(self) -> OptimizerValueMap:
-        """What keeps divisors from zero."""
+        """The term that keeps divisors from zero."""
         return self.valueMap("eps")
 
 

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class AccumulateOuterFragmentSchedule(NativeEnum):
-    """How the outer fragment of gradient accumulation is ordered."""
+    """The order of the outer fragment of gradient accumulation."""
 
     Scheduler = 0
     Serial = 1
@@ -57,7 +57,7 @@ class AdaptiveMode(NativeEnum):
 
 
 class AutodiffStitchStrategy(NativeEnum):
-    """How a backward subgraph gets what its forward graph computed."""
+    """The way in which a backward subgraph gets what its forward graph computed."""
 
     RecomputeMinimal = 0
     RecomputeAllNonInputs = 1
@@ -66,7 +66,7 @@ class AutodiffStitchStrategy(NativeEnum):
 
 
 class BatchSerializationBatchSchedule(NativeEnum):
-    """How the parts of a batch are ordered."""
+    """The order of the parts of a batch."""
 
     Scheduler = 0
     Isomorphic = 1
@@ -75,7 +75,7 @@ class BatchSerializationBatchSchedule(NativeEnum):
 
 
 class BatchSerializationMethod(NativeEnum):
-    """How the parts of a batch are written down."""
+    """The form of the program for the parts of a batch."""
 
     UnrollDynamic = 0
     UnrollStatic = 1
@@ -83,7 +83,7 @@ class BatchSerializationMethod(NativeEnum):
 
 
 class BatchSerializationTransformContext(NativeEnum):
-    """When a batch is cut into parts."""
+    """The time when a batch is cut into parts."""
 
     Forward = 0
     Backward = 1
@@ -92,14 +92,14 @@ class BatchSerializationTransformContext(NativeEnum):
 
 
 class ExecutionPhaseIOSchedule(NativeEnum):
-    """When data of a phase are loaded."""
+    """The time when data of a phase are loaded."""
 
     Preload = 0
     OnDemand = 1
 
 
 class ExecutionPhaseSchedule(NativeEnum):
-    """How the ops of a phase are ordered."""
+    """The order of the ops of a phase."""
 
     Interleaving = 0
     Batch = 1
@@ -107,7 +107,7 @@ class ExecutionPhaseSchedule(NativeEnum):
 
 
 class GradientTensorTrackingMethod(NativeEnum):
-    """What automatic loss scaling looks at."""
+    """The tensors that automatic loss scaling looks at."""
 
     ConvAndMatmulGradients = 1
     AllNonViewChangingGradientTensors = 0
@@ -115,21 +115,21 @@ class GradientTensorTrackingMethod(NativeEnum):
 
 
 class Instrumentation(NativeEnum):
-    """What is counted in cycles."""
+    """The part whose cycles are counted."""
 
     Outer = 0
     Inner = 1
 
 
 class MeanReductionStrategy(NativeEnum):
-    """When a mean of gradients is divided."""
+    """The time when a mean of gradients is divided."""
 
     Running = 0
     Post = 1
 
 
 class MergeVarUpdateType(NativeEnum):
-    """Which updates of variables are merged."""
+    """The updates of variables that are merged."""
 
     Off = 0
     All = 1
@@ -147,7 +147,7 @@ class PatternsLevel(NativeEnum):
 
 
 class RecomputationType(NativeEnum):
-    """What the backward pass computes once more."""
+    """The results that the backward pass computes once more."""
 
     NoRecompute = 0
     Standard = 1
@@ -157,21 +157,21 @@ class RecomputationType(NativeEnum):
 
 
 class SGDAccumulatorAndMomentum(NativeEnum):
-    """Whether SGD keeps one tensor for gradients and momentum."""
+    """The choice if SGD keeps one tensor for gradients and momentum."""
 
     Combined = 0
     Separate = 1
 
 
 class SubgraphCopyingStrategy(NativeEnum):
-    """When operands of a subgraph are copied."""
+    """The time when operands of a subgraph are copied."""
 
     OnEnterAndExit = 0
     JustInTime = 1
 
 
 class SyntheticDataMode(NativeEnum):
-    """What takes the place of data of the host."""
+    """The replacement of data of the host."""
 
     Off = 0
     Zeros = 1
@@ -180,7 +180,7 @@ class SyntheticDataMode(NativeEnum):
 
 
 class VirtualGraphMode(NativeEnum):
-    """How ops are placed on devices."""
+    """The placement of ops on devices."""
 
     Off = 0
     Manual = 1
@@ -189,7 +189,7 @@ class VirtualGraphMode(NativeEnum):
 
 
 class WeightDecayMode(NativeEnum):
-    """How weights decay."""
+    """The form of weight decay."""
 
     Decay = 0
     L2Regularization = 1

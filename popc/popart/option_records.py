@@ -48,7 +48,7 @@ def _number(kind: Kind, value: float) -> Field:
 
 
 class AccumulateOuterFragmentSettings(Record):
-    """How the outer fragment of gradient accumulation is ordered.
+    """The order of the outer fragment of gradient accumulation.
 
     Forms: ``()``, ``(schedule, excludedVirtualGraphs=[])``.
     """
@@ -76,7 +76,7 @@ class AccumulateOuterFragmentSettings(Record):
 
 
 class AutodiffSettings(Record):
-    """How backward subgraphs get what forward ones computed: ``(stitchStrategy=...)``."""
+    """The way in which backward subgraphs get values of forward ones: ``(stitchStrategy=...)``."""
 
     __slots__ = ()
     FIELDS: ClassVar = {"stitchStrategy": enum_field(AutodiffStitchStrategy.RecomputeAllNonInputs)}
@@ -93,7 +93,7 @@ class AutodiffSettings(Record):
 
 
 class AutomaticLossScalingSettings(Record):
-    """Whether the loss is scaled by what gradients look like, and how.
+    """The settings for scaling the loss by what gradients look like.
 
     Form: ``(enabled=False, toTrackTensors=None, binEdgeLocation=0.125,
     thresholdUpperCountProportion=1e-7, updatePeriod=1, gradientTensorTrackingMethod=...)``.
@@ -131,7 +131,7 @@ class AutomaticLossScalingSettings(Record):
 
 
 class BatchSerializationSettings(Record):
-    """Whether a batch is cut into parts, and how.
+    """The settings for cutting a batch into parts.
 
     Forms: ``()``, ``(factor, concatOnVirtualGraphChange, concatOnExecutionPhaseChange,
     concatOnPipelineStageChange, transformContext=..., method=..., batchSchedule=...)``.
@@ -177,7 +177,7 @@ _PRELOAD = ExecutionPhaseIOSchedule.Preload
 
 
 class ExecutionPhaseSettings(Record):
-    """Whether a program runs in phases, and when data of a phase are loaded.
+    """The phases of a program, and the times when data of a phase are loaded.
 
     Forms: ``()``, ``(phases, stages, weightIOSchedule, activationIOSchedule,
     optimizerStateIOSchedule, accumulatorIOSchedule, optimizerSchedule)``.
@@ -217,7 +217,7 @@ class ExecutionPhaseSettings(Record):
 
 
 class ReplicatedCollectivesSettings(Record):
-    """Which exchanges between replicas are merged.
+    """The exchanges between replicas that are merged.
 
     Form: ``(prepareScheduleForMergingCollectives=False, mergeAllReduceCollectives=False,
     mergeReduceScatterCollectives=False, mergeAllGatherCollectives=False)``.

@@ -29,7 +29,7 @@ _WARNED: Final[set[str]] = set()
 
 
 class SessionOptions(Record):
-    """How a session compiles and runs a model.
+    """The settings for compiling and running a model.
 
     Members are converted or refused (`TypeError`) when they are assigned; whether they fit each
     other, a session checks.  An unknown name is an `AttributeError`.

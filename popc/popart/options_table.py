@@ -34,7 +34,7 @@ __all__ = ["OPTIONS", "OptionRow", "Treatment"]
 
 
 class Treatment(Enum):
-    """What popc does about a member that is not at its default."""
+    """The treatment by popc of a member that is not at its default."""
 
     MAPPED = "an option of popc does the same"
     SESSION = "the session itself does it"

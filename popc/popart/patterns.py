@@ -123,7 +123,7 @@ class Patterns:
 
     @native
     def isPatternEnabled(self, patternName: str, /) -> bool:
-        """Whether a pattern is on.
+        """True if a pattern is on.
 
         Raises:
             popart_exception: there is no such pattern.
@@ -135,7 +135,7 @@ class Patterns:
 
     @native
     def enableRuntimeAsserts(self, on: bool, /) -> Patterns:
-        """Whether a session refuses patterns without the mandatory ones."""
+        """True if a session refuses patterns without the mandatory ones."""
         self._asserts = on
         return self
 

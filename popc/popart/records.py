@@ -103,7 +103,9 @@ class Record:
     _values: dict[str, Any]
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_values", {n: one.default() for n, one in self.FIELDS.items()})
+        object.__setattr__(
+            self, "_values", {n: field.default() for n, field in self.FIELDS.items()}
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name == "_values" or name not in self.FIELDS:

@@ -1,4 +1,4 @@
-"""What a builder says of every op that it adds while a scope is open: names and annotations."""
+"""The settings of every op added while a scope is open: names and annotations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Scopes:
 
     @property
     def has_name(self) -> bool:
-        """Whether a scope of names is open."""
+        """True if a scope of names is open."""
         return bool(self._names)
 
     # -- annotations -----------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Scopes:
         return Scope(lambda: self._outlines.append(attributes), self._outlines.pop)
 
     def has(self, kind: str) -> bool:
-        """Whether a scope of an annotation is open."""
+        """True if a scope of an annotation is open."""
         return bool(self._values.get(ATTRIBUTES[kind]))
 
     def value(self, kind: str, what: str) -> Any:

@@ -1,4 +1,4 @@
-"""Whether a program costs more than its user allows, and what costs most."""
+"""The comparison of a program's costs with what its user allows, and the largest costs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_budget(
     exceeded = [
         _Excess(name, _MEASURES[name].value(program), limit) for name, limit in budget.items()
     ]
-    exceeded = [one for one in exceeded if one.value > one.limit]
+    exceeded = [measure for measure in exceeded if measure.value > measure.limit]
     if exceeded:
         raise _error(program, exceeded)
 
@@ -73,7 +73,7 @@ class _Excess:
 
 @dataclass
 class _Program:
-    """What is measured; what takes time is computed when it is asked for."""
+    """The measures of a program; what takes time is computed when it is asked for."""
 
     compiled: Compiled
     archive: Archive
@@ -86,14 +86,14 @@ class _Program:
 
     @cached_property
     def before(self) -> Profile | None:
-        """Of the archive to compare with."""
+        """The profile of the archive to compare with."""
         from popc.reporting import read_profile
 
         return None if self.against is None else read_profile(Path(self.against))
 
     @property
     def old_costs(self) -> CostReport | None:
-        """Of the archive to compare with, if it knows."""
+        """The costs of the archive to compare with, if it knows."""
         return self.before.costs if self.before else None
 
 
@@ -111,7 +111,7 @@ def _error(program: _Program, exceeded: Iterable[_Excess]) -> BudgetError:
         limit = {"value": one.value, "limit": one.limit, "over": one.value - one.limit}
         report[one.name] = {**limit, "before": old, "contributors": contributors}
     if program.before is not None and program.old_costs is None and _needs_costs(report):
-        details.append(f"{program.before.name} has no cost report: what has grown is not known")
+        details.append(f"{program.before.name} has no cost report: so what has grown is unknown")
     return BudgetError(
         "the program costs more than its budget allows",
         subject="budget",
@@ -260,7 +260,7 @@ def _instructions(program: _Program) -> int:
 
 def _opcodes(program: _Program) -> Counter[str]:
     blocks = program.compiled.image.programs.values()
-    return Counter(one.opcode for block in blocks for one in instructions_of(block))
+    return Counter(instruction.opcode for block in blocks for instruction in instructions_of(block))
 
 
 def _most_opcodes(program: _Program) -> dict[str, dict[str, int]]:

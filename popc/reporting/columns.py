@@ -1,4 +1,4 @@
-"""What the page shows, as columns: tables of thousands of ops must stay small and quick to read."""
+"""The columns that the page shows: tables of thousands of ops must stay small and quick to read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def page_data(profile: Profile) -> dict[str, Any]:
         "summary": data["summary"],
         "graph": {key: graph[key] for key in ("ops", "instructions", "compute_sets", "exchanges")},
         "vertices": [list(row.values()) for row in graph["vertices_by_type"]],
-        "blobs": [[one.name, one.stored_bytes, one.raw_bytes] for one in profile.blobs.values()],
+        "blobs": [
+            [blob.name, blob.stored_bytes, blob.raw_bytes] for blob in profile.blobs.values()
+        ],
         "kinds": ["compute", "vertex launch", "exchange", "sync", "host exchange"],
         "categories": [name.replace("_", " ") for name in CATEGORIES],
         "cycles": _parts(costs.cycles),
@@ -46,7 +48,7 @@ class _Words:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Of ``text``."""
+        """The number of ``text``."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def listed(self) -> list[str]:
@@ -125,7 +127,7 @@ def _ops_of_steps(chip: MemoryReport, ops: Sequence[OpCost]) -> list[int]:
         for name in {op.name, op.op_type}:
             places.setdefault(name, []).append(index)
     for step in chip.steps:
-        index = next((one for one in places.get(step.name, ()) if one >= next_), -1)
+        index = next((place for place in places.get(step.name, ()) if place >= next_), -1)
         found.append(index)
         next_ = index + 1 if index >= 0 else next_
     return found

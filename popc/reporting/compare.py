@@ -46,13 +46,13 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
         "same": not found,
         "archive_bytes": {"before": before.bytes, "after": after.bytes},
         "blob_bytes": _numbers(_stored(before), _stored(after)),
-        "without_costs": [one.name for one in (before, after) if one.costs is None],
+        "without_costs": [side.name for side in (before, after) if side.costs is None],
         **found,
     }
 
 
 def _any_in(part: Any) -> bool:
-    """Whether there is anything in tables of tables."""
+    """True if there is anything in tables of tables."""
     return any(map(_any_in, part.values())) if isinstance(part, dict) else bool(part)
 
 
@@ -81,17 +81,17 @@ def _numbers(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[s
 
 
 def _options(before: Profile, after: Profile) -> list[dict[str, Any]]:
-    """What one side has set and the other has not, or otherwise.
+    """The options that one side has set and the other has not, or otherwise.
 
     An option that only one of the two versions of popc knows counts if it was set.
     """
-    ours, theirs = ({row.name: row for row in one.manifest.options} for one in (before, after))
+    ours, theirs = ({row.name: row for row in side.manifest.options} for side in (before, after))
     unknown = {*ours} ^ {*theirs}
     defaults = {
         name for name in unknown if (ours.get(name) or theirs[name]).origin is Origin.DEFAULT
     }
     left_out = defaults.union(_OF_COMPILING)
-    rows = _values(*({name: row.value for name, row in one.items()} for one in (ours, theirs)))
+    rows = _values(*({name: row.value for name, row in side.items()} for side in (ours, theirs)))
     return [row for row in rows if row["name"] not in left_out]
 
 
@@ -109,19 +109,21 @@ def _provenance(profile: Profile) -> dict[str, Any]:
 
 
 def _stored(profile: Profile) -> dict[str, int]:
-    return {one.name: one.stored_bytes for one in profile.blobs.values()}
+    return {blob.name: blob.stored_bytes for blob in profile.blobs.values()}
 
 
 def _content(profile: Profile) -> dict[str, str]:
-    """What blobs hold, by their hashes; what a program costs is compared by itself."""
-    return {one.name: one.sha256.hex() for one in profile.blobs.values() if one.kind != "report"}
+    """The contents of blobs, by their hashes; what a program costs is compared by itself."""
+    return {
+        blob.name: blob.sha256.hex() for blob in profile.blobs.values() if blob.kind != "report"
+    }
 
 
 def _specs(
     before: Sequence[TensorSpec | VariableSpec], after: Sequence[TensorSpec | VariableSpec]
 ) -> list[dict[str, Any]]:
     def types(specs: Iterable[TensorSpec | VariableSpec]) -> dict[str, str]:
-        return {one.name: f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in specs}
+        return {spec.name: f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs}
 
     return _values(types(before), types(after))
 

@@ -68,7 +68,7 @@ def check_target(options: Options) -> None:
 
 
 def chooses_target(options: Options) -> bool:
-    """Whether somebody has said on what the program is to run."""
+    """True if somebody has said on what the program is to run."""
     return any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS)
 
 
@@ -91,14 +91,13 @@ def require_fit(report: CostReport, options: Options) -> tuple[str, ...]:
         f"the program does not fit {report.target.name}",
         subject="target",
         details=tuple(_misfits(report)),
-        hint="`popc explain` says why and what would help; allow_out_of_memory compiles it "
-        "all the same",
+        hint="`popc explain` says why and what would help; allow_out_of_memory compiles it anyway",
         report=report.to_dict(),
     )
 
 
 def _misfits(report: CostReport) -> Iterator[str]:
-    """What is too much, for each chip of which something is."""
+    """The excess of each chip that has one."""
     for number, chip in enumerate(report.memory):
         if chip.fits:
             continue

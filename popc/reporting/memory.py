@@ -34,7 +34,7 @@ def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
     alike = {name: getattr(chip.busiest, name) for name in CATEGORIES if name not in _BY_TILE}
     always = sum(bytes_ for name, bytes_ in alike.items() if name not in _NOT_ALWAYS_LIVE)
     tiles: dict[str, list[int]] = {name: [bytes_] for name, bytes_ in alike.items()}
-    tiles["variables"] = [one - always for one in chip.always_live]
+    tiles["variables"] = [tile_bytes - always for tile_bytes in chip.always_live]
     temporary = alike["temporary"]
     pairs = zip(chip.peak, chip.always_live, strict=True)
     tiles["activations"] = [peak - live - temporary for peak, live in pairs]
@@ -66,7 +66,7 @@ def _chip(number: int, chip: MemoryReport, *, full: bool) -> dict[str, Any]:
             }
             for name in CATEGORIES
         },
-        "biggest_tensors": [_tensor(one) for one in chip.tensors[: None if full else 20]],
+        "biggest_tensors": [_tensor(tensor) for tensor in chip.tensors[: None if full else 20]],
     }
     if full:
         data["by_tile"] = {"total": list(chip.peak), "always_live": list(chip.always_live)}

@@ -45,7 +45,7 @@ class Profile:
     costs: CostReport | None
 
     def known_costs(self) -> CostReport:
-        """What the program costs.
+        """The costs of the program.
 
         Raises:
             UsageError: the archive does not know.
@@ -60,7 +60,7 @@ class Profile:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is an archive rather than a model; one cut short still has its suffix.
+    """True if a file is an archive rather than a model; one cut short still has its suffix.
 
     Raises:
         OSError: it cannot be read.
@@ -86,7 +86,9 @@ def read_profile(path: Path, name: str = "") -> Profile:
             manifest=archive.manifest,
             blobs=dict(archive.blobs),
             instructions=Counter(
-                one.opcode for block in image.programs.values() for one in instructions_of(block)
+                instruction.opcode
+                for block in image.programs.values()
+                for instruction in instructions_of(block)
             ),
             costs=decode_report(archive.read("report")) if known else None,
         )

@@ -69,7 +69,7 @@ def _part(name: str) -> str:
 
 def _policy(*scripts: str) -> str:
     hashes = " ".join(
-        f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in scripts
+        f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "

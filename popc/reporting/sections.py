@@ -51,8 +51,8 @@ def _summary(profile: Profile, costs: CostReport, full: bool) -> dict[str, Any]:
             "replicas": manifest.replicas,
         },
         "provenance": dict(manifest.provenance),
-        "inputs": [str(one) for one in manifest.inputs],
-        "outputs": [str(one) for one in manifest.outputs],
+        "inputs": [str(input_) for input_ in manifest.inputs],
+        "outputs": [str(output) for output in manifest.outputs],
         "options": [
             {"name": row.name, "value": row.value, "origin": row.origin.value}
             for row in manifest.options

@@ -1,4 +1,4 @@
-"""When each op begins."""
+"""The time when each op begins."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _ranks(ops: Iterable[Op]) -> list[int]:
 
 
 def _find_needed(footprint: Footprint) -> Callable[[int], bool]:
-    """Which buffers outlive the step in which they appear, and have a size."""
+    """The buffers that outlive the step in which they appear, and have a size."""
     read = {buffer for buffers in footprint.reads for buffer in buffers}
 
     def is_needed(buffer: int) -> bool:
@@ -93,7 +93,7 @@ def _find_cycle(precedence: Precedence, blocked: set[Node]) -> list[Node]:
         if node in blocked
         for later in others
     }
-    node = next(one for one in precedence.successors if one in blocked)
+    node = next(successor for successor in precedence.successors if successor in blocked)
     seen: dict[Node, None] = {}
     while node not in seen:
         seen[node] = None

@@ -14,7 +14,7 @@ __all__ = ["check_schedule"]
 
 
 def check_schedule(graph: Graph, schedule: Schedule) -> list[str]:
-    """What is wrong with ``schedule``, one sentence per problem; empty if it is legal."""
+    """The problems of ``schedule``, a sentence each; empty if it is legal."""
     problems: list[str] = []
     graphs = list(graph.walk())
     if set(schedule.orders) != set(graphs):
@@ -62,7 +62,7 @@ def _check_streams(graph: Graph, order: Sequence[Op]) -> list[str]:
 
 
 def _check_pairs(graph: Graph, order: Sequence[Op]) -> list[str]:
-    """What load time computes is there anyway."""
+    """Check the pairs; results of load time are there anyway."""
     places = {op: place for place, op in enumerate(order)}
     return [
         f"{graph.name}: {pair.first!r} runs after {pair.second!r}, which it has to precede"
@@ -123,7 +123,7 @@ def _check_load(graph: Graph, schedule: Schedule) -> list[str]:
 
 
 def _is_volatile(op: Op) -> bool:
-    """Whether equal operands may give different results, or the op does more than compute."""
+    """True if equal operands may give different results, or the op does more than compute."""
     inner = [nested for graph in op.subgraphs.values() for nested in graph.ops]
     if op.subgraphs:
         return any(map(_is_volatile, inner))

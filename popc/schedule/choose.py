@@ -109,8 +109,12 @@ class Chooser:
     def _last_resorts(
         self, problem: Problem, found: Sequence[_Found], lower: int
     ) -> Iterator[_Found]:
-        """What else there is, where the search has not come to an end."""
-        others = [self._kahn(problem, one) for one in TieBreaker if one is not self._tie_breaker]
+        """The orders left to try, where the search has not come to an end."""
+        others = [
+            self._kahn(problem, breaker)
+            for breaker in TieBreaker
+            if breaker is not self._tie_breaker
+        ]
         if len(problem) * self._options.maximum_scheduler_search_space_size <= _AFFORDABLE:
             others.append(self._candidate(problem, Algorithm.LOOK_AHEAD))
         yield from others

@@ -24,11 +24,14 @@ class AlgorithmResult(NamedTuple):
 def compare_algorithms(
     graph: Graph, options: ScheduleOptions | None = None
 ) -> list[AlgorithmResult]:
-    """What every algorithm makes of ``graph`` by itself, without any search."""
+    """The result of every algorithm for ``graph`` by itself, without any search."""
     options = replace(options or ScheduleOptions(), swap_limit_scheduler=0, scheduler_work_limit=0)
     tie_breakers = [
-        (f"kahn {one}", replace(options, scheduling_algorithm=Algorithm.KAHN, kahn_tie_breaker=one))
-        for one in TieBreaker
+        (
+            f"kahn {breaker}",
+            replace(options, scheduling_algorithm=Algorithm.KAHN, kahn_tie_breaker=breaker),
+        )
+        for breaker in TieBreaker
     ]
     others = [
         (algorithm.value, replace(options, scheduling_algorithm=algorithm))

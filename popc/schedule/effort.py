@@ -1,4 +1,4 @@
-"""How much a search may spend."""
+"""The effort that a search may spend."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Effort(NamedTuple):
         return self._replace(work=(self.work - spent) // divisor)
 
     def is_spent(self, work: int) -> bool:
-        """Whether ``work`` is too much, or it is too late."""
+        """True if ``work`` is too much, or it is too late."""
         return work > self.work or self.is_late()

@@ -1,4 +1,4 @@
-"""Which memory the ops of a graph need, as far as that is known before their order is.
+"""The memory that the ops of a graph need, as far as that is known before their order is.
 
 The measure follows the memory planner: views need nothing, a result may take over the memory of an
 operand that dies, a variable's new value is computed in the variable's memory, operands of a Concat
@@ -145,12 +145,14 @@ class _Finder:
                 found.rise[number] += inner_peak(op) - self._counted_inside(op)
 
     def _counted_inside(self, op: Op) -> int:
-        """What results of ``op`` and the peak of its graphs both contain, less a loop's header."""
+        """Bytes in both the results of ``op`` and the peak of its graphs, less a loop's header."""
         body = loop_body(op)
         if body is None:
             return 0
         results = [state.result for state in loop_states(op)]
-        states = [aligned(one.type.nbytes) for one in results if one not in self.aliases.remote]
+        states = [
+            aligned(result.type.nbytes) for result in results if result not in self.aliases.remote
+        ]
         return sum(states) - sum(aligned(tensor.type.nbytes) for tensor in loop_header(body))
 
     def _allocate(self, tensor: Tensor) -> int:
@@ -185,7 +187,7 @@ class _Finder:
     # -- what is taken over ----------------------------------------------------------------------
 
     def takeovers(self, op: Op) -> list[Takeover]:
-        """What ``op`` needs less if operands die in its step."""
+        """The memory that ``op`` saves if operands die in its step."""
         if loop_body(op) is not None:
             pairs = [(state.operand, state.result) for state in loop_states(op)]
             return [
@@ -209,7 +211,7 @@ class _Finder:
         return [Takeover(self.found.weights[buffers[0]], tuple(buffers))] if buffers else []
 
     def _dies_by(self, buffer: int) -> bool:
-        """Whether the only op that reads ``buffer`` is the last that needs it."""
+        """True if the only op that reads ``buffer`` is the last that needs it."""
         return len(self.readers[buffer]) == 1 and not self.found.stays[buffer]
 
     def _takeable(self, op: Op, index: int, result: Tensor, inplace: Sequence[int]) -> int | None:
@@ -311,7 +313,7 @@ class _Finder:
 
 
 def _kept_for_good(part: Part, aliases: Aliases) -> set[Tensor]:
-    """What load time computes for others, and what a call returns, lies outside the arena."""
+    """Tensors outside the arena: what load time computes for others, and what a call returns."""
     if part.called:
         return {aliases.places[tensor].root for tensor in part.graph.outputs}
     if not part.at_load:
@@ -355,7 +357,7 @@ def _close_before(op: Op) -> set[Op]:
 
 
 def _fits(updater: Op, updates: Sequence[Update], aliases: Aliases) -> bool:
-    """Whether all of ``updater``'s result is copied, to where it reads only what it may replace."""
+    """True if all of ``updater``'s result is copied, to where it reads only what it may replace."""
     result, places = updater.output, aliases.places
     values = [update.copier.operand(1) for update in updates]
     copied = sum(value.type.nbytes for value in values if places[value].root is result)

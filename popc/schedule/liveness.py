@@ -1,4 +1,4 @@
-"""How many bytes are live while each op of a schedule runs.
+"""The number of bytes that are live while each op of a schedule runs.
 
 `footprint` says what counts.
 """

@@ -37,7 +37,7 @@ class Takeover(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a scheduler needs to know; lists are indexed by the number of a node or a buffer.
+    """The problem of a scheduler; lists are indexed by the number of a node or a buffer.
 
     Attributes:
         members: Of each node, the numbers of the ops that it stands for, in order; none for a
@@ -81,11 +81,11 @@ class Problem:
 
     @property
     def has_levels(self) -> bool:
-        """Whether anything matters more than memory: priorities or ties."""
+        """True if anything matters more than memory: priorities or ties."""
         return bool(self.ties) or len(set(self.ranks)) > 1
 
     def count_readers(self) -> list[int]:
-        """Of each buffer the nodes that read it, and one more if it stays."""
+        """The number of nodes that read each buffer, and one more if it stays."""
         counts = list(map(int, self.stays))
         for buffers in self.reads:
             for buffer in buffers:
@@ -138,7 +138,7 @@ def order_topologically(successors: Sequence[Iterable[int]]) -> list[int]:
 
 
 class Cost(NamedTuple):
-    """How bad an order is; what comes first matters most.
+    """The cost of an order; what comes first matters most.
 
     Attributes:
         attraction: The sum of rank times place, over all nodes: high priorities want to be early.

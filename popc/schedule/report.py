@@ -1,4 +1,4 @@
-"""What was compared to find a schedule, and how good the result is."""
+"""The comparison that found a schedule, and the quality of the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PartReport", "format_reports", "report_on"]
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """How the order of one part of a program was found.
+    """The way in which the order of one part of a program was found.
 
     Attributes:
         name: Of the graph; of load time, "load".
@@ -37,7 +37,7 @@ class PartReport:
 
     @property
     def is_proven(self) -> bool:
-        """Whether no order has a lower peak, given the orders of nested graphs."""
+        """True if no order has a lower peak, given the orders of nested graphs."""
         return self.peak <= self.lower
 
 
@@ -57,9 +57,9 @@ def report_on(part: Part, choice: Choice) -> PartReport:
 
 def format_reports(reports: tuple[PartReport, ...]) -> Iterator[str]:
     """One line per part and one per candidate."""
-    for one in reports:
-        best = "proven" if one.is_proven else f"at least {one.lower}"
-        yield f"live in {one.name}: peak {one.peak} ({best}), sum {one.total}"
-        for name, cost in one.candidates:
-            chosen = f", chosen, {one.moves} moves" if name == one.chosen else ""
+    for report in reports:
+        best = "proven" if report.is_proven else f"at least {report.lower}"
+        yield f"live in {report.name}: peak {report.peak} ({best}), sum {report.total}"
+        for name, cost in report.candidates:
+            chosen = f", chosen, {report.moves} moves" if name == report.chosen else ""
             yield f"  {name}: peak {cost.peak}, sum {cost.total}{chosen}"

@@ -97,7 +97,7 @@ class _Shifter:
         return self.moves >= self.most_moves or self.effort.is_spent(self.work)
 
     def _can_any_move(self, length: int) -> bool:
-        """Whether some block that is longer than ``length`` has room."""
+        """True if some block that is longer than ``length`` has room."""
         places = range(len(self.order) - length)
         self.work += len(places)
         return any(self._room(place, length + 1) != (place, place) for place in places)

@@ -146,17 +146,17 @@ class _Merger:
         return sum(self.weights[buffer] for buffer in self.makes[node])
 
     def _dies_by_one(self, buffer: int) -> bool:
-        """Whether one node alone decides when ``buffer`` dies."""
+        """True if one node alone decides when ``buffer`` dies."""
         return self.readers[buffer] == 1 and not self.problem.stays[buffer]
 
     # -- the step of both together ---------------------------------------------------------------
 
     def _dropped(self, first: int, second: int) -> tuple[int, tuple[Takeover, ...]]:
-        """What the first needs is what both need; what the second reads does not die before it."""
+        """The needs of both for the first; what the second reads does not die before it."""
         return self.rise[first], _takes_without(self.takes[first], self.reads[second])
 
     def _delayed(self, first: int, second: int) -> tuple[int, tuple[Takeover, ...]]:
-        """What the second needs, on top of what the first has made."""
+        """The needs of the second, on top of what the first has made."""
         rise = self._made(first) + self.rise[second]
         takes = [
             Takeover(self.frees[buffer], (buffer,))

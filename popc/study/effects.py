@@ -1,4 +1,4 @@
-"""What each option that was set has changed: the program is compiled once more without it."""
+"""The effect of each option that was set: the program is compiled once more without it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an option has changed.
+    """The effect of an option.
 
     Attributes:
         option, value, origin: The option as it was set.
@@ -98,13 +98,13 @@ def _parts(name: str, options: Options) -> list[_Part]:
     value = getattr(options, name)
     if name == "pattern_switches":
         return [
-            _Part(name, f"{key}={'on' if one else 'off'}", value.without(key))
-            for key, one in value.items()
+            _Part(name, f"{key}={'on' if item else 'off'}", value.without(key))
+            for key, item in value.items()
         ]
     if name in ("annotate", "disabled_passes"):
         return [
-            _Part(name, str(one), (*value[:index], *value[index + 1 :]))
-            for index, one in enumerate(value)
+            _Part(name, str(item), (*value[:index], *value[index + 1 :]))
+            for index, item in enumerate(value)
         ]
     shown = next(row.value for row in options.to_manifest() if row.name == name)
     return [_Part(name, str(shown), _DEFAULTS[name])]

@@ -114,7 +114,7 @@ def run_onnxruntime(
         session = onnxruntime.InferenceSession(
             expose_tensors(model, outputs), settings, providers=["CPUExecutionProvider"]
         )
-        known = {one.name for one in session.get_inputs()}
+        known = {input_.name for input_ in session.get_inputs()}
         arrays: list[Array] = session.run(
             list(outputs), {name: array for name, array in feeds.items() if name in known}
         )
@@ -126,7 +126,7 @@ def run_onnxruntime(
 def _require_onnxruntime() -> None:
     if importlib.util.find_spec("onnxruntime") is None:
         raise ResourceError(
-            "onnxruntime is not installed", hint="pip install 'popc[verify]' brings it"
+            "onnxruntime is not installed", hint="install it with pip install 'popc[verify]'"
         )
 
 
@@ -180,8 +180,8 @@ def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
     if missing:
         raise UsageError(
             f"the model takes {', '.join(missing)}, which the archive does not",
-            hint="--bind NAME=VALUE what was bound when the archive was compiled; "
-            "if nothing was, --model names another model",
+            hint="give each value that was bound at compile time with --bind NAME=VALUE; "
+            "if nothing was bound, --model names another model",
         )
 
 

@@ -1,4 +1,4 @@
-"""How much of a target a program uses."""
+"""The part of a target that a program uses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def configure_target(
     problems = list(_problems(target, num_ipus, tiles, num_io_tiles))
     if problems:
         raise OptionError(
-            f"the target {target.name} cannot be used so", subject="target", details=tuple(problems)
+            f"the options do not fit the target {target.name}",
+            subject="target",
+            details=tuple(problems),
         )
     return replace(
         target,
@@ -46,7 +48,7 @@ def configure_target(
 def _problems(target: Target, ipus: int, tiles: int, io_tiles: int) -> Iterator[str]:
     most = target.links.max_ipus
     if ipus > most:
-        yield f"num_ipus is {ipus}, but {most} can work together"
+        yield f"num_ipus is {ipus}, but at most {most} can work together"
     if ipus & (ipus - 1):
         yield f"num_ipus is {ipus}, but must be a power of two"
     if tiles > target.tile.count:

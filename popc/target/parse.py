@@ -73,11 +73,12 @@ def _read(path: Path) -> Mapping[str, Any]:
         ) from error
     except UnicodeDecodeError as error:
         raise OptionError(
-            f"the target {os.fspath(path)} is no TOML file: it is no text", subject="target"
+            f"the target {os.fspath(path)} is not a TOML file: it is not UTF-8 text",
+            subject="target",
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise OptionError(
-            f"the target {os.fspath(path)} is no TOML file: {error}", subject="target"
+            f"the target {os.fspath(path)} is not a TOML file: {error}", subject="target"
         ) from error
 
 
@@ -97,7 +98,7 @@ def parse_target(data: Mapping[str, Any], where: str) -> Target:
             f"the target {where} is wrong",
             subject="target",
             details=tuple(problems),
-            hint="`popc targets --show ipu2` prints one that is complete",
+            hint="`popc targets --show ipu2` prints a complete one",
         )
     parts = {name: _part(kind, merged[name]) for name, kind in _PARTS.items()}
     name = str(merged.get("name", where))

@@ -1,4 +1,4 @@
-"""What a target is: one chip, and how chips, host and streaming memory are connected."""
+"""The description of a target: one chip, and how chips, host and streaming memory are connected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Conv:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How tiles exchange data; ``setup_cycles`` and ``sync_cycles`` are what a phase takes."""
+    """The exchange between tiles; ``setup_cycles`` and ``sync_cycles`` are what a phase takes."""
 
     bytes_per_cycle: int
     shared_bus_tiles: int
@@ -58,7 +58,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How chips are connected; the numbers of links are those of one chip, by direction."""
+    """The links between chips; their numbers are those of one chip, by direction."""
 
     topology: Topology
     max_ipus: int
@@ -129,7 +129,7 @@ class Target:
         data: dict[str, Any] = {"name": self.name, "description": self.description}
         for name in ("tile", "conv", "exchange", "links", "host"):
             part = getattr(self, name)
-            values = {one.name: getattr(part, one.name) for one in fields(part)}
+            values = {field.name: getattr(part, field.name) for field in fields(part)}
             data[name] = {key: _plain(value) for key, value in values.items()}
         data["num_ipus"], data["num_io_tiles"] = self.num_ipus, self.num_io_tiles
         data["selection_order"] = self.selection_order.value

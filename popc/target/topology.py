@@ -1,4 +1,4 @@
-"""How chips are linked, and in which order a program counts them.
+"""The links between chips, and the order in which a program counts them.
 
 The ladder: chips 2k and 2k + 1 form a rung, and rungs are linked to their neighbours along both
 rails.  Selection orders are those of TensorFlow for the IPU.
@@ -12,7 +12,7 @@ __all__ = ["SelectionOrder", "Topology", "hops", "linked", "select_ipus", "sync_
 
 
 class Topology(StrEnum):
-    """How chips are linked."""
+    """The pattern of links between chips."""
 
     NONE = "none"
     LADDER = "ladder"
@@ -48,7 +48,7 @@ def select_ipus(count: int, order: SelectionOrder, *, closed: bool = False) -> t
 
 
 def linked(first: int, second: int) -> bool:
-    """Whether two different chips of a ladder have a link of their own."""
+    """True if two different chips of a ladder have a link of their own."""
     return hops(first, second) == 1
 
 

@@ -62,7 +62,7 @@ class Evaluation:
         ]
         if not self._weights:
             raise UsageError(
-                f"the weights of {archive} are constant: nothing could be evaluated with it",
+                f"the weights of {archive} are constant, so it cannot evaluate trained weights",
                 hint="compile it with --set constant_weights=false",
             )
         arrays = {name: np.asarray(value) for name, value in data.items()}

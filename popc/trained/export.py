@@ -65,7 +65,8 @@ def export_onnx(
             )
         skeleton, manifest = bytes(file.read(_MODEL_BLOB)), file.manifest
     if not 0 <= replica < manifest.replicas:
-        raise UsageError(f"there is no replica {replica}: {archive} has {manifest.replicas}")
+        there = f"{manifest.replicas} (0 to {manifest.replicas - 1})"
+        raise UsageError(f"there is no replica {replica}: {archive} has {there}")
     values = _values(archive, manifest, state, replica)
     roles = {spec.name: spec.role for spec in manifest.variables}
     weights = {n: v for n, v in values.items() if roles[n] is VariableRole.WEIGHT}
@@ -116,7 +117,7 @@ def _values(
 
 
 def _misfit(spec: VariableSpec, found: Mapping[str, Array]) -> Iterator[str]:
-    """What is wrong with the value of a variable, as a line of text."""
+    """The problems with the value of a variable, as lines of text."""
     if spec.name not in found:
         yield f"it lacks {spec}"
         return
@@ -150,7 +151,7 @@ def load_weights(
     """
     found = read_weights(str(model))
     specs = {spec.name: spec for spec in executable.state.specs}
-    hint = "give the model that was compiled, or what `popc export` has written of it"
+    hint = "give the model that was compiled, or a model that `popc export` has written"
     problems = [
         f"{model} lacks the weight {spec}"
         for spec in specs.values()
@@ -160,7 +161,7 @@ def load_weights(
         spec = specs.get(name)
         if spec is None:
             if type_.dtype.is_float and type_.rank and not ignore_unknown:
-                hint = "ignore_unknown passes over weights that the program has no variable for"
+                hint = "ignore_unknown skips weights that the program has no variable for"
                 problems.append(f"the program has no variable for {name}: {type_}")
         elif (spec.dtype, spec.whole or spec.shape) != (type_.dtype, type_.shape):
             problems.append(f"{name} is {type_} in {model}, but the program has {spec}")

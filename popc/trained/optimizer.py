@@ -47,7 +47,7 @@ def update_optimizer(executable: Executable, optimizer: Mapping[str, Any]) -> No
 
 
 def _value(spec: OptimizerSpec, name: str, group: str) -> float:
-    for one in spec.specific:
-        if ", ".join(one.tensors) == group:
-            return one.values[name].value
+    for specific in spec.specific:
+        if ", ".join(specific.tensors) == group:
+            return specific.values[name].value
     return spec.value(name).value

@@ -143,14 +143,17 @@ def _require_scalar(loss: Tensor) -> None:
 def _weights(model: ImportedModel, settings: TrainingSettings) -> list[Tensor]:
     """The variables to train; statistics that the model updates itself are none."""
     updated = {variable for variable, _ in model.updates}
-    weights = [one for one in model.graph.variables if one not in updated]
+    weights = [weight for weight in model.graph.variables if weight not in updated]
     patterns = [*settings.trainable, *settings.frozen]
     names = [tensor.name for tensor in model.graph.tensors.values() if tensor.producer is None]
     unknown = [
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     ]
     if unknown:
-        details = [f"no weight is called {one!r}; {did_you_mean(one, names)}" for one in unknown]
+        details = [
+            f"there is no weight {weight_name!r}; {did_you_mean(weight_name, names)}"
+            for weight_name in unknown
+        ]
         raise OptionError(
             "weights to train or to freeze do not exist",
             subject="weights",
@@ -168,8 +171,8 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
     type_ = loss.type
     if type_.dtype is DType.FLOAT16 and isinstance(scale, float) and scale > _LARGEST_HALF:
         raise OptionError(
-            f"loss_scaling is {scale:g}, but the loss {loss.name!r} is float16, which ends at "
-            f"{_LARGEST_HALF:g}",
+            f"loss_scaling is {scale:g}, but the loss {loss.name!r} is float16, "
+            f"whose largest value is {_LARGEST_HALF:g}",
             subject="loss_scaling",
             hint="--set ensure_fp32_loss_scale_tensor=true computes the loss in float32",
         )
@@ -184,7 +187,7 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
 
 
 def _bound(model: ImportedModel, settings: TrainingSettings, loss: Tensor) -> float:
-    """What a loss scale that adapts itself may grow to.
+    """The largest value of a loss scale that adapts itself.
 
     The gradient of a mean over samples is that of each sample over their number: then the scale of
     the mean may be as many times larger, unless it is a float16 itself.
@@ -214,13 +217,13 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
 
 
 def _divided(options: Options, weight: Tensor) -> frozenset[str]:
-    """Whether replicas divide a weight among them ("weight"), or its state ("state")."""
+    """The parts of a weight that replicas divide: itself ("weight"), or its state ("state")."""
     size = weight.type.size
     found: set[str] = set()
     if options.tensor_location("weight", weight.name).divides(size):
         found.add("weight")
     states = (f"{prefix}{weight.name}" for prefix in STATE_PREFIXES)
-    if any(options.tensor_location("optimizer_state", one).divides(size) for one in states):
+    if any(options.tensor_location("optimizer_state", state).divides(size) for state in states):
         found.add("state")
     return frozenset(found)
 
@@ -271,7 +274,7 @@ def _added_outputs(
     missing = [name for name in names if name not in found]
     if missing:
         raise UsageError(
-            f"anchors: training makes no tensor {', '.join(map(repr, missing))}",
+            f"anchors: training computes no tensor {', '.join(map(repr, missing))}",
             hint="Gradient___x, UpdatedVar___w and the optimizer's state can be anchored, "
             "for tensors that influence the loss",
         )

@@ -33,4 +33,4 @@ def _mark(ops: Iterable[Op], part: StepPart) -> None:
     for op in ops:
         op.settings = replace(op.settings, part=part)
         for subgraph in op.subgraphs.values():
-            _mark((inner for one in subgraph.walk() for inner in one.ops), part)
+            _mark((inner for nested in subgraph.walk() for inner in nested.ops), part)

@@ -1,4 +1,4 @@
-"""What the user says about training: the loss, the optimizer, and which weights it trains."""
+"""The user's settings of training: the loss, the optimizer, and the weights it trains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES = ("loss", "optimizer", "weights")
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How a model is trained.
+    """The settings for training a model.
 
     Attributes:
         loss: What is minimised.
@@ -40,7 +40,7 @@ class TrainingSettings:
     needs_weights: bool = True
 
     def is_trainable(self, name: str, type_: TensorType) -> bool:
-        """Whether an initializer is a weight to train.
+        """True if an initializer is a weight to train.
 
         Scalars are not, unless named: exporters keep numbers of formulas in them.
         """
@@ -113,7 +113,7 @@ def _names(weights: object, key: str, problems: list[str]) -> tuple[str, ...]:
         return ()
     value = weights.get(key, ())
     given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+    if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
         problems.append(f"weights.{key} must be a list of names or patterns, not {value!r}")
         return ()
     return tuple(given)

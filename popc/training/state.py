@@ -37,7 +37,11 @@ def write_updates(model: ImportedModel, options: Options, part: StepPart) -> Non
     if not model.updates:
         return
     graph, replicas = model.graph, options.replicated_graph_count
-    equal = [one for one in graph.inputs if options.stream_mode(one.name) is StreamMode.BROADCAST]
+    equal = [
+        input_
+        for input_ in graph.inputs
+        if options.stream_mode(input_.name) is StreamMode.BROADCAST
+    ]
     differing = find_divergence(graph, replicas, equal).tensors if replicas > 1 else set()
     for variable, own in model.updates:
         settings = OpSettings(origin=f"UpdatedVar___{variable.name}", part=part)
@@ -78,7 +82,7 @@ def show_updated(graph: Graph) -> None:
 
 
 def _new_value(graph: Graph, op: Op) -> Tensor:
-    """What a CopyVarUpdate makes of its variable; of one that is written in parts, as a whole."""
+    """The new value that a CopyVarUpdate makes; of a variable written in parts, as a whole."""
     if "start" in op.attributes:
         return graph.tensors[f"UpdatedVar___{op.operand(0).name}"]
     return op.operand(1)

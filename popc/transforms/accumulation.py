@@ -71,7 +71,7 @@ def _refuse_periodic_stores(graph: Graph) -> None:
     ]
     if periodic:
         raise OptionError(
-            f"the return type of {', '.join(periodic)} is every_n, which does not say what to "
+            f"the return type of {', '.join(periodic)} is every_n, which leaves open what to "
             "return of the micro-batches of a batch",
             subject="accumulation_factor",
             hint=asking_for_all(periodic),
@@ -82,7 +82,7 @@ def _refuse_periodic_stores(graph: Graph) -> None:
 
 
 def _inside(order: Sequence[Op], varying: set[Op]) -> set[Op]:
-    """What the Accumulates, and the other effects of a micro-batch, depend on."""
+    """The ops that the Accumulates, and the other effects of a micro-batch, depend on."""
     updated = _followers(order, _is_accumulate)
     inside: set[Op] = set()
     for op in reversed(order):
@@ -110,19 +110,19 @@ def _is_accumulate(op: Op) -> bool:
 
 
 def _writes_state(op: Op) -> bool:
-    """Whether the model itself gives a variable a new value, in every micro-batch."""
+    """True if the model itself gives a variable a new value, in every micro-batch."""
     return op.op_type == "CopyVarUpdate" and op.settings.part is not StepPart.UPDATE
 
 
 def _starts_varying(op: Op) -> bool:
-    """Whether the op's results may differ from micro-batch to micro-batch by themselves."""
+    """True if the op's results may differ from micro-batch to micro-batch by themselves."""
     if _is_accumulate(op) or op.op_type == "CopyVarUpdate":
         return False
     return op.op_type == "HostLoad" or _any_spec(op, lambda one: OPS[one.op_type].random)
 
 
 def _any_spec(op: Op, holds: Callable[[Op], bool]) -> bool:
-    """Whether ``holds`` is true of ``op`` or of any op nested in it."""
+    """True if ``holds`` is true of ``op`` or of any op nested in it."""
     if op.subgraphs:
         return any(
             _any_spec(inner, holds) for graph in op.subgraphs.values() for inner in graph.ops
@@ -171,7 +171,7 @@ class _Split:
             body.remove_op(op)
 
     def _crossing(self) -> list[Tensor]:
-        """What ops outside read that has to be carried out of the loop."""
+        """The tensors that ops outside read and that have to be carried out of the loop."""
         found: dict[Tensor, None] = {}
         for op in self.outside:
             for tensor in op.present_inputs:

@@ -1,4 +1,4 @@
-"""What a pass is: a named edit of a graph with a contract that is checked around it."""
+"""The definition of a pass: a named edit of a graph with a contract that is checked around it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of a pass has changed: how often, and what it counts beside that, by name.
+    """The changes of a run of a pass: how often, and what it counts beside that, by name.
 
     ``notes`` are what the user should know.
     """
@@ -30,13 +30,13 @@ class Outcome:
 
     def __add__(self, other: Outcome) -> Outcome:
         names = dict.fromkeys([*self.effects, *other.effects])
-        effects = {one: self.effects.get(one, 0) + other.effects.get(one, 0) for one in names}
+        effects = {name: self.effects.get(name, 0) + other.effects.get(name, 0) for name in names}
         return Outcome(self.changes + other.changes, effects, self.notes + other.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one run of a pass did."""
+    """The record of one run of a pass."""
 
     name: str
     changes: int
@@ -70,7 +70,7 @@ class Pass(ABC):
         """Edit ``graph``; the number of changes made (0: nothing at all), or more about them."""
 
     def problems(self, graph: Graph) -> Sequence[str]:
-        """What is wrong with a graph that this pass has edited: looked for naively."""
+        """The problems of a graph that this pass has edited: looked for naively."""
         del graph
         return ()
 
@@ -170,7 +170,7 @@ def run_to_fixed_point(
     """
     reports: list[PassReport] = []
     for _ in range(_MAX_ROUNDS):
-        current = [one(graph, check=check) for one in passes]
+        current = [pass_(graph, check=check) for pass_ in passes]
         reports.extend(current)
         if not any(report.changes for report in current):
             return reports

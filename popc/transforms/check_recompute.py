@@ -11,12 +11,12 @@ __all__ = ["find_unrecomputed"]
 
 
 def find_unrecomputed(graph: Graph) -> list[str]:
-    """What is wrong, one sentence per problem.
+    """The problems, a sentence each.
 
     The backward pass must read nothing of what is said to be recomputed; a repetition must do what
     an op of the forward pass does, to the same operands or to repetitions of them, and no more.
     """
-    return [problem for one in graph.walk() for problem in _problems(one)]
+    return [problem for nested in graph.walk() for problem in _problems(nested)]
 
 
 def _problems(graph: Graph) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _false_repetitions(graph: Graph, repetitions: Sequence[Op]) -> Iterator[str]
 
 
 def _does_the_same(repetition: Op, op: Op, originals: dict[Tensor, Tensor]) -> bool:
-    """Whether both are the same op on the same operands, if repetitions count as originals.
+    """True if both are the same op on the same operands, if repetitions count as originals.
 
     Different places may have equal ops of their own.
     """

@@ -1,4 +1,4 @@
-"""What replicas must agree about, before they run."""
+"""The values that replicas must agree about, before they run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def check_replicas(graph: Graph, replicas: int) -> None:
         return
     divergence = find_divergence(graph, replicas)
     problems = [
-        f"{inner.op_type} ({inner.settings.origin}) stands in {outer.op_type} "
+        f"{inner.op_type} ({inner.settings.origin}) is inside {outer.op_type} "
         f"({outer.settings.origin}), whose condition may differ between replicas"
         for outer, inner in divergence.meetings()
     ]
     if problems:
         raise ModelError(
-            "replicas may not all arrive where they exchange data",
+            "some replicas may never reach an exchange of data that others wait for",
             details=tuple(dict.fromkeys(problems)),
             hint=_HINT,
         )
@@ -45,5 +45,5 @@ def check_replicas(graph: Graph, replicas: int) -> None:
         raise ModelError(
             f"replicas share the variables {', '.join(spoiled)}, but would give them different "
             "values",
-            hint="say with variable_settings that each has its own, or reduce the values",
+            hint="give each replica its own with variable_settings, or reduce the values",
         )

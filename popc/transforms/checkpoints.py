@@ -1,4 +1,4 @@
-"""Which results of the forward pass are kept for the backward pass: PopART's methods.
+"""The results of the forward pass that are kept for the backward pass: PopART's methods.
 
 A method is given the forward ops that lead to the loss, in the order in which they run, and names
 those to compute once more.  The caller leaves out what cannot be computed again.

@@ -147,7 +147,7 @@ def _is_plain(op: Op) -> bool:
 
 
 def _bias_kind(op: Op) -> Hashable:
-    """What biases must share to be put side by side; ``None`` if this one cannot be."""
+    """The key that biases put side by side must share; ``None`` if this one cannot be."""
     bias = op.optional(_BIAS)
     if bias is None:
         return ()

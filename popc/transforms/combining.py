@@ -60,7 +60,7 @@ def _behind(op: Op) -> set[Op]:
 
 
 def depths(graph: Graph) -> dict[Op, int]:
-    """Of each op, the number of ops on the longest way to it; equal ones do not need each other."""
+    """The number of ops on the longest way to each op; equal ones do not need each other."""
     found: dict[Op, int] = {}
     for op in graph.topological():
         before = (found[t.producer] for t in op.present_inputs if t.producer is not None)
@@ -69,7 +69,7 @@ def depths(graph: Graph) -> dict[Op, int]:
 
 
 def likeness(op: Op) -> Hashable:
-    """What ops must share to be one: their arithmetic, where they run and when."""
+    """The key that ops must share to be one: their arithmetic, where they run and when."""
     attributes = tuple((key, repr(value)) for key, value in sorted(op.attributes.items()))
     settings = op.settings
     return op.op_type, attributes, settings.place, settings.part, settings.recompute

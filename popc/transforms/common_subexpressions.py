@@ -15,7 +15,7 @@ __all__ = ["CommonSubexpressions"]
 
 @dataclass(frozen=True)
 class CommonSubexpressions(Pass):
-    """Of ops with equal type, operands, attributes and place, only the first stays.
+    """Only the first of ops with equal type, operands, attributes and place stays.
 
     So for constants.  PopART calls it merging duplicate ops.
 
@@ -37,7 +37,7 @@ class CommonSubexpressions(Pass):
     def run(self, graph: Graph) -> int:
         """Merge duplicates within each graph; the number of removals."""
         with disguised(graph, self.name):
-            return sum(_merge_constants(one) + _merge_ops(one) for one in graph.walk())
+            return sum(_merge_constants(nested) + _merge_ops(nested) for nested in graph.walk())
 
 
 def _merge_constants(graph: Graph) -> int:

@@ -1,4 +1,4 @@
-"""What a pass may know beside the graph."""
+"""The facts that a pass may know beside the graph."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Orders: TypeAlias = Callable[[Graph], Mapping[Graph, Sequence[Op]]]
 
 def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
     """Any order that there is."""
-    return {one: one.topological() for one in graph.walk()}
+    return {nested: nested.topological() for nested in graph.walk()}
 
 
 @dataclass(frozen=True)
 class PassContext:
-    """What `Pass.of` makes a pass from.
+    """The arguments from which `Pass.of` makes a pass.
 
     Attributes:
         options: What the user wants.

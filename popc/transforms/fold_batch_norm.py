@@ -72,7 +72,7 @@ class FoldBatchNorm(RewritePass):
 
 
 def _fit(factor: Array, centre: Array, dtype: DType) -> bool:
-    """Whether the formula with these numbers of the type is finite where the one before is."""
+    """True if the formula with these numbers of the type is finite where the one before is."""
     largest = float(np.finfo(dtype.storage).max) ** 0.5
     return bool((np.abs(centre) <= largest).all()) and are_moderate(factor, dtype, tiny=True)
 

@@ -87,7 +87,7 @@ def _scale(graph: Graph, conv: Op, factor: Array) -> bool:
         scaled = weights.data * _along_outputs(conv, factor)
         moved = None if bias is None or bias.data is None else bias.data * factor
     folded = (factor, _largest(conv, scaled))
-    if not all(are_moderate(one, dtype, tiny=True) for one in folded):
+    if not all(are_moderate(op, dtype, tiny=True) for op in folded):
         return False
     if moved is not None:
         if not _is_finite(moved, dtype):

@@ -59,7 +59,7 @@ class FuseByteEpilogues(RewritePass):
 def _product(graph: Graph, tensor: Tensor) -> Op | None:
     """The product behind ``tensor``, if it may do more: its result is float32 and read once."""
     op = sole_output(graph, tensor, *_PRODUCERS)
-    is_matrix = op is not None and min(one.type.rank for one in op.present_inputs[:2]) >= 2
+    is_matrix = op is not None and min(operand.type.rank for operand in op.present_inputs[:2]) >= 2
     return op if is_matrix and tensor.type.dtype is DType.FLOAT32 else None
 
 
@@ -205,8 +205,8 @@ def _fuse_quantize(graph: Graph, op: Op) -> bool:
     added = _quotients(op.output.type.dtype, zero, factor, scale)
     attributes: AttributeMap = {**producer.attributes, **added}
     places = {producer: producer.settings, **{move: move.settings for move in reversed(moves)}}
-    for one in folded:
-        places[producer] = places[producer].fused(one.settings)
+    for follower in folded:
+        places[producer] = places[producer].fused(follower.settings)
     last = moves[0] if moves else producer
     places[last] = places[last].fused(op.settings)
     new = build(graph, producer.op_type, producer.inputs, attributes, settings=places[producer])
@@ -267,7 +267,7 @@ def _replace(
 
 
 def _hand_over_order(graph: Graph, successors: Mapping[Op, Op]) -> None:
-    """What has been required of ops is required of what does their work now."""
+    """Require of the ops that now do the work what was required of those before."""
     for old, new in successors.items():
         if old in graph.ordering:
             graph.ordering.replace(old, new)

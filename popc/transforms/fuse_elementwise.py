@@ -33,7 +33,7 @@ from popc_runtime.kernels.parts.fused_steps import (
     MOST_INPUTS,
     MOST_STEPS,
     STEP_OPCODES,
-    Step,
+    FusedStep,
     written,
 )
 
@@ -93,7 +93,7 @@ class FuseElementwise(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What is known of the whole program.
+    """The facts about the whole program.
 
     Attributes:
         load: Ops that run once, and must not be done again on every run.
@@ -104,7 +104,7 @@ class _Surroundings:
     places: Mapping[Tensor, Place]
 
     def bytes_kept(self, tensor: Tensor) -> int:
-        """How much memory is not free while ``tensor`` is waited with."""
+        """The bytes that are not free while ``tensor`` is waited with."""
         root = self.places[tensor].root if tensor in self.places else tensor
         if root.kind is not TensorKind.ACTIVATION or root.producer in self.load:
             return 0
@@ -160,7 +160,7 @@ def _group_of_users(op: Op, found: Mapping[Op, _Group]) -> _Group | None:
 
 
 def _may_join(graph: Graph, group: _Group, op: Op, around: _Surroundings) -> bool:
-    """Whether ``op`` can be one of the steps, and memory does not grow."""
+    """True if ``op`` can be one of the steps, and memory does not grow."""
     root = group.root
     if op.output.type.shape != root.output.type.shape or not _belong_together(op, root):
         return False
@@ -180,11 +180,11 @@ def _belong_together(op: Op, root: Op) -> bool:
 
 
 def _inputs(ops: Sequence[Op]) -> list[Tensor]:
-    """What ``ops``, in order, read that none of them computes."""
+    """The tensors that ``ops``, in order, read but none of them computes."""
     inside = {op.output for op in ops}
     return [
         tensor
-        for tensor in dict.fromkeys(one for op in ops for one in op.present_inputs)
+        for tensor in dict.fromkeys(operand for op in ops for operand in op.present_inputs)
         if tensor not in inside
     ]
 
@@ -193,7 +193,7 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
 
 
 def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
-    """Whether there is a pivot, for ``ops`` in order."""
+    """True if there is a pivot, for ``ops`` in order."""
     arriving = [sum(one.values()) for one in _arrivals(ops, around)]
     first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
     kept, live = list(accumulate(arriving)), list(_live(ops, around))
@@ -233,11 +233,11 @@ def _fuse(graph: Graph, group: _Group) -> None:
     ops = list(reversed(group.ops))
     inputs = _inputs(ops)
     numbers = {tensor: number for number, tensor in enumerate(inputs)}
-    steps: list[Step] = []
+    steps: list[FusedStep] = []
     settings = ops[0].settings
     for op in ops:
         operands = tuple(numbers[tensor] for tensor in op.present_inputs)
-        steps.append(Step(op.op_type, operands, op.output.type.dtype, op.attributes))
+        steps.append(FusedStep(op.op_type, operands, op.output.type.dtype, op.attributes))
         numbers[op.output] = len(inputs) + len(steps) - 1
         settings = settings.fused(op.settings)
     nodes = dict.fromkeys(op.settings.origin for op in ops if op.settings.origin)

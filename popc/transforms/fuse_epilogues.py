@@ -86,7 +86,7 @@ def _take_place(graph: Graph, producer: Op, op: Op) -> None:
 
 
 def _free_operand(producer: Op, addend: Tensor) -> int | None:
-    """Where ``producer`` can take ``addend``: as bias, as residual, or nowhere."""
+    """The operand of ``producer`` that can take ``addend``: bias, residual, or none."""
     places = (_BIAS, _RESIDUAL) if producer.op_type in _WITH_RESIDUAL else (_BIAS,)
     for index in places:
         if producer.optional(index) is None and _fits(producer, index, addend):
@@ -95,7 +95,7 @@ def _free_operand(producer: Op, addend: Tensor) -> int | None:
 
 
 def _fits(producer: Op, index: int, addend: Tensor) -> bool:
-    """Whether the op's type rule accepts ``addend`` as operand ``index``."""
+    """True if the op's type rule accepts ``addend`` as operand ``index``."""
     if index == _BIAS and producer.op_type in ("Gemm", "MatMul") and not addend.is_constant:
         # A bias broadcasts over rows; what has the full shape is a residual.
         return False

@@ -75,12 +75,12 @@ def _fuse_pair(graph: Graph, op: Op) -> bool:
 
 
 def _multiplies(integers: Tensor) -> bool:
-    """Whether products read the integers, so that they are there anyway."""
+    """True if products read the integers, so that they are there anyway."""
     return any(user.op_type in _PRODUCTS for user in integers.uses)
 
 
 def _same_parameters(quantize: Op, dequantize: Op) -> bool:
-    """Whether both ops have the same constant scale and zero point, for the whole tensor."""
+    """True if both ops have the same constant scale and zero point, for the whole tensor."""
     return all(
         _same_constant(quantize.optional(index), dequantize.optional(index)) for index in (1, 2)
     )

@@ -58,7 +58,7 @@ class HoistRowProducts(RewritePass):
 
 
 def _is_row_product(loop: Op, body: Graph, op: Op) -> bool:
-    """Whether ``op`` multiplies an element of a fixed sequence with a fixed matrix."""
+    """True if ``op`` multiplies an element of a fixed sequence with a fixed matrix."""
     gather = produced_by(op.operand(0), "Gather") if _is_plain_product(op) else None
     if gather is None or gather.attributes["axis"] != 0 or gather.operand(1).type.rank != 0:
         return False
@@ -78,7 +78,7 @@ def _is_plain_product(op: Op) -> bool:
 
 
 def _is_fixed(loop: Op, body: Graph, tensor: Tensor) -> bool:
-    """Whether ``tensor`` is the same in all iterations, and known outside the loop."""
+    """True if ``tensor`` is the same in all iterations, and known outside the loop."""
     return tensor.is_constant or tensor in body.inputs[_FIRST_STATE + _states(loop) :]
 
 
@@ -103,7 +103,7 @@ def _hoist(graph: Graph, loop: Op, body: Graph, product: Op) -> None:
 
 
 def _outside(graph: Graph, loop: Op, body: Graph, tensor: Tensor) -> Tensor:
-    """What a fixed tensor of the body is called in the graph around the loop."""
+    """The tensor of the graph around the loop for a fixed one of the body."""
     if tensor.data is not None:
         return graph.add_constant(tensor.name, tensor.type, tensor.data)
     return loop.operand(body.inputs.index(tensor))

@@ -92,8 +92,8 @@ class HostIo(Pass):
             return tensor
         if not _holds(dtype, own):
             raise OptionError(
-                f"the return type of {name!r} is sum:{dtype.value}, which cannot hold what its "
-                f"values of type {own.value} add up to",
+                f"the return type of {name!r} is sum:{dtype.value}, which cannot hold a sum of "
+                f"its values of type {own.value}",
                 subject="anchors",
                 hint=f"--set anchors.{shlex.quote(name)}=sum adds in {own.value}; a sum may be "
                 "in a wider type",
@@ -113,7 +113,7 @@ class HostIo(Pass):
         return {**attributes, **self._manner(tensor.name)}
 
     def _manner(self, stream: str) -> AttributeMap:
-        """How a stream is transferred, if it is in another way than usual."""
+        """The manner in which a stream is transferred, if it is not the usual one."""
         mode = self.options.synthetic_data_mode
         if mode is not SyntheticDataMode.OFF:
             return {"synthetic": mode.value}
@@ -126,7 +126,7 @@ class HostIo(Pass):
 
 
 def _holds(sum_type: DType, own: DType) -> bool:
-    """Whether sums in ``sum_type`` hold at least what those in ``own`` do."""
+    """True if sums in ``sum_type`` hold at least what those in ``own`` do."""
     if own is DType.BOOL:
         return True
     wider = sum_type.itemsize > own.itemsize

@@ -52,23 +52,25 @@ class InplaceOrder(Pass):
         return cls(options.enable_inplace, options.enable_inplace_ambiguity_checking)
 
     def run(self, graph: Graph) -> int:
-        """Require orders; the number of tensors for which that was done."""
+        """Require orders; for how many tensors, and how many wishes that has cost."""
         wanted = any(op.settings.inplace for nested in graph.walk() for op in nested.ops)
         if not self.enabled or not (wanted or self.check):
             return 0
         aliases = find_aliases(graph)
+        sequencers = {nested: Sequencer(nested, graph) for nested in graph.walk()}
         rivalries = [
             one
-            for nested in graph.walk()
-            for one in _rivalries(nested, aliases, Sequencer(nested, graph))
+            for nested, sequencer in sequencers.items()
+            for one in _rivalries(nested, aliases, sequencer)
         ]
-        changes = sum(one.settle() for one in rivalries) if wanted else 0
+        changes = sum(rivalry.settle() for rivalry in rivalries) if wanted else 0
+        changes += sum(sequencer.given_up for sequencer in sequencers.values())
         if self.check:
-            problems = [problem for one in rivalries if (problem := one.ambiguity())]
+            problems = [problem for rivalry in rivalries if (problem := rivalry.ambiguity())]
             if problems:
                 raise OptionError(
-                    "enable_inplace_ambiguity_checking: the order of ops decides alone which of "
-                    f"several overwrites an operand, {len(problems)} times",
+                    "enable_inplace_ambiguity_checking: only the order of ops decides which of "
+                    f"several ops overwrites an operand, in {len(problems)} places",
                     details=tuple(problems),
                     hint="give one of them inplace_op_names and inplace_op_priorities",
                 )
@@ -103,7 +105,7 @@ class _Rivalry:
         return f"%{self.tensor.name} ({self.tensor.type}) can be overwritten by {named}"
 
     def _can_be_last(self, op: Op) -> bool:
-        """Whether no other reader has to run after ``op``, as far as is known before scheduling."""
+        """True if no other reader has to run after ``op``, as far as is known before scheduling."""
         return self.sequencer.has_to_follow(op).isdisjoint(self.readers)
 
 

@@ -55,7 +55,7 @@ class IntegerProducts(RewritePass):
 
 @dataclass(frozen=True)
 class _Bytes:
-    """What a dequantised matrix is made of: ``(integers - zero) * scale``."""
+    """The parts of a dequantised matrix: ``(integers - zero) * scale``."""
 
     integers: Tensor
     scale: Array
@@ -63,9 +63,11 @@ class _Bytes:
 
 
 def _is_plain(op: Op) -> bool:
-    """Whether ``op`` is a product of matrices, or several, in float32."""
+    """True if ``op`` is a product of matrices, or several, in float32."""
     most = 3 if op.op_type == "Gemm" else 2
-    matrices = len(op.inputs) <= most and min(one.type.rank for one in op.present_inputs[:2]) >= 2
+    matrices = (
+        len(op.inputs) <= most and min(operand.type.rank for operand in op.present_inputs[:2]) >= 2
+    )
     scaled = any(op.attributes.get(name, 1.0) != 1 for name in ("alpha", "beta"))
     plain = op.attributes.get("partials_type", "float") == "float"
     return matrices and plain and not scaled and not op.attributes.get("activation")

@@ -1,4 +1,4 @@
-"""What the main loops carry from iteration to iteration, and how they are put together."""
+"""The values that the main loops carry on, and how they are put together."""
 
 from __future__ import annotations
 

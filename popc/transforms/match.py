@@ -57,7 +57,7 @@ def scalar_value(tensor: Tensor | None) -> float | None:
 
 
 def is_scalar(tensor: Tensor | None, value: float) -> bool:
-    """Whether ``tensor`` is a constant of one element that is ``value`` up to its rounding."""
+    """True if ``tensor`` is a constant of one element that is ``value`` up to its rounding."""
     found = scalar_value(tensor)
     if found is None or tensor is None:
         return False
@@ -66,12 +66,12 @@ def is_scalar(tensor: Tensor | None, value: float) -> bool:
 
 
 def is_exactly(tensor: Tensor | None, value: float) -> bool:
-    """Whether ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
+    """True if ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
     return scalar_value(tensor) == value
 
 
 def are_moderate(values: Array, dtype: DType, *, tiny: bool = False) -> bool:
-    """Whether ``values`` may be folded as factors of type ``dtype``.
+    """True if ``values`` may be folded as factors of type ``dtype``.
 
     They are finite and have all digits of the type, and products with numbers that are no larger
     do not overflow.  So a formula that keeps its numbers in the type does so with them, too.
@@ -95,8 +95,8 @@ def other_operand(op: Op, tensor: Tensor) -> Tensor:
 
 
 def may_be_one(graph: Graph, op: Op, earlier: Sequence[Op]) -> bool:
-    """Whether no op has to run after one of ``earlier`` ops, but before ``op``."""
-    if not any(one in graph.ordering for one in earlier):
+    """True if no op has to run after one of ``earlier`` ops, but before ``op``."""
+    if not any(first in graph.ordering for first in earlier):
         return True
     firsts: dict[Op, list[Op]] = {}
     for pair in graph.ordering:

@@ -64,21 +64,20 @@ class MergeCollectives(Pass):
         return cls(chosen, options.prepare_schedule_for_merging_collectives, context.orders)
 
     def run(self, graph: Graph) -> int:
-        """Merge in each graph; the number of exchanges that there are less."""
+        """Merge in each graph; the number of exchanges that there are less, and of wishes."""
         if not self.op_types:
             return 0
         orders = self.orders(graph)
-        merged = 0
+        changes = give_up_wishes(graph)
         for nested in graph.walk():
             order = orders[nested]
             groups = (
                 self._levels(Sequencer(nested, graph)) if self.anywhere else self._neighbours(order)
             )
-            for group in [one for one in groups if len(one) > 1]:
+            for group in [others_group for others_group in groups if len(others_group) > 1]:
                 _merge(nested, group)
-                merged += len(group) - 1
-        give_up_wishes(graph)
-        return merged
+                changes += len(group) - 1
+        return changes + give_up_wishes(graph)
 
     def _key(self, op: Op) -> Hashable:
         """Equal keys: can be merged; ``None``: can never be."""
@@ -113,7 +112,7 @@ class MergeCollectives(Pass):
         levels: dict[Node, int] = {}
         groups: dict[tuple[Hashable, int], list[Op]] = {}
         for node, others in sequencer.before().items():
-            level = max((levels[one] for one in others), default=0)
+            level = max((levels[other_op] for other_op in others), default=0)
             key = None if isinstance(node, Barrier) else self._key(node)
             if key is not None and not isinstance(node, Barrier):
                 groups.setdefault((key, level), []).append(node)

@@ -1,4 +1,4 @@
-"""Which passes and local rules are on: the level of patterns, and the user's switches."""
+"""The passes and local rules that are on: the level of patterns, and the user's switches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEVELS: Final = (ALWAYS, *PatternLevel)
 
 
 def is_on(name: str, level: str, options: Options) -> bool:
-    """Whether what is called ``name``, and belongs to ``level`` and those above it, is wanted."""
+    """True if what is called ``name``, and belongs to ``level`` and those above it, is wanted."""
     if name in options.disabled_passes:
         return False
     at_level = level == ALWAYS or _LEVELS.index(level) <= _LEVELS.index(options.patterns)

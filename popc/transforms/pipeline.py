@@ -247,7 +247,7 @@ PIPELINE: Final[tuple[Phase, ...]] = (
 
 
 def _names(passes: Iterable[type[Pass]]) -> set[str]:
-    return {one.name for one in passes if one.optional} | {rule.name for rule in RULES}
+    return {pass_.name for pass_ in passes if pass_.optional} | {rule.name for rule in RULES}
 
 
 def optional_passes() -> tuple[str, ...]:
@@ -257,8 +257,8 @@ def optional_passes() -> tuple[str, ...]:
 
 def excludable_passes() -> tuple[str, ...]:
     """Names of the passes and rules that leave ops as they are if these say so, sorted."""
-    return tuple(sorted(_names(one for one in _passes() if one.excludable)))
+    return tuple(sorted(_names(pass_ for pass_ in _passes() if pass_.excludable)))
 
 
 def _passes() -> Iterator[type[Pass]]:
-    return (one for phase in PIPELINE for one in phase.passes)
+    return (pass_ for phase in PIPELINE for pass_ in phase.passes)

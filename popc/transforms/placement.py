@@ -25,7 +25,7 @@ __all__ = ["AutomaticPlacement", "FinalPlacement", "LatePlacement", "Placement"]
 
 @dataclass(frozen=True)
 class Placement(Pass):
-    """What the model does not place goes where its operands are, and values are copied.
+    """Ops that the model does not place go where their operands are, and values are copied.
 
     Before, with ``%a`` on chip 0 and ``%b`` on chip 1::
 

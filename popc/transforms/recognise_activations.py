@@ -160,7 +160,7 @@ def _tanh_argument(gate: Tensor) -> Tensor | None:
 
 
 def _is_cubic_term(tensor: Tensor, x: Tensor) -> bool:
-    """Whether ``tensor`` is 0.044715 * x^3, with a power or as a product in any order."""
+    """True if ``tensor`` is 0.044715 * x^3, with a power or as a product in any order."""
     power = produced_by(_scaled(tensor, 0.044715), "Pow")
     if power is not None:
         return power.operand(0) is x and is_scalar(power.operand(1), 3)
@@ -170,7 +170,7 @@ def _is_cubic_term(tensor: Tensor, x: Tensor) -> bool:
 
 
 def _all_factors(tensor: Tensor, x: Tensor) -> list[Tensor]:
-    """What a nest of products multiplies; ``x`` is not looked into."""
+    """The factors of a nest of products; ``x`` is not looked into."""
     op = None if tensor is x else produced_by(tensor, "Mul")
     if op is None:
         return [tensor]

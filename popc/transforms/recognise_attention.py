@@ -79,7 +79,7 @@ class _Match:
 
 
 def _match(graph: Graph, op: Op) -> _Match | None:
-    """What ``op``, a product with V, is the end of."""
+    """The attention that ends with ``op``, a product with V."""
     if op.op_type != "MatMul" or len(op.present_inputs) != 2 or op.output.type.rank != 4:
         return None
     softmax = sole_output(graph, op.operand(0), "Softmax")
@@ -115,7 +115,7 @@ def _without_mask(graph: Graph, tensor: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def _is_mask(mask: Tensor, scores: Tensor) -> bool:
-    """Whether ``mask`` broadcasts to the scores."""
+    """True if ``mask`` broadcasts to the scores."""
     if mask.type.rank == 0 or mask.type.dtype is not scores.type.dtype:
         return False
     try:
@@ -139,7 +139,7 @@ def _without_scale(graph: Graph, tensor: Tensor) -> tuple[Tensor, float]:
 
 
 def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether all have one batch and one set of heads (the op does not broadcast them)."""
+    """True if all have one batch and one set of heads (the op does not broadcast them)."""
     shapes = [tensor.type.shape for tensor in (queries, keys, values)]
     return all(len(shape) == 4 and shape[:2] == shapes[0][:2] for shape in shapes)
 

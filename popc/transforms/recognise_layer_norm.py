@@ -53,8 +53,8 @@ class RecogniseLayerNorm(RewritePass):
         attributes: AttributeMap = {"axis": axis, "epsilon": epsilon, "stash_type": "float32"}
         norm = build(graph, "LayerNormalization", operands, attributes, settings=last.settings)
         graph.replace_uses(last.output, norm.output)
-        for one in reversed(replaced):  # what comes before them is for `DeadCode`
-            graph.remove_op(one)
+        for old in reversed(replaced):  # what comes before them is for `DeadCode`
+            graph.remove_op(old)
         return True
 
 

@@ -74,18 +74,18 @@ class Recomputation(Pass):
     def run(self, graph: Graph) -> Outcome:
         """Repeat ops in every graph with a forward and a backward pass; how many."""
         total = Outcome(0, {})
-        for one in graph.walk():
-            moved = _put_into_parts(one)
-            wanted = self._wanted(graph, one)
-            total += Outcome(moved + _keep_others(one, wanted))
+        for nested in graph.walk():
+            moved = _put_into_parts(nested)
+            wanted = self._wanted(graph, nested)
+            total += Outcome(moved + _keep_others(nested, wanted))
             if wanted:
-                repetition = _Repetition(one, wanted)
+                repetition = _Repetition(nested, wanted)
                 total += repetition.run()
-                repetition.put_off(Sequencer(one, graph))
+                repetition.put_off(Sequencer(nested, graph))
         return total
 
     def problems(self, graph: Graph) -> list[str]:
-        """What the backward pass reads although it should not."""
+        """The tensors that the backward pass reads although it should not."""
         return find_unrecomputed(graph)
 
     def _wanted(self, top: Graph, graph: Graph) -> frozenset[Op]:
@@ -112,7 +112,7 @@ class Recomputation(Pass):
         )
 
     def _has_to_be_kept(self, op: Op) -> bool:
-        """Whether ``op``, though repeatable, gives something else, or is an exchange."""
+        """True if ``op``, though repeatable, gives something else, or is an exchange."""
         spec = OPS.get(op.op_type)
         exchanges = op.op_type == "IpuCopy" or (spec is not None and spec.collective)
         return self.is_random(op) or exchanges
@@ -121,7 +121,7 @@ class Recomputation(Pass):
 def _with_nested(op: Op) -> Iterator[Op]:
     yield op
     for graph in op.subgraphs.values():
-        yield from (inner for one in graph.walk() for inner in one.ops)
+        yield from (inner for nested in graph.walk() for inner in nested.ops)
 
 
 def _put_into_parts(graph: Graph) -> int:
@@ -132,7 +132,9 @@ def _put_into_parts(graph: Graph) -> int:
     moved = 0
     for op in graph.topological():
         producers = (tensor.producer for tensor in op.present_inputs)
-        part = max((one.settings.part for one in producers if one), default=StepPart.FORWARD)
+        part = max(
+            (producer.settings.part for producer in producers if producer), default=StepPart.FORWARD
+        )
         if part > op.settings.part:
             op.settings = replace(op.settings, part=part)
             moved += 1
@@ -186,7 +188,7 @@ class _Repetition:
             settings=replace(
                 op.settings, bins=(), part=StepPart.BACKWARD, recompute=Recompute.RECOMPUTED
             ),
-            subgraphs={name: copy_graph(one).graph for name, one in op.subgraphs.items()},
+            subgraphs={name: copy_graph(subgraph).graph for name, subgraph in op.subgraphs.items()},
         )
         self.repeated.update(zip(op.outputs, clone.outputs, strict=True))
         return clone
@@ -195,7 +197,7 @@ class _Repetition:
     # op itself runs, and what it gives would be kept as what the op gives would have been.
 
     def _turns(self) -> list[Op]:
-        """What the backward pass does with results of the forward pass, in the order of turns.
+        """The work of the backward pass on results of the forward pass, in the order of turns.
 
         It goes through the forward pass from its end to its beginning: what is used there for the
         last time near the end is read first.
@@ -207,8 +209,8 @@ class _Repetition:
         turns: dict[Op, int] = {}
         for op in self.readers:
             results = [tensor for tensor in op.present_inputs if tensor.producer is not None]
-            earlier = [turns[one.producer] for one in results if one.producer in turns]
-            uses = [len(forward) - last_use[one] for one in results if one in last_use]
+            earlier = [turns[result.producer] for result in results if result.producer in turns]
+            uses = [len(forward) - last_use[result] for result in results if result in last_use]
             if earlier or uses:
                 turns[op] = max([*earlier, *uses])
         # No op has an earlier turn than what it reads, and sorting is stable.
@@ -262,7 +264,7 @@ def _leads_on(op: Op) -> bool:
 
 
 def _needed(order: Sequence[Op], wanted: frozenset[Op]) -> frozenset[Op]:
-    """Those of ``wanted`` that the backward pass reads, or that are needed to repeat others."""
+    """Ops of ``wanted`` that the backward pass reads, or that are needed to repeat others."""
     needed: set[Op] = set()
     for op in reversed(order):
         users = (user for tensor in op.outputs for user in tensor.uses)
@@ -291,7 +293,7 @@ def _is_kept(tensor: Tensor, settled: Iterable[Op]) -> bool:
 
 
 def _source(tensor: Tensor) -> Tensor:
-    """What ``tensor`` is, or may be, a view of."""
+    """The tensor that ``tensor`` is, or may be, a view of."""
     while (op := tensor.producer) is not None:
         spec = OPS.get(op.op_type)
         if spec is None or spec.view is None:

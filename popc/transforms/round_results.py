@@ -68,7 +68,9 @@ class RoundResults(Pass):
 
     def run(self, graph: Graph) -> int:
         """Set the attributes; the number of ops that have got them."""
-        adaptive = any(op.op_type == "LossScaleUpdate" for one in graph.walk() for op in one.ops)
+        adaptive = any(
+            op.op_type == "LossScaleUpdate" for nested in graph.walk() for op in nested.ops
+        )
         if not (self.stochastic or self.nan_on_overflow or adaptive):
             return 0
         changes = 0
@@ -96,11 +98,11 @@ def _running(graph: Graph) -> Iterator[Op]:
         if op not in load:
             yield op
             for nested in op.subgraphs.values():
-                yield from (inner for one in nested.walk() for inner in one.ops)
+                yield from (inner for subgraph in nested.walk() for inner in subgraph.ops)
 
 
 def rounds(op: Op) -> bool:
-    """Whether ``op`` rounds its results to float16 or bfloat16."""
+    """True if ``op`` rounds its results to float16 or bfloat16."""
     if op.op_type in _EXACT or op.op_type not in KERNELS:
         return False
     is_narrow = any(tensor.type.dtype in _NARROW for tensor in op.outputs)

@@ -24,7 +24,7 @@ _BATCH_BEFORE_GRADIENTS: Final = Phase("parts of batches", (BatchSerialization, 
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What the passes have done to a graph.
+    """The work of the passes on a graph.
 
     Attributes:
         reports: What each run of each pass did, in order.
@@ -53,7 +53,7 @@ def transform(
 def prepare_for_training(graph: Graph, options: Options) -> Transformation:
     """Run on ``graph``, in place, what comes before differentiation."""
     context = PassContext(options, before_gradients=True)
-    return _Runner(graph, context).run(one for one in PIPELINE if one.before_gradients)
+    return _Runner(graph, context).run(pass_ for pass_ in PIPELINE if pass_.before_gradients)
 
 
 def cut_before_gradients(
@@ -96,9 +96,9 @@ class _Runner:
     def _run_phase(self, phase: Phase) -> list[PassReport]:
         options = self._context.options
         passes = [
-            partial(self._run_pass, one.of(self._context))
-            for one in phase.passes
-            if not one.optional or is_on(one.name, one.level, options)
+            partial(self._run_pass, pass_.of(self._context))
+            for pass_ in phase.passes
+            if not pass_.optional or is_on(pass_.name, pass_.level, options)
         ]
         if phase.repeat:
             return run_to_fixed_point(passes, self._graph, check=options.verify_ir)

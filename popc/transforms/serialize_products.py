@@ -87,7 +87,7 @@ def _axes(op: Op) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _problem(op: Op, cut: ProductCut) -> str:
-    """Why ``op`` cannot be cut so; "" if it can."""
+    """The reason why ``op`` cannot be cut so; "" if it can."""
     if op.op_type not in _PRODUCTS:
         return ""
     name = op.settings.origin or repr(op)
@@ -116,7 +116,7 @@ class _Cutter:
         self._settings = replace(op.settings, cut=None)
 
     def result(self) -> Tensor:
-        """What the product gives."""
+        """The result of the product."""
         (rows, left_depth), (right_depth, columns) = _axes(self._op)
         a, b, c = self._op.operand(0), self._op.operand(1), self._op.optional(2)
         match self._cut.mode:
@@ -148,7 +148,9 @@ class _Cutter:
         operands = [a, b] if offset is None else [a, b, offset]
         if wide:
             attributes.pop(PARTIALS, None)
-            operands = [self._emit("Cast", [one], to=DType.FLOAT32.value) for one in operands]
+            operands = [
+                self._emit("Cast", [operand], to=DType.FLOAT32.value) for operand in operands
+            ]
         return build(
             self._graph, self._op.op_type, operands, attributes, settings=self._settings
         ).output

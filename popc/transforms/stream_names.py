@@ -1,4 +1,4 @@
-"""Whether options that name inputs and outputs name any that there are."""
+"""Checks that options that name inputs and outputs name existing ones."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def check_stream_names(options: Options, inputs: Sequence[str], outputs: Sequenc
             wrong[table] = found
     if wrong:
         both = any(_TABLES[table] for table in wrong)
-        verb = "is" if len(wrong) == 1 else "are"
+        verb = "names" if len(wrong) == 1 else "name"
         prefixed = len(wrong) > 1
         raise OptionError(
-            f"{', '.join(wrong)} {verb} about inputs {'or outputs ' if both else ''}"
-            "that do not exist",
+            f"{', '.join(wrong)} {verb} inputs {'or outputs ' if both else ''}that do not exist",
             subject=next(iter(wrong)),
             details=tuple(
                 f"{table}: {problem}" if prefixed else problem

@@ -46,7 +46,7 @@ class SubgraphOutputs(Pass):
 
 
 def _ignores_condition(op: Op) -> bool:
-    """Whether output 0 of the body is the condition of a loop that does not look at it."""
+    """True if output 0 of the body is the condition of a loop that does not look at it."""
     return op.attributes.get("conditional") == 0
 
 
@@ -76,7 +76,7 @@ def _separate_updates(graph: Graph) -> int:
 
 
 def _shown_by(tensor: Tensor) -> Tensor:
-    """What ``tensor`` may be a view of: parts of one result may be copied over variables."""
+    """The tensor that ``tensor`` may show: parts of one result may be copied over variables."""
     while (op := tensor.producer) is not None and not op.subgraphs:
         spec = OPS.get(op.op_type)
         if spec is None or spec.view is None:

@@ -1,4 +1,4 @@
-"""When weights are updated, and when gradients are added up, as far as the order of ops is free."""
+"""The times of updates of weights, and of sums of gradients, where the order of ops is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replicas share which variables, as the option ``variable_settings`` says."""
+"""The replicas that share variables, as the option ``variable_settings`` says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def set_variable_groups(graph: Graph, options: Options) -> None:
     ]
     if unknown:
         raise OptionError(
-            "variable_settings are about variables that do not exist",
+            "variable_settings names variables that do not exist",
             subject="variable_settings",
             details=tuple(unknown),
         )

@@ -106,8 +106,7 @@ static PyObject *hash_buffer(PyObject *self, PyObject *object) {
 // -- programs -------------------------------------------------------------------------------------
 
 typedef struct {
-    PyObject_HEAD
-    Program *program;
+    PyObject_HEAD Program *program;
     PyObject *calls;  // tuple: what callbacks call
     PyObject *kept;  // whatever owns the memory that the program reads and writes
     pid_t running;  // the process that runs it: not a child forked meanwhile by another thread

@@ -10,9 +10,7 @@
 
 enum { ASKED = 1, V3 = 2, V4 = 4, AVX512_VNNI = 8, AVX_VNNI = 16, SHA = 32 };
 
-typedef struct {
-    uint32_t eax, ebx, ecx, edx;
-} Leaf;
+typedef struct { uint32_t eax, ebx, ecx, edx; } Leaf;
 
 static Leaf leaf(unsigned number, unsigned part) {
     Leaf found;

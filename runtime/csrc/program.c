@@ -295,8 +295,7 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
 
 // Others want processors too: all threads must save a fifth of the time.
 static bool is_alone(const Trial *trial) {
-    return trial->runs < TRIAL_RUNS ? trial->runs % 2
-                                    : trial->best[0] / 5 * 4 < trial->best[1];
+    return trial->runs < TRIAL_RUNS ? trial->runs % 2 : trial->best[0] / 5 * 4 < trial->best[1];
 }
 
 // The first two runs of each kind only warm up.

@@ -28,8 +28,7 @@ void program_free(Program *program);
 
 // 0, or the number of the record that stopped it plus one; `program_failure` says why, if it was a
 // kernel.
-int64_t program_run(
-    Program *program, int threads, CallbackFn callback, PollFn poll, void *context);
+int64_t program_run(Program *program, int threads, CallbackFn callback, PollFn poll, void *context);
 
 Failure program_failure(const Program *program);
 

@@ -26,7 +26,8 @@ typedef struct {
 #define WITH_SHA __attribute__((target("sha,sse4.1")))
 
 // Four words of the schedule from the sixteen before them.
-WITH_SHA static inline __m128i next_words(__m128i first, __m128i second, __m128i third, __m128i last) {
+WITH_SHA static inline __m128i next_words(
+    __m128i first, __m128i second, __m128i third, __m128i last) {
     const __m128i seventh = _mm_alignr_epi8(last, third, 4);
     const __m128i part = _mm_sha256msg1_epu32(first, second);
     return _mm_sha256msg2_epu32(_mm_add_epi32(part, seventh), last);
@@ -39,8 +40,7 @@ WITH_SHA static void add_blocks(State *state, const uint8_t *data, size_t blocks
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];  // of the next 16 rounds
         for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(
-                _mm_loadu_si128((const __m128i *)(data + 16 * i)), big_endian);
+            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(data + 16 * i)), big_endian);
 #pragma GCC unroll 16
         for (int four = 0; four < 16; four++) {
             const __m128i constants = _mm_load_si128((const __m128i *)&CONSTANTS[4 * four]);
@@ -48,8 +48,8 @@ WITH_SHA static void add_blocks(State *state, const uint8_t *data, size_t blocks
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
             if (four >= 12) continue;
-            w[four % 4] = next_words(
-                w[four % 4], w[(four + 1) % 4], w[(four + 2) % 4], w[(four + 3) % 4]);
+            w[four % 4] =
+                next_words(w[four % 4], w[(four + 1) % 4], w[(four + 2) % 4], w[(four + 3) % 4]);
         }
         abef = _mm_add_epi32(abef, abef_before);
         cdgh = _mm_add_epi32(cdgh, cdgh_before);

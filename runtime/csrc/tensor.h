@@ -9,9 +9,7 @@
 #define MAX_RANK 8
 
 // The order is that of _DTYPES in popc_runtime/native/record.py.
-typedef enum {
-    F32, F64, F16, BF16, I8, U8, I16, U16, I32, U32, I64, U64, BOOL
-} DType;
+typedef enum { F32, F64, F16, BF16, I8, U8, I16, U16, I32, U32, I64, U64, BOOL } DType;
 
 typedef struct {
     char *data;  // NULL: the operand is absent
@@ -39,7 +37,10 @@ static inline int64_t next_int(Params *params) {
 }
 
 static inline double next_float(Params *params) {
-    union { int64_t bits; double value; } number = {next_int(params)};
+    union {
+        int64_t bits;
+        double value;
+    } number = {next_int(params)};
     return number.value;
 }
 
@@ -53,8 +54,10 @@ static inline bool is_addressable(const Tensor *tensor, int64_t item) {
     for (int axis = 0; axis < tensor->rank; axis++) {
         const int64_t dim = tensor->dims[axis], stride = tensor->strides[axis];
         int64_t span;
-        if (dim < 0 || dim > MOST_BYTES || stride < -MOST_BYTES || stride > MOST_BYTES) return false;
-        if (__builtin_mul_overflow(bytes, dim ? dim : 1, &bytes) || bytes > MOST_BYTES) return false;
+        if (dim < 0 || dim > MOST_BYTES || stride < -MOST_BYTES || stride > MOST_BYTES)
+            return false;
+        if (__builtin_mul_overflow(bytes, dim ? dim : 1, &bytes) || bytes > MOST_BYTES)
+            return false;
         if (__builtin_mul_overflow(dim ? dim - 1 : 0, stride < 0 ? -stride : stride, &span) ||
             __builtin_add_overflow(reach, span, &reach) || reach > MOST_BYTES) {
             return false;

@@ -38,7 +38,7 @@ __all__ = ["Executable", "RunStats"]
 
 @frozen
 class RunStats:
-    """What an executable has done so far; times in seconds."""
+    """The work of an executable so far; times in seconds."""
 
     bind_seconds: float
     runs: int = 0
@@ -102,7 +102,7 @@ class Executable:
 
     @cached_property
     def state(self) -> DeviceState:
-        """What lives on the device from run to run.
+        """The tensors that live on the device from run to run.
 
         These are weights that are trained, and the optimizer's state and changeable numbers.
         """
@@ -112,7 +112,7 @@ class Executable:
 
     @property
     def engine(self) -> str:
-        """What computes: "numpy", or the processors that native kernels are for ("x86-64-v4")."""
+        """The engine: "numpy", or the processors that native kernels are for ("x86-64-v4")."""
         return self._engine.kind
 
     # -- running ---------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Executable:
         return self._required_counters().cycle_count(name)
 
     def execution_report(self, *, total: bool = False) -> ExecutionReport:
-        """What the last run would have taken, step by step; with ``total``, all runs so far.
+        """The report on what the last run would have taken; with ``total``, on all runs so far.
 
         Raises:
             UsageError: see `get_cycle_count`.
@@ -326,13 +326,13 @@ class Executable:
     def _required_counters(self) -> CycleCounters:
         if self._counters is None:
             raise UsageError(
-                "the archive does not know what its program costs",
-                hint="compile it with instrument_with_hardware_cycle_counter",
+                "the archive was compiled without cycle counters",
+                hint="compile the model with instrument_with_hardware_cycle_counter = true",
             )
         return self._counters
 
     def stream(self, name: str) -> StreamSpec:
-        """What moves through a stream."""
+        """The data that moves through a stream."""
         return self._streams[name]
 
     def close(self) -> None:
@@ -344,8 +344,8 @@ class Executable:
         with self._lock:
             if self._run_lock.running and self._background.is_started:
                 raise UsageError(
-                    "a source, a sink or a signal handler closes the executable that is calling it",
-                    hint="close it when the run has ended: asynchronous runs may be pending",
+                    "a source, sink or signal handler cannot close the executable that calls it",
+                    hint="close it after the run has ended",
                 )
             self._background.refuse()
         try:
@@ -378,6 +378,6 @@ class Executable:
         self._check_open()
         if self._run_lock.running:  # by this thread, which has the turn
             raise UsageError(
-                "a source, a sink or a signal handler runs the executable that is calling it",
-                hint="load the archive a second time, and run that",
+                "a source, sink or signal handler cannot run the executable that calls it",
+                hint="load the archive a second time, and run the second executable",
             )

@@ -62,7 +62,7 @@ def make_engine(
 
 
 def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]:
-    """What feeds the streams that nobody gives samples of, by name."""
+    """Sources of the streams that nobody gives samples of, by name."""
     streams = [stream for stream in manifest.streams if stream.synthetic]
     if not streams:
         return {}

@@ -79,7 +79,7 @@ def load(
 
 
 def _profile(archive: ArchiveFile) -> Profile | None:
-    """What the program's steps cost, if the archive was compiled to tell that."""
+    """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None
     from popc_runtime.cycles.execution import Profile
@@ -91,14 +91,14 @@ def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
     """There are those that the manifest has, and the one that a run runs."""
     if set(names) != set(image.programs) or MAIN_PROGRAM not in image.programs:
         raise CorruptArchiveError(
-            f"the archive should have programs {', '.join(names):.200}, and one of them should be "
-            f"{MAIN_PROGRAM}, but it has {', '.join(image.programs):.200}",
+            f"the archive lists programs {', '.join(names):.200} and holds "
+            f"{', '.join(image.programs):.200}: both must be the same, with {MAIN_PROGRAM}",
             hint="compile the model again",
         )
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
-    """What decoding has checked for one replica holds for all."""
+    """Check the memory limit for all replicas together, as decoding has for one."""
     largest = max(image.arena_bytes, image.state_bytes, image.remote_bytes)
     if replicas * largest > limits.memory_bytes:
         raise CorruptArchiveError(

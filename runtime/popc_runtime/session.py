@@ -23,7 +23,7 @@ __all__ = ["Session", "Steppable"]
 
 
 class Steppable(Protocol):
-    """What a session needs of an executable."""
+    """The part of an executable that a session needs."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -34,7 +34,7 @@ class Steppable(Protocol):
         """Outputs of a step."""
 
     def stream(self, name: str) -> StreamSpec:
-        """What moves through a stream."""
+        """The data that moves through a stream."""
 
     def get_cycle_count(self, name: str = "") -> int:
         """Cycles of the last run."""
@@ -98,7 +98,7 @@ class Session:
         """
         self._check_open()
         if name in self._sources or name in self._sinks:
-            raise UsageError(f"stream {name!r} is connected already")
+            raise UsageError(f"stream {name!r} is already connected")
         if name in self._inputs:
             stream = self._executable.stream(name)
             source = make_source(stream, end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ class Session:
         if missing:
             raise StreamError(
                 f"input streams are not connected: {', '.join(missing)}",
-                hint="session.connect(NAME, SOURCE) each of them before the first step",
+                hint="call session.connect(NAME, SOURCE) for each of them before the first step",
             )
         for _ in range(count):
             self._executable.run_connected(

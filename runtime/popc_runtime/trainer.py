@@ -43,7 +43,7 @@ class Record:
 
 @frozen
 class Progress:
-    """How far a training has come; checkpoints hold it.
+    """The progress of a training; checkpoints hold it.
 
     Attributes:
         epoch: Epochs that are finished.
@@ -68,7 +68,7 @@ class Progress:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Progress:
-        """What `to_dict` gave.
+        """The record that `to_dict` gave.
 
         Raises:
             CheckpointError: it is something else.
@@ -85,8 +85,8 @@ class Progress:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"the checkpoint does not say how far the training had come: {error}",
-                hint="load its weights with Executable.state.load_checkpoint instead",
+                f"the checkpoint has no valid record of the training's progress: {error}",
+                hint="load only its weights with Executable.state.load_checkpoint",
             ) from error
 
 
@@ -126,7 +126,7 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResourceError(
-                f"cannot make the folder {self.folder}: {error.strerror or error}",
+                f"cannot create the folder {self.folder}: {error.strerror or error}",
                 subject=str(self.folder),
             ) from error
 
@@ -140,7 +140,7 @@ class Checkpoints:
         path = self.path(name)
         if not path.exists():
             raise UsageError(
-                f"there is no checkpoint {path}", subject=str(path), hint="train without resuming"
+                f"there is no checkpoint {path}", subject=str(path), hint="start without resuming"
             )
         return Progress.from_dict(executable.state.load_checkpoint(path))
 
@@ -209,7 +209,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """The progress so far."""
         losses, history = tuple(self._losses), tuple(self._history)
         sizes = (self.batches.samples, self.batches.samples_per_step) if losses else (0, 0)
         return Progress(self._epochs, len(losses), losses, history, self._seed, *sizes)
@@ -248,9 +248,9 @@ class Trainer:
         if start.step and start.samples and (start.samples, start.samples_per_step) != now:
             raise UsageError(
                 f"the checkpoint is from the middle of an epoch over {start.samples:,} samples in "
-                f"steps of {start.samples_per_step:,}, but now there are {now[0]:,} in steps of "
+                f"steps of {start.samples_per_step:,}, but the data has {now[0]:,} in steps of "
                 f"{now[1]:,}",
-                hint="finish the epoch with the same data and archive, or begin anew with the "
+                hint="finish the epoch with the same data and archive, or start again with the "
                 "weights only: state.load_checkpoint, or popc export and --weights",
             )
 
@@ -267,7 +267,7 @@ class Trainer:
             raise DeviceError(
                 f"the loss became {loss} in {where}",
                 subject=self._loss,
-                hint="lower the learning rate, clip gradients, or train with --fp-checks to see "
-                "which op comes first",
+                hint="lower the learning rate, clip gradients, or train with --fp-checks to "
+                "find the first op that goes wrong",
             )
         return loss

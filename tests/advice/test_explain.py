@@ -105,7 +105,7 @@ def test_nothing_helps(tmp_path: Path) -> None:
         small_target(tmp_path, kilobytes=8), 64, options={"tiles_per_ipu": 4}, budget=50
     )
     advice = found.to_dict()
-    assert all("it takes other hardware" in fix["notes"] for fix in advice["fixes"])
+    assert all("it needs other hardware" in fix["notes"] for fix in advice["fixes"])
     excess = [one["excess_bytes"] for one in advice["insufficient"] if "excess_bytes" in one]
     assert excess == sorted(excess)
     assert min(excess) > 0

@@ -292,7 +292,7 @@ def test_all_ops_in_the_way_are_named_at_once() -> None:
     seed = graph.add_constant("seed", y.type, np.ones(3))
     with pytest.raises(ModelError) as caught:
         differentiate(graph, {y: seed}, [x])
-    reason = "only run-time values limit its iterations; a constant trip count would do"
+    reason = "run-time values alone limit its iterations; give it a constant trip count"
     assert caught.value.details == (
         "BitCast (reinterprets bits): BitCast(other), BitCast(other)",
         f"Loop ({reason}): Loop(a), Loop(r)",

@@ -68,7 +68,7 @@ def test_explain_a_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert document["slowest_ops"]
     assert run(["-q", *arguments, "--budget", "20"]) == 0
     out = capsys.readouterr().out
-    for part in ("The program fits ipu2", "What takes the time", "What is there"):
+    for part in ("The program fits ipu2", "The slowest ops", "What is there"):
         assert part in out
     small = small_target(tmp_path, kilobytes=16)
     assert run(["-q", *arguments, "--target", small, "--budget", "0"]) == 4

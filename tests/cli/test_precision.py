@@ -60,7 +60,7 @@ def test_train_names_the_op(capsys: pytest.CaptureFixture[str]) -> None:
     compiled = "-q compile linear.onnx --dim batch=2 --train train.toml -o train.popx"
     assert _popc(compiled) == 0
     assert _popc("-q train train.popx -d data.npz -e 3") == 6
-    assert "train with --fp-checks to see which op comes first" in capsys.readouterr().err
+    assert "train with --fp-checks to find the first op that goes wrong" in capsys.readouterr().err
     assert _popc("-q train train.popx -d data.npz -e 3 --fp-checks") == 6
     error = capsys.readouterr().err
     assert "floating-point exception (overflow) in " in error

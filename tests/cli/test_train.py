@@ -149,7 +149,7 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
     capsys.readouterr()
     for _ in range(2):  # the second has nothing left to do
         assert _popc(*train, "-e", "9", "--resume", "--patience", "2") == 0
-        assert "nothing has become better for 2 epochs" in capsys.readouterr().err
+        assert "no improvement for 2 epochs" in capsys.readouterr().err
     assert Path("checkpoints/best.safetensors").read_bytes() == best
 
 
@@ -161,13 +161,13 @@ def test_the_best_checkpoint_and_patience_survive_a_resumption(
         ("train train.popx -d data.npz -c new --resume", 2, "there is no checkpoint"),
         ("train train.popx -d data.npz --learning-rate x", 2, "RATE or RATE@EPOCH"),
         ("train train.popx -d data.npz --target loss", 2, "expected NAME=VALUE"),
-        ("train train.popx -d data.npz --target los=1", 2, "there is no such number"),
+        ("train train.popx -d data.npz --target los=1", 2, "no such metric"),
         ("train train.popx -d data.npz --learning-rate 1e30", 6, "the loss became"),
         ("train eval.popx -d data.npz", 2, "does not train"),
         ("train train.popx -d train.toml", 7, "no .npy or .npz file"),
         ("train train.popx -d data.npz --log missing/log.csv", 7, "cannot write"),
         ("train train.popx -d data.npz --export missing/new.onnx", 7, "cannot write missing"),
-        ("train train.popx -d data.npz -c train.toml/x", 7, "cannot make the folder"),
+        ("train train.popx -d data.npz -c train.toml/x", 7, "cannot create the folder"),
         ("train train.popx -d data.npz --log a --plot a", 2, "must be different files"),
         ("train train.popx -d data.npz --seed -1", 2, "-1 is not in the range"),
         ("train train.popx -d data.npz --learning-rate=-1", 2, "must not be negative"),

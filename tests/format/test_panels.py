@@ -95,10 +95,10 @@ def test_older_readers_read_what_is_not_in_panels() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"region": Region.ARENA}, "has float32 in panels in region ARENA"),
-        ({"dtype": DType.FLOAT16}, "has float16 in panels"),
-        ({"strides": (68, 4)}, r"strides \(68, 4\) in panels"),
-        ({"shape": (17,)}, "in panels"),
+        ({"region": Region.ARENA}, "stores float32 of region ARENA in panels"),
+        ({"dtype": DType.FLOAT16}, "stores float16 of region"),
+        ({"strides": (68, 4)}, r"strides \(68, 4\), which do not fit panels"),
+        ({"shape": (17,)}, "do not fit panels"),
         ({"shape": (3, 17, 1)}, "in panels"),
         ({"offset": 32}, "has panels at offset 32"),
         ({"shape": (3, 33)}, "covers bytes 0 to 576 of a region of 384"),

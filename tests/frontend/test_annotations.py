@@ -169,8 +169,8 @@ def test_what_has_no_effect_is_reported() -> None:
     archive = popc.compile(_model({"__ipu_number": 1, "__available_memory": 0.5}))
     assert archive.notes == (
         (
-            "__available_memory has no effect (the option available_memory_proportions says it of "
-            "nodes, by name or pattern): second"
+            "__available_memory has no effect (set it with the option "
+            "available_memory_proportions, by name or pattern of nodes): second"
         ),
         "__ipu_number has no effect (virtual_graph_mode is off): second",
     )
@@ -203,8 +203,8 @@ def test_mistakes_in_rules_are_listed() -> None:
     [
         ({"nodes": "a", "schedule_prioriti": 1}, "did you mean schedule_priority"),
         ({"nodes": "a", "schedule_priority": "high"}, "must be a number"),
-        ({"nodes": "a"}, "says nothing"),
-        ({"schedule_priority": 1}, "selects no nodes"),
+        ({"nodes": "a"}, "has no annotation"),
+        ({"schedule_priority": 1}, "has no selector"),
         ({"nodes": "a", "ipu_number": 1}, "would have no effect: virtual_graph_mode is off"),
         ({"nodes": "a", "exclude_patterns": ["simplfy"]}, "did you mean simplify"),
         ({"nodes": "a", "recompute": "no"}, "one of checkpoint, recompute"),

@@ -84,7 +84,7 @@ def test_open_dimensions_are_listed_with_something_to_paste() -> None:
         ),
         (
             {"shapes": {"q": (1,)}},
-            "--shape q: the model has no input 'q'; there is 'image', 'size'",
+            "--shape q: the model has no input 'q'; it has 'image', 'size'",
         ),
         ({"values": {"siz": 1}}, "did you mean 'size'?"),
         ({"dims": {"batsh": 1}}, "no symbolic dimension 'batsh'; did you mean 'batch'?"),
@@ -135,7 +135,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         dims={"M": 1},
         outputs=("q",),
     )
-    assert error.message == "4 things about the inputs and outputs do not fit the model"
+    assert error.message == "4 problems with the inputs and outputs of the model"
     assert len(error.details) == 4
 
 
@@ -219,7 +219,7 @@ def test_what_is_infinite_stays_so() -> None:
         ([np.zeros((2, 3))], "--bind x: 3 dimensions, but the model declares float32[2,3] with 2"),
         ([[1, 2]], "--bind x: dimension 0 is 1, but the model fixes it to 2"),
         ([[1, 2, 3], [4]], "--bind x: arrays of different shapes do not make a tensor"),
-        ({"q": np.zeros((2, 3))}, "--bind x: no array is called 'x'; there is 'q'"),
+        ({"q": np.zeros((2, 3))}, "--bind x: there is no array 'x', only 'q'"),
         ({"x": np.zeros(3)}, "--bind x: 1 dimensions, but the model declares float32[2,3] with 2"),
     ],
 )

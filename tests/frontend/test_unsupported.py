@@ -48,7 +48,7 @@ def test_a_definition_may_lack_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Relo (x)", 17, "there is no such operator; did you mean 'Relu'?"),
         ("StringSplit (x)", 17, "the operator exists from opset 20 on"),
         ("StringNormalizer (x)", 17, "popc has no rule for it"),
-        ("com.other.Gadget (x)", 17, "popc knows nothing about this domain"),
+        ("com.other.Gadget (x)", 17, "popc does not support this domain"),
     ],
 )
 def test_reasons(call: str, opset: int, reason: str) -> None:

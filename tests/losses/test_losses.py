@@ -212,7 +212,7 @@ def test_existing_labels_are_used() -> None:
         (
             TensorType(DType.INT32, (3,)),
             LossSpec("mse", "t", "x"),
-            r"the loss cannot be that of 't', which is int32\[3\]",
+            r"the loss cannot be computed from 't', which is int32\[3\]",
         ),
     ],
 )
@@ -298,7 +298,7 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
         (
             {"type": "cross-entropy", "inputs": "x", "reduction": 1},
             [
-                "loss.inputs is no setting of losses: did you mean input?",
+                "loss.inputs is not a setting of a loss: did you mean input?",
                 "loss.reduction is 1, but must be a name",
                 "loss.type is 'cross-entropy', which does not exist: did you mean cross_entropy?",
             ],
@@ -309,8 +309,8 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
                 "loss.input is 3, but must be a name",
                 "loss.ignore_index is True, but must be a whole number",
                 "loss.lambda is 'a', but must be a number",
-                "loss.label is missing: what are the labels of mse called?",
-                "loss.blank means nothing to mse, which has label",
+                "loss.label is missing: mse needs the name of the labels",
+                "loss.blank does not apply to mse, which has label",
             ],
         ),
         (
@@ -318,7 +318,7 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
             [
                 "loss.max_labels is 0, but must be at least 1",
                 "loss.zero_infinity is 1, but must be true or false",
-                "loss.input is missing: which tensor of the model is it about?",
+                "loss.input is missing: name the tensor of the model to compute it from",
             ],
         ),
         (
@@ -341,5 +341,5 @@ def test_a_spec_from_python_is_checked_too() -> None:
     with pytest.raises(OptionError) as caught:
         add_loss(graph, LossSpec("identity", "x", blank=2), graph.tensors.__getitem__)
     assert caught.value.details == (
-        "loss.blank means nothing to identity, which has no settings of its own",
+        "loss.blank does not apply to identity, which has no settings of its own",
     )

@@ -19,7 +19,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS
-from popc_runtime.kernels.parts.fused_steps import Step, written
+from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 from tests.autodiff.test_gradients import _CASES
 from tests.conformance.cases import Case, cases
 from tests.native.problems import Problem
@@ -36,26 +36,26 @@ _LARGEST: Final = 1 << 16  # elements: some of ONNX's tests are photographs
 _LINE: Final = np.linspace(-2, 2, 40, dtype=np.float32).reshape(5, 8)
 _IMAGE: Final = np.linspace(-2, 2, 2 * 9 * 4 * 5, dtype=np.float32).reshape(2, 9, 4, 5)
 _F32: Final = DType.FLOAT32
-_CHAINS: Final[tuple[tuple[tuple[Array, ...], tuple[Step, ...]], ...]] = (
-    ((_IMAGE, _IMAGE * 3), (Step("Add", (0, 1), _F32, {}), Step("Relu", (2,), _F32, {}))),
+_CHAINS: Final[tuple[tuple[tuple[Array, ...], tuple[FusedStep, ...]], ...]] = (
+    ((_IMAGE, _IMAGE * 3), (FusedStep("Add", (0, 1), _F32, {}), FusedStep("Relu", (2,), _F32, {}))),
     (
         (_IMAGE, _IMAGE[:1, :, :1, :1], _IMAGE / 2),
         (
-            Step("Mul", (0, 1), _F32, {}),
-            Step("Sigmoid", (3,), _F32, {}),
-            Step("Sub", (4, 2), _F32, {}),
+            FusedStep("Mul", (0, 1), _F32, {}),
+            FusedStep("Sigmoid", (3,), _F32, {}),
+            FusedStep("Sub", (4, 2), _F32, {}),
         ),
     ),
     (
         (_IMAGE, _IMAGE[..., :1] + 1),
-        (Step("Greater", (0, 1), DType.BOOL, {}), Step("Where", (2, 0, 1), _F32, {})),
+        (FusedStep("Greater", (0, 1), DType.BOOL, {}), FusedStep("Where", (2, 0, 1), _F32, {})),
     ),
     (
         (_IMAGE.astype(np.float16),),
         (
-            Step("Cast", (0,), _F32, {"to": "float32"}),
-            Step("Exp", (1,), _F32, {}),
-            Step("Cast", (2,), DType.FLOAT16, {"to": "float16"}),
+            FusedStep("Cast", (0,), _F32, {"to": "float32"}),
+            FusedStep("Exp", (1,), _F32, {}),
+            FusedStep("Cast", (2,), DType.FLOAT16, {"to": "float16"}),
         ),
     ),
 )

@@ -167,13 +167,13 @@ def narrowed(problem: Problem, dtype: DType) -> Problem | None:
         else one.astype(np.float16)
         for one, type_ in zip(problem.inputs, problem.types, strict=True)
     ]
-    types = [
-        type_
-        if type_ is None or type_.dtype is not DType.FLOAT32
-        else TensorType(dtype, type_.shape)
-        for type_ in problem.types
-    ]
-    return _changed(replace(problem, types=tuple(types)), tuple(inputs))
+    types = tuple(None if type_ is None else _narrow(type_, dtype) for type_ in problem.types)
+    results = tuple(_narrow(type_, dtype) for type_ in problem.results)
+    return _changed(replace(problem, types=types, results=results), tuple(inputs))
+
+
+def _narrow(type_: TensorType, dtype: DType) -> TensorType:
+    return type_.with_dtype(dtype) if type_.dtype is DType.FLOAT32 else type_
 
 
 def _changed(problem: Problem, inputs: tuple[Array | None, ...]) -> Problem | None:

@@ -15,7 +15,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, DType, Packing
 from popc_runtime.kernels import RandomState
-from popc_runtime.kernels.parts.fused_steps import Step, written
+from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 from popc_runtime.native import Library, Record
 from popc_runtime.native import encode as encode_views
 from popc_runtime.native.forms import double_product_record
@@ -155,7 +155,9 @@ def _further() -> Iterator[_Given]:
     yield "QuantizeLinear", [_floats(5, 9), scale, zero], [quantized], _QUANTIZED, (1, 2)
     for narrow, wide in ((np.int32, np.int64), (np.int64, np.int32)):
         yield "Cast", [np.zeros(9, narrow)], [np.zeros(9, wide)], {"to": np.dtype(wide).name}, ()
-    chain = written((Step("Add", (0, 1), DType.FLOAT32, {}), Step("Relu", (2,), DType.FLOAT32, {})))
+    chain = written(
+        (FusedStep("Add", (0, 1), DType.FLOAT32, {}), FusedStep("Relu", (2,), DType.FLOAT32, {}))
+    )
     yield "FusedElementwise", [_floats(5, 9), _floats(9)], [_floats(5, 9)], chain, ()
 
 

@@ -73,11 +73,13 @@ def test_what_cannot_be_bound_is_named(library: Library, tmp_path: Path) -> None
     binder = engine.binder
     assert isinstance(binder, NativeBinder)
     unknown = Instruction("HostLoad", (), (0,), {"stream": "none"}, "load")
-    with pytest.raises(DeviceError, match=r"HostLoad \(load\) cannot be bound: there is no 'none'"):
+    with pytest.raises(
+        DeviceError, match=r"HostLoad \(load\) cannot be prepared to run: 'none' is missing"
+    ):
         binder.block((unknown,))
     step = binder.native(Instruction("Gather", (), (), {}, "rows"), Record("Gather", ()))
     with pytest.raises(
-        DeviceError, match=r"Gather \(rows\) cannot be bound: record 0 is"
+        DeviceError, match=r"Gather \(rows\) cannot be prepared to run: record 0 is"
     ) as caught:
         binder.walker([step])
     assert caught.value.subject == "rows"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, prepare
-from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, Step, written
+from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, FusedStep, written
 from popc_runtime.native import Library, NativeFailure, NativeProgram, Record, native_opcodes
 from popc_runtime.native.record import tensor_words
 from popc_runtime.native.views import as_view
@@ -81,14 +81,14 @@ def test_numpy_gives_the_same_in_blocks(chain: Chain) -> None:
 _F32: Final = DType.FLOAT32
 
 
-def _program(count: int) -> tuple[Step, ...]:
+def _program(count: int) -> tuple[FusedStep, ...]:
     """x + x, and so on, of the value before."""
-    return tuple(Step("Add", (number, number), _F32, {}) for number in range(count))
+    return tuple(FusedStep("Add", (number, number), _F32, {}) for number in range(count))
 
 
 def test_a_result_may_lie_where_any_operand_was(library: Library) -> None:
     x, y = (np.random.default_rng(seed).standard_normal(3000).astype(np.float32) for seed in (0, 1))
-    steps = (Step("Sub", (0, 1), _F32, {}), Step("Sub", (2, 1), _F32, {}))
+    steps = (FusedStep("Sub", (0, 1), _F32, {}), FusedStep("Sub", (2, 1), _F32, {}))
     for used in (library, None):
         for place in (0, 1):
             inputs = [x.copy(), y.copy()]
@@ -106,7 +106,7 @@ def test_nothing_to_do_where_there_are_no_elements(library: Library) -> None:
 
 def test_programs_of_many_maps_run_one_by_one(library: Library) -> None:
     """Each sum of five operands is four maps."""
-    steps = tuple(Step("Sum", (number,) * 6, _F32, {}) for number in range(22))
+    steps = tuple(FusedStep("Sum", (number,) * 6, _F32, {}) for number in range(22))
     chain = Chain((np.full(5, 1e-9, np.float32),), (_F32,), (), steps, (5,))
     out = chain.out()
     binding = bound(chain.inputs, [out], chain.attributes)
@@ -121,7 +121,7 @@ def test_all_opcodes_of_steps_have_a_native_form() -> None:
     assert native_opcodes() >= STEP_OPCODES
 
 
-_GOOD: Final = written((Step("Add", (0, 0), _F32, {}),))
+_GOOD: Final = written((FusedStep("Add", (0, 0), _F32, {}),))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _build(folder: Path, sanitizers: str) -> Path:
         flags = [*_SETUP["FAST"], *watched, *chosen, f"-DPOPC_ISA={name}"]
         jobs += [
             partial(_compile, source, folder / f"{source.stem}_{name}.o", flags)
-            for source in sorted((_SOURCES / "kernels").glob("*.c"))
+            for source in sorted((_SOURCES / "kernels").rglob("*.c"))
         ]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda job: str(job()), jobs))

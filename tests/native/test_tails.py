@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, Step, written
+from popc_runtime.kernels.parts.fused_steps import STEP_OPCODES, FusedStep, written
 from popc_runtime.native import Library
 from tests.native.bindings import native_results, steady_results
 
@@ -93,9 +93,9 @@ def test_rows_of_any_length_in_chains(
     x, y = (random.standard_normal(one).astype(np.float32) for one in (shape, other))
     out, plain = [np.empty(shape, np.float32)], {"approximate": "none"}
     steps = (
-        Step("Add", (0, 1), dtype, {}),
-        Step("MishGrad", (2, 0), dtype, {}),
-        Step("GeluGrad", (3, 0), dtype, plain),
+        FusedStep("Add", (0, 1), dtype, {}),
+        FusedStep("MishGrad", (2, 0), dtype, {}),
+        FusedStep("GeluGrad", (3, 0), dtype, plain),
     )
     (together,) = steady_results(library, "FusedElementwise", [x, y], out, written(steps))
     (alone,) = steady_results(library, "Add", [x, y], out, {})

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library, convolutions
+from popc_runtime.native import Library
 from popc_runtime.native.algorithms import direct_wins
+from popc_runtime.native.encoders import conv
 from tests.native.bindings import native_results, numpy_results, steady_results
 
 
@@ -94,7 +95,7 @@ def test_many_narrow_images(
 def test_many_narrow_images_of_many_channels(
     library: Library, monkeypatch: pytest.MonkeyPatch, *, direct: bool
 ) -> None:
-    monkeypatch.setattr(convolutions, "direct_wins", lambda *_: direct)
+    monkeypatch.setattr(conv, "direct_wins", lambda *_: direct)
     x, w = _numbers(10, 200, 4, 4), _numbers(70, 200, 3, 3, seed=1) / 20
     _convolve(library, x, w, 1, (1, 1), (1, 1, 1, 1))
     attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "group": 1}

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array
-from popc_runtime.kernels import Call, Scratch, blocking
+from popc_runtime.kernels import Call, Scratch
+from popc_runtime.kernels.core import blocking
 from popc_runtime.kernels.core.blocking import blocked, coalesce, split
 
 

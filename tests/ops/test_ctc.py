@@ -177,7 +177,7 @@ def test_half_precision_gradient() -> None:
     [
         ([[1, 4]], [3], [2], r"label 4 at \[0, 1\] is out of range for 4 classes"),
         ([[-1, 4]], [3], [1], r"label -1 at \[0, 0\] is out of range for 4 classes"),
-        ([[1, 0]], [3], [2], r"label 0 at \[0, 1\] is the blank"),
+        ([[1, 0]], [3], [2], r"label 0 at \[0, 1\] is reserved for the blank"),
         ([[1, 2]], [4], [2], "sample 0 has 4 time steps, but there is room for 3"),
         ([[1, 2]], [3], [-1], "sample 0 has -1 labels, but there is room for 2"),
     ],

@@ -106,7 +106,7 @@ def test_increment_mod(dtype: Any) -> None:
 def test_scale() -> None:
     np.testing.assert_allclose(_run("Scale", [_X], {"scale": -2.5}), -2.5 * _X)
     np.testing.assert_array_equal(_run("Scale", [_I], {"scale": 3.0}), 3 * _I)
-    with pytest.raises(ModelError, match=r"0\.5 is no int32"):
+    with pytest.raises(ModelError, match=r"0\.5 cannot be represented in int32"):
         _run("Scale", [_I], {"scale": 0.5})
 
 

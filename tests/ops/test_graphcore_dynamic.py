@@ -76,7 +76,7 @@ def test_strided_operands() -> None:
 
 
 def test_a_slice_must_stay_inside() -> None:
-    with pytest.raises(IndexError, match="a slice of 4 from 3 on leaves axis 2 of 6"):
+    with pytest.raises(IndexError, match="a slice of 4 from 3 on does not fit axis 2 of size 6"):
         _run("DynamicSlice", [_X, np.array([1, 3])], _WINDOW)
     with pytest.raises(ModelError, match="a slice of 4 from 3 on leaves axis 2"):
         _run("DynamicSlice", [_X, np.array([1, 3])], _WINDOW, [1])
@@ -119,7 +119,9 @@ def test_sequences_packed_and_unpacked() -> None:
 def test_a_run_must_stay_inside() -> None:
     destination = np.zeros((3, 3), np.float32)
     one, two = np.array([1], np.int32), np.array([2], np.int32)
-    with pytest.raises(IndexError, match="2 rows from 2 on cannot be written: there are 3"):
+    with pytest.raises(
+        IndexError, match="2 rows from row 2 on cannot be written: there are 3 rows"
+    ):
         _run("SequenceSlice", [_SOURCE, destination, two, one, two])
 
 

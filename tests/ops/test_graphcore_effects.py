@@ -257,5 +257,5 @@ def test_collectives_of_one_replica(
 
 
 def test_there_are_nine_collective_operators() -> None:
-    with pytest.raises(ModelError, match="there is no collective operator 9"):
+    with pytest.raises(ModelError, match="unknown collective operator 9"):
         run_op("ReplicatedAllReduce", [_X], {"__collectiveOperator": 9}, domain=_DOMAIN)

@@ -104,8 +104,14 @@ def test_matmul_refuses_zero_points_that_do_not_fit() -> None:
     [
         ({"dtype": "int8", "quantize_zero": 0}, "int8 needs quantize_scale"),
         ({"dtype": "int8", "quantize_scale": 0.1}, "int8 needs quantize_zero"),
-        ({"dtype": "int8", "quantize_scale": 0.1, "quantize_zero": 128}, "=128 is no int8"),
-        ({"dtype": "uint8", "quantize_scale": 0.1, "quantize_zero": -1}, "=-1 is no uint8"),
+        (
+            {"dtype": "int8", "quantize_scale": 0.1, "quantize_zero": 128},
+            "=128 is out of range for int8",
+        ),
+        (
+            {"dtype": "uint8", "quantize_scale": 0.1, "quantize_zero": -1},
+            "=-1 is out of range for uint8",
+        ),
         (
             {"dtype": "float32", "rounding_scale": 0.1},
             "rounding needs rounding_low and rounding_high",

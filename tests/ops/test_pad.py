@@ -70,10 +70,35 @@ def test_minus_infinity_and_empty_operands() -> None:
     np.testing.assert_array_equal(y, np.full((2, 1, 4), -np.inf, np.float32))
 
 
+@pytest.mark.parametrize("opset", [13, 23])
+@pytest.mark.parametrize(
+    ("shape", "pads", "mode"),
+    [
+        ((0,), (-1, 1), "constant"),
+        ((0,), (2, -1), "constant"),
+        ((1,), (-2, 3), "constant"),
+        ((2,), (4, -3), "constant"),
+        ((2, 0, 0, 16), (-1, 2, 2, 0, 1, 2, -1, -1), "constant"),
+        ((5, 0), (2, -1, 2, 1), "reflect"),
+        ((5, 0), (2, 1, 2, -1), "edge"),
+    ],
+)
+def test_more_is_cropped_than_there_is(
+    shape: tuple[int, ...], pads: tuple[int, ...], mode: str, opset: int
+) -> None:
+    """The sum of dimension and pads stays the length of an axis that loses all that it had."""
+    operands = [np.ones(shape, np.float32), _ints(*pads), np.asarray(9, np.float32)]
+    assert_matches_onnxruntime("Pad", operands, {"mode": mode}, opset=opset, constants=[1])
+    (y,) = run_op("Pad", operands, {"mode": mode}, opset=opset, constants=[1])
+    sides = zip(shape, pads[: len(shape)], pads[len(shape) :], strict=True)
+    assert y.shape == tuple(map(sum, sides))
+
+
 @pytest.mark.parametrize(
     ("x", "pads", "mode", "message"),
     [
         (_X, (0, -4, 0, 0, 0, 0), "constant", "take more than dimension 1"),
+        (_X, (0, -4, 0, 0, 3, 0), "wrap", "take more than dimension 1"),
         (_X, (0, 1), "constant", "needs 6 pads"),
         (_X[:, :0], (0, 1, 0, 0, 0, 0), "edge", "nothing to repeat"),
         (_X, (0, 1, 0, 0, 0, 0), "mirror", "'mode' is 'mirror'"),

@@ -321,7 +321,7 @@ def test_unchanged_size_emits_nothing() -> None:
         (
             [_image(1, 4), None, None, np.array([1, 8])],
             {"keep_aspect_ratio_policy": "fit"},
-            "'fit' is not known",
+            "unknown keep_aspect_ratio_policy 'fit'",
         ),
     ],
 )

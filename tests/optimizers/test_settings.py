@@ -111,15 +111,15 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"type": "adm"}, "optimizer.type is 'adm', which does not exist: did you mean adam?"),
     "key": (
         {"type": "sgd", "learning_rat": 1},
-        "optimizer.learning_rat is no setting of the optimizer sgd: did you mean learning_rate?",
+        "optimizer.learning_rat is not a setting of the optimizer sgd: did you mean learning_rate?",
     ),
     "key of another": (
         {"type": "adam", "max_weight_norm": 1},
-        "optimizer.max_weight_norm is no setting of the optimizer adam: ",
+        "optimizer.max_weight_norm is not a setting of the optimizer adam: ",
     ),
     "implied": (
         {"type": "adamw", "weight_decay_mode": "l2_regularization"},
-        "optimizer.weight_decay_mode is no setting of the optimizer adamw: ",
+        "optimizer.weight_decay_mode is not a setting of the optimizer adamw: ",
     ),
     "no number": (
         {"type": "sgd", "momentum": "fast"},
@@ -145,7 +145,7 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "twice": (
         {"type": "sgd", "momentum": 0.5, "defaultMomentum": 0.5},
-        "optimizer.momentum is there twice, also as defaultMomentum",
+        "optimizer.momentum is given twice, also as defaultMomentum",
     ),
     "no rate": (
         {"type": "sgd", "learning_rate": 0},
@@ -162,11 +162,14 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "long": (
         {"type": "sgd", "momentum": [1, True, 2]},
-        "optimizer.momentum is [1, True, 2], but must be a value and whether it is constant",
+        (
+            "optimizer.momentum is [1, True, 2], but must be a number, or a pair of a number and "
+            "true or false (constant or not)"
+        ),
     ),
     "flag": (
         {"type": "sgd", "momentum": 0.5, "nesterov": [True, False]},
-        "optimizer.nesterov decides about the program and cannot be changed later",
+        "optimizer.nesterov shapes the program and cannot be changed later",
     ),
     "no flag": (
         {"type": "sgd", "momentum": 0.5, "nesterov": 0.5},
@@ -198,7 +201,7 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "specific": (
         {"type": "sgd", "specific": [{"tensors": ["a"], "loss_scaling": 2}]},
-        "optimizer.specific[0].loss_scaling is no setting of single tensors: ",
+        "optimizer.specific[0].loss_scaling is not a setting of single tensors: ",
     ),
     "specific value": (
         {"type": "sgd", "specific": [{"tensors": ["a"], "momentum": -2}]},
@@ -206,7 +209,7 @@ _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "specific tensors": (
         {"type": "sgd", "specific": [{"momentum": 0.5}]},
-        "optimizer.specific[0].tensors is missing: which tensors are meant?",
+        "optimizer.specific[0].tensors is missing: list the names of the weights",
     ),
     "specific names": (
         {"type": "sgd", "specific": [{"tensors": "a"}]},

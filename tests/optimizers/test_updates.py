@@ -173,9 +173,9 @@ def test_unknown_weights() -> None:
             _WEIGHTS,
         )
     assert caught.value.details == (
-        "optimizer.specific[0].tensors: 'weight1' is no weight that is trained",
-        "optimizer.specific[1].tensors: 'layers.*' is no weight that is trained",
-        "optimizer.clip_norm[1].tensors: 'ww2' is no weight that is trained: did you mean w2?",
+        "optimizer.specific[0].tensors: 'weight1' matches no trained weight",
+        "optimizer.specific[1].tensors: 'layers.*' matches no trained weight",
+        "optimizer.clip_norm[1].tensors: 'ww2' matches no trained weight: did you mean w2?",
         "'w1' is in clip_norm[0] and in clip_norm[2]: its gradient can have one bound only",
     )
 

@@ -50,6 +50,9 @@ _PHASES: Final = {
 _PARTS: Final = {"batch_serialization_factor": 4}
 _IO: Final = {"num_io_tiles": 64, "tile_sets": {"*": "io"}}
 
+# What waits between two stages lies side by side.  A GRU that reads such images runs on the native
+# kernel, one that reads the transpose of what the host sent on numpy's, which rounds differently.
+_OTHER_KERNEL: Final = 1e-5
 
 _ON_ONE: Final = [{"nodes": "*", "virtual_graph": 1}]
 
@@ -84,7 +87,7 @@ def _pipelines() -> list[Setting]:
             Setting(f"pipeline {one}", {**_PIPE, "pipeline_schedule": one}, _MANY)
             for one in ("grouped", "interleaved", "sequential")
         ),
-        Setting("pipeline 4", {**_PIPE, "num_ipus": 4}, {"several": 8}),
+        Setting("pipeline 4", {**_PIPE, "num_ipus": 4}, {"several": 8}, tolerance=_OTHER_KERNEL),
         Setting("pipeline again", {**_PIPE, "auto_recomputation": "pipeline"}, _MANY),
         Setting(
             "pipeline by hand",

@@ -53,6 +53,11 @@ _FIXED = (
     ("residual", "", "three phases", "exchange overlap_loops"),
     ("cnn", "momentum", "pipeline sequential", "weight_tensor_location=off-chip"),
     ("cnn", "momentum", "pipeline sequential", "weight_tensor_location=sharded"),
+    ("transformer", "momentum", "cut products", "phases batch", "weight_tensor_location=sharded"),
+    ("tied", "momentum", "chips", "weight_tensor_location=sharded"),
+    ("tied", "momentum", "pipeline grouped", "sharded off chip"),
+    ("tied", "momentum", "pipeline grouped", "weight_tensor_location=off-chip"),
+    ("recurrent", "momentum", "pipeline 4"),
 )
 
 

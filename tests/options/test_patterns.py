@@ -116,7 +116,7 @@ def test_a_node_excludes_a_rule(excluded: str) -> None:
     ("options", "message"),
     [
         ({"pattern_switches": {"join_transpose": True}}, "did you mean join_transposes?"),
-        ({"pattern_switches": {"LogGradOp": False}}, "no switch: the rule for the gradient"),
+        ({"pattern_switches": {"LogGradOp": False}}, "not a switch: the rule for the gradient"),
         ({"pattern_switches": {"InPlace": True}}, "the option enable_inplace decides it"),
         ({"pattern_switches": {"PadSum": True, "add_pads": False}}, "'add_pads' both on and off"),
         ({"pattern_switches": {"PadSum": 3}}, "must be true or false"),

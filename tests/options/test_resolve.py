@@ -82,7 +82,7 @@ def test_options_are_values() -> None:
 )
 def test_text_is_no_value_of_a_choice(values: dict[str, Any]) -> None:
     """It equals the member of the enum, but whoever asks for the member would not find it."""
-    with pytest.raises(OptionError, match="has not been read") as caught:
+    with pytest.raises(OptionError, match="has not been parsed") as caught:
         Options(**values)
     assert caught.value.subject in values
 
@@ -173,7 +173,7 @@ def test_an_empty_list_of_passes() -> None:
         ("weights = ", "o.toml", "o.toml cannot be parsed: "),
         ('weights = "mmap"\nweights = "mmap"', "o.toml", "o.toml cannot be parsed: "),
         ("{", "o.json", "o.json cannot be parsed: "),
-        ('{"a": 1, "a": 2}', "o.json", "o.json cannot be parsed: 'a' is there twice"),
+        ('{"a": 1, "a": 2}', "o.json", "o.json cannot be parsed: 'a' is given twice"),
         ("[]", "o.json", "o.json must hold a table of options"),
     ],
 )
@@ -191,7 +191,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_what_is_no_text_is_malformed(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'weights = "\xff"')
     problems = _problems(file=tmp_path / "latin.toml")
-    assert list(problems) == ["latin.toml cannot be parsed: it is no text"]
+    assert list(problems) == ["latin.toml cannot be parsed: it is not UTF-8 text"]
 
 
 # -- mistakes --------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert problems == (
         "there is no option 'weigths': did you mean weights? (in options.toml)",
         "verify_ir is 1, but must be true or false (in options.toml)",
-        "POPC_WEIGHT is set, but is no option: did you mean POPC_WEIGHTS?",
+        "POPC_WEIGHT is set, but is not an option: did you mean POPC_WEIGHTS?",
         "compression is 'best', but must be one of fast, default, max (in POPC_COMPRESSION)",
         "batches_per_step is 0, but must be at least 1 (in options)",
         (

@@ -1,4 +1,4 @@
-"""Tiny networks: layers, convolutions with normalisations, skips, a recurrence, a transformer."""
+"""Tiny networks: layers, with one weight or many, convolutions, skips, a recurrence, attention."""
 
 from __future__ import annotations
 
@@ -58,6 +58,13 @@ def _layers(node: Callable[..., str], weight: Callable[..., str], *, count: int 
     node("MatMul", x, weight(f"fc{count}.weight", 16, 10), name="logits")
 
 
+def _tied(node: Callable[..., str], weight: Callable[..., str]) -> None:
+    x, matrix = "image", weight("shared", 16, 16)
+    for layer in range(4):
+        x = node("Tanh", node("Add", node("MatMul", x, matrix), weight(f"fc{layer}.bias", 16)))
+    node("MatMul", x, weight("fc", 16, 10), name="logits")
+
+
 def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
     x, channels = "image", 1
     for layer in range(2):
@@ -91,6 +98,7 @@ def _recurrence(node: Callable[..., str], weight: Callable[..., str]) -> None:
 NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "mlp": lambda: _model("mlp", _layers, [16]),
     "deep": lambda: _model("deep", partial(_layers, count=5), [16]),
+    "tied": lambda: _model("tied", _tied, [16]),
     "cnn": lambda: _model("cnn", _images, [1, 4, 4]),
     "residual": lambda: _model("residual", _skips, [8]),
     "recurrent": lambda: _model("recurrent", _recurrence, [3, 4]),

@@ -36,7 +36,7 @@ def _call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return subprocess.run(
         list(map(str, command)),
-        cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=240,
+        cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=1800,
     )  # fmt: skip
 
 

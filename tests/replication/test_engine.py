@@ -168,7 +168,7 @@ def test_values_of_wrong_shape_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("replicas", "rows", "whole", "words"),
     [
-        (2, (0, 1, 0), (), "has rows of 3 replicas"),
+        (2, (0, 1, 0), (), "has 3 rows for 2 replicas"),
         (2, (0, 2), (), "rows of variable 'w' are missing"),
         (2, (1, 1), (), "rows of variable 'w' are missing"),
         (2, (0, 1), (9,), "parts of variable 'w' are missing"),

@@ -89,9 +89,12 @@ def test_replication_index(replicas: int, tmp_path: Path) -> None:
     ("node", "words"),
     [
         ("ReplicatedAllReduce <__collectiveCommGroup = [1, 3]> (x)", "divided into groups of 3"),
-        ("ReplicatedAllReduce <__collectiveCommGroup = [7, 2]> (x)", "no kind 7 of groups"),
-        ("ReplicatedAllReduce <__collectiveOperator = 9> (x)", "no collective operator 9"),
-        ('ReduceScatter <op = "COLLECTIVE_OP_XOR"> (x)', "no collective operator"),
+        (
+            "ReplicatedAllReduce <__collectiveCommGroup = [7, 2]> (x)",
+            "unknown kind of replica group: 7",
+        ),
+        ("ReplicatedAllReduce <__collectiveOperator = 9> (x)", "unknown collective operator 9"),
+        ('ReduceScatter <op = "COLLECTIVE_OP_XOR"> (x)', "unknown collective operator"),
         ("AllToAll (x)", "cannot be divided among 4 replicas"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_stored_report_is_the_one_that_was_computed(model: Any, dims: Mapping[
 
 
 _DAMAGE: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
-    ("no table", lambda data: []),
+    ("not a table", lambda data: []),
     ("no ops", lambda data: data.pop("ops")),
     ("steps of text", lambda data: data["memory"][0].update(steps="many")),
     ("step without bytes", lambda data: data["memory"][0]["steps"][0].pop("busiest")),

@@ -135,7 +135,7 @@ def test_no_kernel_copies_by_other_functions() -> None:
     folder = Path(popc_runtime.kernels.__file__).parent
     found = {
         (path.name, name): line
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         if path.name != "bound.py"
         for name, line in _silent_copies(ast.parse(path.read_text()))
     }

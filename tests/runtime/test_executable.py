@@ -70,7 +70,7 @@ def test_out_may_be_an_array_of_bfloat16(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ([[0.0] * 3] * 2, "out 'y': this is an object of type list, not an array of numpy"),
+        ([[0.0] * 3] * 2, "out 'y': expected a numpy array, got an object of type list"),
         (np.broadcast_to(X[0], X.shape), "out 'y': the array is read-only"),
         (X.astype(np.float64), "out 'y': expected float32[2,3], got float64[2,3]"),
         (X.astype(">f4"), "out 'y': expected float32[2,3], got >f4[2,3]"),

@@ -171,7 +171,7 @@ def test_step_needs_every_input_connected(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match="not connected: x"):
         session.step()
     session.connect("x", SAMPLES)
-    with pytest.raises(UsageError, match="connected already"):
+    with pytest.raises(UsageError, match="already connected"):
         session.connect("x", SAMPLES)
     session.close()
     with pytest.raises(UsageError, match="closed"):

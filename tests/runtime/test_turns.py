@@ -47,7 +47,7 @@ def test_a_source_cannot_run_what_asks_it(engine: str, tmp_path: Path) -> None:
     ]
 
     def source(number: int) -> Array:
-        with pytest.raises(UsageError, match="runs the executable that is calling it") as caught:
+        with pytest.raises(UsageError, match="cannot run the executable that calls it") as caught:
             inner[number]()
         assert caught.value.hint
         return X

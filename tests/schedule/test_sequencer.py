@@ -118,9 +118,20 @@ def test_wishes_are_given_up_when_a_graph_has_changed() -> None:
     graph.ordering.add(OrderedPair(a, b, wished=True))
     graph.set_input(a, 0, b.output)
     assert find_stuck(graph)
-    give_up_wishes(graph)
+    assert give_up_wishes(graph) == 1
     assert find_stuck(graph) == []
     assert list(graph.ordering) == []
+
+
+def test_looking_changes_no_order() -> None:
+    graph, (a, b, c) = _relus(3)
+    graph.ordering.add(OrderedPair(a, b, wished=True))
+    graph.ordering.add(OrderedPair(a, c))
+    before = list(graph.ordering)
+    sequencer = Sequencer(graph, graph)
+    assert (sequencer.given_up, list(graph.ordering)) == (0, before)
+    assert sequencer.require(b, a)
+    assert sequencer.given_up == 1
 
 
 @pytest.mark.parametrize("first_bin", [0, 1])

@@ -204,8 +204,11 @@ def test_anchored_variables_give_what_they_get(kind: str, first: Any, tmp_path: 
             "u = ai.graphcore.CopyVarUpdate (w, x) y = ai.graphcore.CopyVarUpdate (w, u)",
             "'w' gets more than one new value",
         ),
-        ("y = ai.graphcore.CopyVarUpdate (x, w)", "'x', which is no weight"),
-        ("h = Add (x, w) y = ai.graphcore.CopyVarUpdate (h, x)", "'h', which is no weight"),
+        ("y = ai.graphcore.CopyVarUpdate (x, w)", "'x', which is an input or computed"),
+        (
+            "h = Add (x, w) y = ai.graphcore.CopyVarUpdate (h, x)",
+            "'h', which is an input or computed",
+        ),
         (
             "s = ReduceSum <keepdims = 0> (x) y = ai.graphcore.CopyVarUpdate (w, s)",
             "a variable of type float32[3] cannot hold float32[]",

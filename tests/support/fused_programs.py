@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array, Attributes, DType
 from popc_runtime.kernels.core.preparation import as_stored
-from popc_runtime.kernels.parts.fused_steps import Step, written
+from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 
 __all__ = ["TYPES", "Chain", "chains", "channels_last"]
 
@@ -46,7 +46,7 @@ class Chain:
     inputs: tuple[Array, ...]
     dtypes: tuple[DType, ...]  # of inputs
     constant: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[FusedStep, ...]
     shape: tuple[int, ...]
 
     @property
@@ -87,7 +87,7 @@ def chains(draw: st.DrawFn, most_steps: int = 8, types: tuple[DType, ...] = TYPE
     )
     known: list[DType] = list(dtypes)
     full = [one == shape for one in shapes]
-    steps: list[Step] = []
+    steps: list[FusedStep] = []
     for _ in range(draw(st.integers(1, most_steps))):
         steps.append(_step(draw, known, full))
         known.append(steps[-1].dtype)
@@ -127,30 +127,32 @@ def _values(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -
     return as_stored(values, dtype).reshape(shape)
 
 
-def _step(draw: st.DrawFn, known: list[DType], full: list[bool]) -> Step:
+def _step(draw: st.DrawFn, known: list[DType], full: list[bool]) -> FusedStep:
     """A step on values that there are, one of which has the shape of the result."""
     first = draw(st.sampled_from([number for number, one in enumerate(full) if one]))
     dtype = known[first]
     if draw(st.integers(0, 4)) == 0:
         to = draw(st.sampled_from(TYPES))
-        return Step("Cast", (first,), to, {"to": to.value})
+        return FusedStep("Cast", (first,), to, {"to": to.value})
     alike = [number for number, one in enumerate(known) if one is dtype]
     second = draw(st.sampled_from(alike))
     pair = (first, second) if draw(st.booleans()) else (second, first)
     conditions = [number for number, one in enumerate(known) if one is DType.BOOL]
     if draw(st.booleans()) and conditions:
-        return Step("Where", (draw(st.sampled_from(conditions)), *pair), dtype, {})
+        return FusedStep("Where", (draw(st.sampled_from(conditions)), *pair), dtype, {})
     if dtype is not DType.BOOL and draw(st.integers(0, 4)) == 0:
-        return Step(draw(st.sampled_from(_COMPARISONS)), pair, DType.BOOL, {})
+        return FusedStep(draw(st.sampled_from(_COMPARISONS)), pair, DType.BOOL, {})
     if dtype.is_float and draw(st.integers(0, 4)) == 0:
         name = draw(st.sampled_from(_SLOPES))
-        return Step(name, (first, second), dtype, _ATTRIBUTES.get(name, {}))
+        return FusedStep(name, (first, second), dtype, _ATTRIBUTES.get(name, {}))
     if dtype.is_float and draw(st.integers(0, 6)) == 0:
-        return Step("Sum", (first, *(draw(st.sampled_from(alike)) for _ in range(2))), dtype, {})
+        return FusedStep(
+            "Sum", (first, *(draw(st.sampled_from(alike)) for _ in range(2))), dtype, {}
+        )
     unary: tuple[str, ...] = _UNARY if dtype.is_float else _OF_INTEGERS[0]
     binary: tuple[str, ...] = _BINARY if dtype.is_float else _OF_INTEGERS[1]
     if dtype is DType.BOOL:
         unary, binary = _OF_BOOLS
     name = draw(st.sampled_from((*unary, *binary)))
     reads = (first,) if name in unary else pair
-    return Step(name, reads, dtype, _ATTRIBUTES.get(name, {}))
+    return FusedStep(name, reads, dtype, _ATTRIBUTES.get(name, {}))

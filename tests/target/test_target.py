@@ -108,7 +108,9 @@ def test_missing_fields_and_chips_without_links() -> None:
     assert "chips without links work alone" in text
 
 
-@pytest.mark.parametrize(("text", "why"), [("[tile", "Expected"), ("\xff", "it is no text$")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("[tile", "Expected"), ("\xff", "it is not UTF-8 text$")]
+)
 def test_files_that_are_none(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(text.encode("latin-1"))

@@ -117,7 +117,7 @@ def test_data_that_does_not_fit(change: dict[str, Any], problem: str, tmp_path: 
 
 
 def test_too_few_samples(tmp_path: Path) -> None:
-    with pytest.raises(InputMismatchError, match="3 samples are fewer than the 4 of one step"):
+    with pytest.raises(InputMismatchError, match="the data has 3 samples, but a step takes 4"):
         Batches(training_program(tmp_path, batches_per_step=2), data(3))
 
 

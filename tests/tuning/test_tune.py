@@ -157,7 +157,7 @@ def test_the_journal_of_another_search(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="training"):
         _tune(train=_TRAIN, budget=2, journal=journal)
     journal.write_text("hello\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="is no journal"):
+    with pytest.raises(UsageError, match="is not a journal"):
         _tune(budget=2, journal=journal)
 
 

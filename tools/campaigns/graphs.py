@@ -93,7 +93,7 @@ def run_campaign(seeds: Iterable[int], jobs: int, out: Path) -> Counter[str]:
 
 
 def _outcome(worker: _Worker, *, is_ready: bool) -> Outcome | None:
-    """What a worker's seed came to; ``None`` if it is still at it."""
+    """The outcome of a worker's seed; ``None`` if it is still at it."""
     if is_ready:
         try:
             outcome: Outcome = worker.pipe.recv()

@@ -60,7 +60,7 @@ def main() -> None:
         if row["outcome"] == "wrong" and row["minimal"] not in findings:
             findings[row["minimal"]] = row
             _show(row, arguments.keep)
-    print(", ".join(f"{counts[one]} {one}" for one in ("equal", "refused", "wrong")))
+    print(", ".join(f"{counts[verdict]} {verdict}" for verdict in ("equal", "refused", "wrong")))
     print(f"{len(findings)} different minimal sets are wrong")
     raise SystemExit(bool(findings))
 
@@ -88,7 +88,7 @@ def _read(journal: Path | None, seed: int) -> dict[int, dict[str, Any]]:
 
 
 def _tried(numbers: Iterator[int], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What came of each set, in the order in which they are done."""
+    """The outcome of each set, in the order in which they are done."""
     end = time.monotonic() + arguments.seconds
     with ProcessPoolExecutor(arguments.jobs) as pool:
         running: set[Future[dict[str, Any]]] = set()
@@ -102,14 +102,14 @@ def _tried(numbers: Iterator[int], arguments: argparse.Namespace) -> Iterator[di
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (one.result() for one in done)
+            yield from (future.result() for future in done)
 
 
 def _try(seed: int, number: int) -> dict[str, Any]:
     warnings.simplefilter("error", RuntimeWarning)
     subject, settings = draw_case(seed, number)
     row: dict[str, Any] = {"seed": seed, "number": number, "subject": list(subject)}
-    row["settings"] = [one.name for one in settings]
+    row["settings"] = [setting.name for setting in settings]
     try:
         told = check(subject, settings)
     except Exception:  # noqa: BLE001 - bugs are what is looked for
@@ -117,12 +117,12 @@ def _try(seed: int, number: int) -> dict[str, Any]:
     if not told or told.startswith("refused: "):
         return row | {"outcome": "refused" if told else "equal", "told": told[:_SHOWN]}
     least = shrunk(subject, settings)
-    minimal = " + ".join(sorted(one.name for one in least))
+    minimal = " + ".join(sorted(setting.name for setting in least))
     told = is_wrong(subject, least)
     return row | {
         "outcome": "wrong",
         "minimal": minimal,
-        "least": [one.name for one in least],
+        "least": [setting.name for setting in least],
         "told": told[:_SHOWN],
     }
 
@@ -130,7 +130,7 @@ def _try(seed: int, number: int) -> dict[str, Any]:
 def _show(row: dict[str, Any], folder: Path | None) -> None:
     subject, names = Subject(*row["subject"]), row["least"]
     print(f"number {row['number']}: {row['told']}")
-    quoted = " ".join(f"'{one}'" for one in names)
+    quoted = " ".join(f"'{name}'" for name in names)
     again = f"--subject {subject.network} '{subject.optimizer}' --settings {quoted}"
     print(f"  python -m tools.campaigns.options {again}", flush=True)
     if folder is not None:

@@ -58,7 +58,7 @@ def _window(b: Backward, rank: int) -> AttributeMap:
 
 
 def _weights(b: Backward, result: Tensor, data: Tensor, attributes: AttributeMap) -> Tensor:
-    """Of the Conv from ``data`` to ``result``."""
+    """The weights of the Conv from ``data`` to ``result``."""
     kernel: Shape = b.input(1).type.shape[2:]
     return b.emit("ConvWeightsGrad", [result, data], {**attributes, "kernel_shape": kernel})
 

@@ -54,7 +54,7 @@ def _batch_training(b: Backward) -> Sequence[Tensor | None]:
 
 
 def _of_statistics(b: Backward, channels: Shape) -> list[Tensor]:
-    """What the gradients of the mean and the variance of X add to that of X."""
+    """The terms that the gradients of mean and variance of X add to the gradient of X."""
     x = b.input(0)
     count = max(x.type.size // max(x.type.shape[1], 1), 1)
     of_mean, of_variance = b.optional_grad(1), b.optional_grad(2)
@@ -93,7 +93,7 @@ def _rms(b: Backward) -> Sequence[Tensor | None]:
 def _row_gradients(
     b: Backward, statistics: Sequence[Tensor | None]
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Of data, scale and bias.  A scale that differs from row to row is a product before."""
+    """Gradients of data, scale, bias.  A scale that differs from row to row is a product before."""
     x, scale = b.input(0), b.input(1)
     row = x.type.shape[integer(b.attributes, "axis") :]
     op_type, attributes = f"{b.op.op_type}Grad", b.attributes
@@ -118,7 +118,7 @@ def _of_bias(b: Backward, row: Shape, sums: Sequence[Tensor]) -> Tensor | None:
 
 
 def _per_row(shape: Shape, row: Shape) -> Shape | None:
-    """What the shape of a scale is in one row, if it is the same in all."""
+    """The shape of a scale in one row, if it is the same in all."""
     extra = len(shape) - len(row)
     if extra > 0 and any(size != 1 for size in shape[:extra]):
         return None
@@ -147,7 +147,7 @@ def _wide(type_: TensorType) -> DType:
 
 
 def _of_row_statistics(b: Backward) -> list[Tensor]:
-    """What the gradients of the mean and of r = 1 / deviation add: r' = -r ** 3 (x - mean) / n."""
+    """The terms of the gradients of mean and r = 1 / deviation: r' = -r ** 3 (x - mean) / n."""
     x, mean, inverse = b.input(0), b.output(1), b.output(2)
     count = max(x.type.size // max(mean.type.size, 1), 1)
     of_mean, of_inverse = b.optional_grad(1), b.optional_grad(2)

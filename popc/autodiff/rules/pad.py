@@ -27,7 +27,7 @@ def _pad(b: Backward) -> Sequence[Tensor | None]:
 
 
 def _borders(b: Backward, g: Tensor, pads: Sequence[int]) -> list[Tensor]:
-    """What was padded, in pieces: each axis' two ends, within the interior of the axes before."""
+    """The padding in pieces: each axis' two ends, within the interior of the axes before."""
     rank, found = g.type.rank, []
     windows = [range(dim) for dim in g.type.shape]
     for axis, dim in enumerate(g.type.shape):

@@ -48,7 +48,7 @@ def _max_pool(b: Backward) -> Sequence[Tensor | None]:
 
 
 def _max_unpool(b: Backward) -> Sequence[Tensor | None]:
-    """What lies at the indices; they count over the whole result."""
+    """The gradient at the indices, which count over the whole result."""
     grad, indices = b.grad(), b.input(1)
     flat = b.reshape(grad, (prod(grad.type.shape),))
     return [b.emit("Gather", [flat, indices], {"axis": 0}), None]

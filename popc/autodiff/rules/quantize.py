@@ -22,7 +22,7 @@ __all__ = ["GRADIENTS", "is_straight_through"]
 
 
 def is_straight_through(op: Op) -> bool:
-    """Whether ``op`` makes integers with a gradient: nobody but DequantizeLinear reads them."""
+    """True if ``op`` makes integers with a gradient: nobody but DequantizeLinear reads them."""
     users = [user for tensor in op.outputs for user in tensor.users]
     return op.op_type == "QuantizeLinear" and all(
         user.op_type == "DequantizeLinear" and user.operand(0) is op.output for user in users
@@ -42,7 +42,7 @@ def _quantize(b: Backward) -> Sequence[Tensor | None]:
 
 
 def _within_limits(b: Backward, place: Tensor) -> Tensor:
-    """Where the integer next to ``place`` is one of the quantised type."""
+    """True where the integer next to ``place`` is one of the quantised type."""
     limits = np.iinfo(attribute_dtype(b.attributes, "dtype").storage)
     level, zero = b.emit("Round", [place]), b.optional(2)
     if zero is not None:

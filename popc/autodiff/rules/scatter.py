@@ -34,7 +34,7 @@ class _Scatter:
         return self.b.emit(self.b.op.op_type, [data, self.b.input(1), updates], attributes)
 
     def read(self, data: Tensor) -> Tensor:
-        """What stands in the places."""
+        """The elements at the places."""
         operands = [data, self.b.input(1)]
         if self.b.op.op_type == "ScatterND":
             return self.b.emit("GatherND", operands, {"batch_dims": 0})

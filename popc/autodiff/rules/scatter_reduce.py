@@ -15,7 +15,7 @@ _Gradients: TypeAlias = "tuple[Tensor | None, Tensor | None]"  # of data and ini
 
 
 def _read(b: Backward, table: Tensor) -> Tensor:
-    """What stands in the place of each element of the data."""
+    """The element at the place of each element of the data."""
     data, indices = b.input(0), b.input(1)
     axis = integer(b.attributes, "axis") % data.type.rank
     if indices.type.rank == data.type.rank:

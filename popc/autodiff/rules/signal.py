@@ -64,7 +64,7 @@ def _samples(b: Backward, g: Tensor, axis: int, length: int, *, is_real: bool) -
 
 
 def _multiplicities(b: Backward, like: Tensor, axis: int, length: int, factor: float) -> Tensor:
-    """How many elements of the whole spectrum each one of its half stands for, times ``factor``."""
+    """The number of elements of the whole spectrum for each of its half, times ``factor``."""
     counts = np.full(length // 2 + 1, 2.0)
     counts[0] = 1
     if length % 2 == 0:

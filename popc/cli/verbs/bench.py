@@ -148,7 +148,7 @@ def _first_run(
         raise type(error)(
             error.message,
             subject=error.subject,
-            hint=f"inputs that are not given are random, which does not suit all: {names}",
+            hint=f"inputs that are not given are random, which may not suit it: give {names}",
             details=error.details,
         ) from error
 
@@ -190,7 +190,7 @@ class _Row(NamedTuple):
 
 
 def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
-    """What the instructions take, the most expensive ones first; the best of five runs each."""
+    """The times of instructions, the most expensive ones first; the best of five runs each."""
     runs = [executable.profile(feeds) for _ in range(5)]
     seconds: dict[tuple[str, bool], float] = defaultdict(float)
     counts: dict[tuple[str, bool], int] = defaultdict(int)

@@ -37,7 +37,7 @@ __all__ = ["command"]
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The archive to write; MODEL with the suffix .popx if not given.",
+    help="The archive to write; by default, MODEL with the suffix .popx.",
 )
 @model_options
 @train_option("Make a training step: a TOML or JSON file names loss and optimizer.")
@@ -45,7 +45,7 @@ __all__ = ["command"]
     "--emit-ir",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the text form of what each stage made, and of the graph at each checkpoint.",
+    help="Write as text the result of each stage, and the graph at each checkpoint.",
 )
 @click.option(
     "--emit-dot",
@@ -55,7 +55,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--at",
-    type=click.Choice([one.value for one in Checkpoint]),
+    type=click.Choice([checkpoint.value for checkpoint in Checkpoint]),
     multiple=True,
     help="Emit the graph at this checkpoint only; repeatable.",
 )
@@ -63,7 +63,7 @@ __all__ = ["command"]
 @click.option(
     "--stop-after",
     type=click.Choice([stage.value for stage in Stage if stage is not Stage.PACK]),
-    help="Print what this stage made; write no archive.",
+    help="Print the result of this stage; write no archive.",
 )
 @click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
 @click.option("--dump-options", is_flag=True, help="Print the effective options; compile nothing.")
@@ -114,7 +114,7 @@ def command(
     if dump_options and explain_options:
         raise UsageError("--dump-options and --explain-options exclude each other")
     if against is not None and (dump_options or explain_options or stop_after):
-        raise UsageError("--against is for compiling an archive: nothing else has a budget")
+        raise UsageError("--against applies only when an archive is written")
     if allow_out_of_memory:
         settings = settings.with_settings("allow_out_of_memory=true")
     if dump_options:
@@ -122,7 +122,7 @@ def command(
     if explain_options:
         return _explain_options(model, settings, train, console)
     if (at or dot_ops) and not (emit_ir or emit_dot):
-        raise UsageError("--at and --dot-ops say what to emit, but not where", hint="--emit-ir DIR")
+        raise UsageError("--at and --dot-ops need a folder to write to", hint="--emit-ir DIR")
     dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
@@ -142,7 +142,8 @@ def _refuse_target(target: Path, model: Path) -> None:
         raise UsageError(f"an archive {what}", hint="-o FILE.popx")
     if target.exists() and str(model) != "-" and target.samefile(model):
         raise UsageError(
-            f"the archive would replace the model {model}", hint="-o FILE.popx gives it a name"
+            f"the archive would replace the model {model}",
+            hint="name another file with -o FILE.popx",
         )
 
 
@@ -213,8 +214,8 @@ def _compile(
     data = {
         "archive": target.name,
         "bytes": size,
-        "inputs": [str(one) for one in manifest.inputs],
-        "outputs": [str(one) for one in manifest.outputs],
+        "inputs": [str(input_) for input_ in manifest.inputs],
+        "outputs": [str(output) for output in manifest.outputs],
         "memory": dict(manifest.memory),
         "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
     }

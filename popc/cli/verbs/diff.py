@@ -21,7 +21,10 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
 @model_options
 @click.option(
-    "--train", type=_FILE, metavar="FILE", help="Of models: compare training steps, as it says."
+    "--train",
+    type=_FILE,
+    metavar="FILE",
+    help="For models: compare training steps as this TOML or JSON file describes them.",
 )
 @click.pass_obj
 def command(

@@ -37,7 +37,7 @@ __all__ = ["command"]
     default=150,
     show_default=True,
     metavar="N",
-    help="How many other programs are planned, about; 0 to give no advice.",
+    help="About how many other programs to plan; 0 for no advice.",
 )
 @click.option(
     "--jobs",
@@ -45,7 +45,7 @@ __all__ = ["command"]
     default=0,
     show_default=True,
     metavar="N",
-    help="In how many processes; 0 for as many as there are cores, if that is worth it.",
+    help="Number of processes; 0 for one per core, if that is worth it.",
 )
 @click.pass_obj
 def command(
@@ -96,7 +96,7 @@ def command(
 def _of_archive(
     file: Path, settings: ModelSettings, train: Path | None, console: Console
 ) -> Explanation:
-    """What the cost report of an archive says; what is not a model cannot be planned again."""
+    """The explanation from an archive's cost report; without a model nothing is planned again."""
     from popc.cli.profiles import load_profiles
     from popc.study.advice import Explanation, diagnose
 

@@ -27,14 +27,14 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--checkpoint",
     type=_FILE,
     metavar="FILE",
-    help="Where the weights come from; those that the archive starts with if not given.",
+    help="Checkpoint to take the weights from; by default, the initial weights of the archive.",
 )
 @click.option(
-    "--optimizer-state", is_flag=True, help="Add the optimizer's state as further initializers."
+    "--optimizer-state", is_flag=True, help="Also write the optimizer's state, as initializers."
 )
 @click.option(
     "--inference", is_flag=True,
-    help="Normalise by running statistics and drop nothing out, though the model was exported in "
+    help="Normalise by running statistics and turn dropout off, even if the model was exported in "
     "training mode.",
 )  # fmt: skip
 @click.option(
@@ -42,7 +42,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=int,
     default=0,
     metavar="N",
-    help="Of weights that not all replicas share, write those of replica N.",
+    help="Replica whose weights to write, where replicas do not share them.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(

@@ -22,7 +22,7 @@ _SECTIONS = ("summary", "streams", "variables", "options", "blobs", "program", "
     type=click.Choice(_SECTIONS),
     default="summary",
     show_default=True,
-    help="What to show; weights and nodes are for models, the others for archives.",
+    help="Section to show; weights and nodes are for models, the others for archives.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
 def command(*, file: Path, section: str, show_all: bool) -> Report:
@@ -96,7 +96,7 @@ def _archive_summary(data: dict[str, Any]) -> str:
 
 
 def _training_rows(data: dict[str, Any]) -> list[list[str]]:
-    """What is trained and how; nothing for a program whose weights are constant."""
+    """The trained weights and the optimizer; nothing for a program whose weights are constant."""
     roles = Counter(row["role"] for row in data["variables"])
     rows = [["variables", ", ".join(f"{count} of role {role}" for role, count in roles.items())]]
     training = data["training"]
@@ -128,7 +128,7 @@ def _archive_variables(data: dict[str, Any]) -> str:
 
 
 def _holders(row: dict[str, Any]) -> str:
-    """Which of the values of a variable each replica holds; "" if all hold the same."""
+    """The values of a variable that each replica holds; "" if all hold the same."""
     if row["whole"]:
         return f"parts of {row['dtype']}[{','.join(map(str, row['whole']))}]"
     return ", ".join(map(str, row["rows"]))

@@ -35,12 +35,12 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     "sections",
     type=click.Choice(_SECTIONS),
     multiple=True,
-    help="What to print or write as JSON; all of them if not given.",
+    help="Section to print or write as JSON; repeatable; all by default.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Print every op, step and tensor.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @model_options
-@train_option("Of a model: report on a training step, as this file says.")
+@train_option("For a model: report on a training step; this file names loss and optimizer.")
 @click.pass_obj
 def command(
     console: Console,

@@ -51,21 +51,23 @@ __all__ = ["command"]
 @click.option(
     "--strict",
     is_flag=True,
-    help="Convert no dtypes, and fail on results that are NaN or infinite.",
+    help="Do not convert dtypes, and fail on results that are NaN or infinite.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the device's RNG.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the device's random numbers."
+)
 @click.option(
     "--fp-checks/--no-fp-checks",
     default=None,
     help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "
-    "as the archive was compiled if not given.",
+    "by default, as the archive was compiled.",
 )
 @click.option(
     "--report",
     "report_path",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write what the steps would have taken on the target: JSON if FILE ends in .json, else "
+    help="Write the time that the steps would take on the target: JSON if FILE ends in .json, else "
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
@@ -126,7 +128,7 @@ def command(
 
 
 def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
-    """Where in a folder the results are whose files are not called as they are."""
+    """The places in a folder of results whose files have other names than they."""
     return [
         f"{name} is in {path}"
         for name, path in written.items()

@@ -13,7 +13,9 @@ __all__ = ["command"]
 
 @click.command("targets")
 @click.argument("name", required=False)
-@click.option("--show", metavar="NAME", help="Print the file of a target, to start one's own from.")
+@click.option(
+    "--show", metavar="NAME", help="Print the TOML file of a target, to start your own from."
+)
 def command(*, name: str | None, show: str | None) -> Report:
     """List the targets, or describe NAME: a target, or a TOML file that describes one.
 
@@ -29,7 +31,7 @@ def command(*, name: str | None, show: str | None) -> Report:
         known = ALIASES.get(show.lower(), show.lower())
         text = preset_text(known) if known in PRESETS else ""
         return Report("targets", {"targets": [target.to_dict()]}, text.rstrip())
-    chosen = [find_target(one) for one in ((name,) if name else PRESETS)]
+    chosen = [find_target(preset) for preset in ((name,) if name else PRESETS)]
     rows = [one.to_dict() for one in chosen]
     names = {
         one.name: [key for key, value in ALIASES.items() if value == one.name] for one in chosen

@@ -34,7 +34,7 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 )
 @click.option(
     "-e", "--epochs", type=click.IntRange(min=1), default=1, show_default=True,
-    help="How often to go through the data; earlier epochs count when resuming.",
+    help="Number of epochs; when resuming, earlier ones count.",
 )  # fmt: skip
 @click.option(
     "-c", "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
@@ -43,35 +43,38 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option("--resume", is_flag=True, help="Go on from the latest checkpoint.")
 @click.option(
     "--every", type=click.IntRange(min=1), metavar="STEPS",
-    help="Write a checkpoint every so many steps too, not only after each epoch.",
+    help="Also write a checkpoint every N steps, not only after each epoch.",
 )  # fmt: skip
 @click.option(
     "--learning-rate", "rates", multiple=True, metavar="RATE[@EPOCH]",
     help="The learning rate, from an epoch on; it must have been compiled as changeable.",
 )  # fmt: skip
 @click.option(
-    "--shuffle/--no-shuffle", default=True, show_default=True, help="Mix the samples anew."
+    "--shuffle/--no-shuffle",
+    default=True,
+    show_default=True,
+    help="Shuffle the samples before every epoch.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of order and device RNG.",
+    help="Seed of the order of samples and of the device's random numbers.",
 )
 @click.option("--weights", type=_FILE, help="Start with the weights of this ONNX model.")
 @click.option(
     "--eval", "eval_archive", type=_FILE, metavar="ARCHIVE",
     help="Evaluate this archive (compiled with constant_weights=false) after each epoch.",
 )  # fmt: skip
-@click.option("--eval-data", type=_FILE, help="The data for --eval; --data if not given.")
+@click.option("--eval-data", type=_FILE, help="The data for --eval; --data by default.")
 @click.option(
     "--accuracy", metavar="OUTPUT=LABELS",
-    help="Evaluate the share of samples whose highest score is that of their label.",
+    help="Evaluate the share of samples whose label has the highest score.",
 )  # fmt: skip
 @click.option(
     "--patience", type=click.IntRange(min=1), metavar="EPOCHS",
-    help="Stop when nothing has become better for so long: accuracy, evaluated loss or loss.",
+    help="Stop after so many epochs in which accuracy, evaluated loss or loss did not improve.",
 )  # fmt: skip
 @click.option("--target", metavar="NAME=VALUE", help="Stop at accuracy=0.97 or loss=0.1.")
 @click.option("--log", type=_NEW_FILE, help="Write the history as CSV.")
@@ -81,7 +84,7 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option(
     "--fp-checks/--no-fp-checks", default=None,
     help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "
-    "as the archive was compiled if not given.",
+    "by default, as the archive was compiled.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.pass_obj
@@ -235,7 +238,7 @@ class _Run:
     def _is_enough(self, history: tuple[Record, ...]) -> bool:
         patience = self.settings.patience
         if history and patience is not None and _waited(history) >= patience:
-            self.console.note(f"nothing has become better for {patience} epochs: stopping")
+            self.console.note(f"no improvement for {patience} epochs: stopping")
             return True
         if not history or self.target is None:
             return False
@@ -243,7 +246,7 @@ class _Run:
         values = {"loss": history[-1].loss, **history[-1].metrics}
         if name not in values:
             raise UsageError(
-                f"--target {name}: there is no such number", hint=f"there is {', '.join(values)}"
+                f"--target {name}: no such metric", hint=f"choose from {', '.join(values)}"
             )
         return values[name] >= wanted if name == "accuracy" else values[name] <= wanted
 
@@ -322,13 +325,13 @@ def _table(history: tuple[Record, ...]) -> str:
 
 
 def _score(record: Record) -> float:
-    """What a better epoch has more of: accuracy, or less of the first other metric, or of loss."""
+    """The score of an epoch, higher if better: accuracy, or minus another metric, or loss."""
     if "accuracy" in record.metrics:
         return record.metrics["accuracy"]
     return -next(iter(record.metrics.values()), record.loss)
 
 
 def _waited(history: tuple[Record, ...]) -> int:
-    """How many epochs ago the best one was."""
+    """The number of epochs since the best one."""
     scores = [_score(record) for record in history]
     return len(scores) - 1 - scores.index(max(scores))

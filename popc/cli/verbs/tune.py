@@ -50,7 +50,7 @@ _COUNT = click.IntRange(1)
     type=click.Choice(["cycles", "bytes", "archive", "balanced"]),
     default="cycles",
     show_default=True,
-    help="What is to be small: time for a sample, memory of the busiest tile, the archive, or "
+    help="What to minimise: time for a sample, memory of the busiest tile, the archive, or "
     "the product of the three.",
 )
 @click.option(
@@ -59,7 +59,7 @@ _COUNT = click.IntRange(1)
     default=200,
     show_default=True,
     metavar="N",
-    help="How many programs are planned, about.",
+    help="About how many programs to plan.",
 )
 @click.option(
     "--jobs",
@@ -67,20 +67,19 @@ _COUNT = click.IntRange(1)
     default=0,
     show_default=True,
     metavar="N",
-    help="In how many processes; 0 for as many as there are cores. Results do not depend on it.",
+    help="Number of processes; 0 for one per core. Results do not depend on it.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
 @click.option(
     "--allow-inexact",
     is_flag=True,
-    help="Try options too that change results in the last bits.",
+    help="Also try options that change the last bits of results.",
 )
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Keep what has been tried in FILE, and continue from it if it exists; OUTPUT.journal if "
-    "not given.",
+    help="Journal of the search, to continue from if it exists; OUTPUT.journal by default.",
 )
 @click.option("--force", is_flag=True, help="Replace the options file if it exists.")
 @click.pass_obj
@@ -132,7 +131,7 @@ def command(
             on_planned=console.on_count("tune"),
         )
     except KeyboardInterrupt:
-        console.note(f"what has been tried is in {journal}: the same command continues")
+        console.note(f"progress is kept in {journal}: run the same command to continue")
         raise
     if tuning.found.best is not None:
         _write(output, options_file(tuning, _given(settings)))
@@ -160,12 +159,14 @@ def _refuse_output(output: Path, model: Path, *, force: bool) -> None:
         )
     if not output.absolute().parent.is_dir():
         raise ResourceError(
-            f"there is no folder {output.parent}", subject=str(output), hint="create it first"
+            f"the folder {output.parent} does not exist",
+            subject=str(output),
+            hint="create it first",
         )
 
 
 def _given(settings: ModelSettings) -> dict[str, Any]:
-    """What the user's options file says, as it is written there."""
+    """The content of the user's options file, as it is written there."""
     from popc.options import read_table
 
     if settings.options is None:
@@ -230,7 +231,7 @@ def _front(tuning: Tuning) -> Iterator[str]:
     found = tuning.found
     yield "Pareto front (better in one would be worse in another):"
     rows = [["  cycles", "bytes on a tile", "archive", "", "options"]]
-    rows += [_row(one, tuning) for one in found.front[:_SHOWN]]
+    rows += [_row(trial, tuning) for trial in found.front[:_SHOWN]]
     yield from format_table(rows, right=(0, 1, 2)).split("\n")
     if len(found.front) > _SHOWN:
         yield f"  ... {len(found.front) - _SHOWN} more (--format json)"

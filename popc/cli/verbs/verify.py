@@ -27,7 +27,7 @@ _MAX_ROWS = 20
     type=click.Choice(["onnxruntime"]),
     default="onnxruntime",
     show_default=True,
-    help="Whose results are right.",
+    help="Reference to compare with.",
 )
 @click.option(
     "--model",
@@ -54,7 +54,7 @@ _MAX_ROWS = 20
     type=float,
     default=1e-5,
     show_default=True,
-    help="Relative to the largest absolute value of the tensor.",
+    help="Relative tolerance: a share of the tensor's largest absolute value.",
 )
 @model_options
 @click.pass_obj
@@ -82,7 +82,7 @@ def command(
     from popc.study.verification import verify_file
 
     if not (rtol >= 0 and atol >= 0):  # NaN is not
-        raise UsageError("--rtol and --atol take numbers that are not negative")
+        raise UsageError("--rtol and --atol must not be negative")
     rows = verify_file(
         settings.request(model or file),
         file,

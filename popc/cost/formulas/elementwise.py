@@ -37,7 +37,7 @@ _BASIC_OVERHEAD: Final = 11
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What an op costs: ``cycles`` for each ``per`` elements.
+    """The speed of an op: ``cycles`` for each ``per`` elements.
 
     ``natural``: the loop is not unrolled, so loads and stores come on top.
     """
@@ -146,7 +146,7 @@ def broadcast(name: str, lanes: Lanes, elements: Count, *, rows: Count = 0) -> C
 
 
 def _speed(table: dict[str, dict[str, Speed]], name: str, lanes: Lanes) -> Speed:
-    """Of ``lanes``, or of the nearest kind of elements that the op exists for."""
+    """The speed for ``lanes``, or for the nearest kind of elements that the op exists for."""
     rows = table[name]
     return rows.get(lanes) or rows.get("float") or rows["int"]
 

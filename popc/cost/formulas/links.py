@@ -32,5 +32,5 @@ def global_sync(target: Target, ipus: int) -> int:
 
 
 def all_reduce_bytes(bytes_: int, members: int) -> int:
-    """What each of ``members`` sends in a ring: all parts but its own, twice."""
+    """The bytes that each of ``members`` sends in a ring: all parts but its own, twice."""
     return ceil(2 * bytes_ * (members - 1) / max(members, 1))

@@ -38,7 +38,7 @@ def copy_cycles(bytes_: Count, piece: int) -> Count:
 
 
 def rearrange_cycles(bytes_: Count, *, element_bytes: int, memcpy: int, aligned: bool) -> Count:
-    """What poplin's planner expects of giving data of a tile another order.
+    """The cycles that poplin's planner expects for reordering the data of a tile.
 
     It decides by this; what the copies take when they run is `copy_cycles`.
 

@@ -16,7 +16,7 @@ WORKERS = 6
 
 
 def ceil_div(count: Count, size: Count) -> Count:
-    """How many parts of ``size`` hold ``count``."""
+    """The number of parts of ``size`` that hold ``count``."""
     return -(-count // size)
 
 

@@ -1,4 +1,4 @@
-"""What candidates cost: cycles of each step, and memory (after poplin's ConvModel)."""
+"""The costs of candidates: cycles of each step, and memory (after poplin's ConvModel)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST_BYTES = 128  # of a tensor on a tile, if it has them
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What the busiest tile holds in one serial step: sizes of its part of each dimension.
+    """The shares of the busiest tile in one serial step: sizes of its part of each dimension.
 
     Channels and groups are counted in groups of the method.  ``inputs``, ``weights`` and
     ``partials`` are elements, padding included.
@@ -108,7 +108,7 @@ class Costs:
 
 
 def evaluate(problem: Problem, method: Method, splits: Candidates, target: Target) -> Costs:
-    """What every candidate costs."""
+    """The costs of every candidate."""
     shares = shares_of(problem, method, splits)
     depth = splits.in_channels * splits.kernel
     outputs = ceil_div(shares.partials, depth)

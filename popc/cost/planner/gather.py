@@ -24,7 +24,7 @@ class GatherProblem:
 
 @dataclass(frozen=True, slots=True)
 class GatherPlan:
-    """How table and lookups are split over tiles, and what that takes.
+    """The split of table and lookups over tiles, and its costs.
 
     Attributes:
         columns, rows: Parts of the table.
@@ -42,7 +42,7 @@ class GatherPlan:
 
     @property
     def cycles(self) -> int:
-        """Of both stages."""
+        """The cycles of both stages."""
         return sum(self.exchange) + sum(self.compute)
 
 

@@ -1,4 +1,4 @@
-"""What the planner decides."""
+"""The decisions of the planner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Splits:
         return self.serial_in * self.serial_out
 
     def __str__(self) -> str:
-        shown = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        shown = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return " ".join(f"{name}={count}" for name, count in shown if count > 1) or "one tile"
 
 
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a problem is computed, and what that takes.
+    """The plan for a problem, and its costs.
 
     Attributes:
         parts: The steps, in order.

@@ -52,14 +52,14 @@ def _search(problem: Problem, proportion: float, target: Target) -> Plan:
         if any(plan.fits for _, _, plan in found):
             break
     if proportion == 0:
-        return min(found, key=lambda one: (one[1], one[0]))[2]
+        return min(found, key=lambda candidate: (candidate[1], candidate[0]))[2]
     limit = bound
     while limit < 4 * memory:
-        fitting = [one for one in found if one[1] <= limit]
+        fitting = [candidate for candidate in found if candidate[1] <= limit]
         if fitting:
-            return min(fitting, key=lambda one: one[:2])[2]
+            return min(fitting, key=lambda trial: trial[:2])[2]
         limit *= 2
-    return min(found, key=lambda one: one[:2])[2]
+    return min(found, key=lambda candidate: candidate[:2])[2]
 
 
 def _best_of_each(

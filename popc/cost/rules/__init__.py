@@ -1,4 +1,4 @@
-"""What every op costs: one rule per op, one file per family (as in `popc.ops`)."""
+"""The costs of every op: one rule per op, one file per family (as in `popc.ops`)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.rules.activation import STEPS
+from popc.cost.formulas.activation import STEPS
 from popc.cost.rules.common import CostRule, steps
 
 __all__ = ["RULES"]

@@ -1,4 +1,4 @@
-"""What rules of several families share."""
+"""Helpers that rules of several families share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TypeAlias
 
+from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.elementwise import BINARY, NON_LINEAR
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
@@ -126,7 +127,7 @@ def epilogue(work: Work, first: int, channels: int) -> None:
 
 
 def residual_and_activation(work: Work, residual: int, dtype: DType | None = None) -> None:
-    """What follows a bias; operand ``residual``.
+    """Add the work that follows a bias; operand ``residual``.
 
     ``dtype`` is what they are computed in, if not in that of the result.
     """
@@ -135,8 +136,6 @@ def residual_and_activation(work: Work, residual: int, dtype: DType | None = Non
         work.binary("add", dtype=dtype)
     activation = work.text("activation")
     if activation:
-        from popc.cost.rules.activation import STEPS
-
         for name in STEPS[activation]:
             one_step_of(work, name, dtype)
 

@@ -19,7 +19,7 @@ _STEPS: Final = merge_families(
 
 
 def _fused(work: Work) -> None:
-    """What vertices of the steps compute, in one compute set; nothing between them is moved."""
+    """Add the vertices of the steps, in one compute set; nothing between them is moved."""
     bring_together(work)
     values = list(work.op.present_inputs)
     layout = work.layout_of(values[0])
@@ -30,7 +30,7 @@ def _fused(work: Work) -> None:
     for step in steps:
         result = Tensor("", TensorType(step.dtype, work.result().shape), TensorKind.ACTIVATION)
         layouts[result] = layout
-        operands: list[Tensor | None] = [values[one] for one in step.operands]
+        operands: list[Tensor | None] = [values[operand] for operand in step.operands]
         op = Op(step.opcode, operands, [result], dict(step.attributes), OpSettings(), {})
         single = Work(op, work.machine, layouts)
         _STEPS[step.opcode](single)

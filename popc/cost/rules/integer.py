@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
 from popc.cost.planner import Problem
-from popc.cost.rules.activation import STEPS
 from popc.cost.rules.common import CostRule, one_step_of, residual_and_activation
 from popc.cost.rules.matmul import product_sizes
 from popc.cost.rules.quantize import round_to_bytes
@@ -51,7 +51,7 @@ def _matmul(work: Work) -> None:
 
 
 def _follow(work: Work) -> None:
-    """What `popc.ops.integer` says may follow the sums, in floats, as the ops that it replaces."""
+    """Add the work after the sums (`popc.ops.integer`), in floats, as the ops that it replaces."""
     floats = DType.FLOAT32
     _take(work, SCALE)
     if "rounding_scale" in work.op.attributes:

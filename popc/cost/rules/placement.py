@@ -1,4 +1,4 @@
-"""What passes from chip to chip, and from cycle to cycle of a pipeline."""
+"""Transfers from chip to chip, and from cycle to cycle of a pipeline."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def _moved(work: Work) -> None:
     if work.op.attributes.get("at_load"):  # not part of a run
         return
     target = work.machine.target
-    bytes_ = sum(one.type.size * device_bytes(one.type.dtype) for one in work.op.outputs)
+    bytes_ = sum(output.type.size * device_bytes(output.type.dtype) for output in work.op.outputs)
     speed = target.host.streaming_bytes_per_second or target.host.bytes_per_second
     cycles = int(bytes_ * target.tile.clock_hz / speed) + 2 * target.exchange.global_sync_cycles
     work.phases.append(Phase("streaming", host=cycles))

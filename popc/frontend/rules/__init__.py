@@ -1,4 +1,4 @@
-"""How each ONNX operator becomes IR ops: (domain, op type) -> rule, one file per family."""
+"""The translation of each ONNX operator to IR ops: (domain, op type) -> rule, a file per family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control-flow operators have in common."""
+"""Helpers that the control-flow operators have in common."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
 """Names that other tools have for popc's options."""
+
+__all__: list[str] = []

@@ -42,7 +42,7 @@ _UNSUPPORTED: Final = {
         aliasZeroCopy""",
     "schedules do not come from Poprithms": """
         serializedPoprithmsAnnealGraphsDir serializedPoprithmsShiftGraphsDir""",
-    "kernels have one form, which is stable and exact": """
+    "each kernel has one form, which is stable and exact": """
         enableFullyConnectedPass enableNonStableSoftmax
         enableStableNorm groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange""",
     "random numbers are seeded when the archive is loaded": """
@@ -54,7 +54,7 @@ _UNSUPPORTED: Final = {
         experimentalSettings exportPoplarComputationGraph exportPoplarVertexGraph
         gclOptions lstmOptions
         matmulOptions opxAliasChecking opxModifyChecking reportOptions separateCallOpPdfs""",
-    "64-bit integers stay what they are": """
+    "64-bit integers stay 64-bit integers": """
         enableSupportedDataTypeCasting""",
     "popc has its own passes, checks, listings and progress": """
         compilationProgressLogger compilationProgressTotal developerSettings dotChecks
@@ -83,7 +83,7 @@ def members_of(key: str, value: object) -> dict[str, object] | None:
         return None
     if not any(name.startswith(f"{key}.") for name in OPTIONS):
         return None
-    return {f"{key}.{name}": one for name, one in value.items()}
+    return {f"{key}.{name}": item for name, item in value.items()}
 
 
 def table_entry(key: str) -> tuple[str, str] | None:

@@ -96,5 +96,5 @@ def names_meant(name: str) -> tuple[str, ...]:
 
 
 def why_no_switch(name: str) -> str:
-    """Why a pattern of PopART's cannot be switched off; "" if it can, or is none."""
+    """The reason why a pattern of PopART's cannot be switched off; "" if it can, or is none."""
     return ELSEWHERE.get(name) or BUILT_IN.get(name, "")

@@ -13,7 +13,7 @@ __all__ = ["ArchiveOptions", "WeightStorage"]
 
 
 class WeightStorage(StrEnum):
-    """How weights are stored."""
+    """The form in which weights are stored."""
 
     COMPRESSED = "compressed"
     MMAP = "mmap"
@@ -21,15 +21,15 @@ class WeightStorage(StrEnum):
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """What is stored, and how."""
+    """The contents of the archive, and their form."""
 
     compression: Compression = option(
-        Choice(*Compression), Compression.DEFAULT, "How much time to spend on a small archive."
+        Choice(*Compression), Compression.DEFAULT, "Effort to spend on a small archive."
     )
     constant_weights: bool = option(
         Truth(),
         True,
-        "Whether the weights of a program that does not train are constants. If not, they can "
+        "Make the weights of a program that does not train constants. If not, they can "
         "be read and written between runs, as those of a training program always can, and by "
         "the model itself (CopyVarUpdate, running statistics).",
         popart="constantWeights",

@@ -20,7 +20,7 @@ class Partials(StrEnum):
 
 @dataclass(frozen=True)
 class ArithmeticOptions:
-    """How sums are rounded."""
+    """The rounding of sums."""
 
     enable_stochastic_rounding: bool = option(
         Truth(),
@@ -34,14 +34,14 @@ class ArithmeticOptions:
     partials_type: Partials = option(
         Choice(*Partials),
         Partials.FLOAT,
-        "In which type convolutions of float16 add up. As partials_type_matmuls, for Conv, "
+        "Type in which convolutions of float16 add up. As partials_type_matmuls, for Conv, "
         "ConvTranspose and the gradients of their weights.",
         popart="convolutionOptions.partialsType",
     )
     partials_type_matmuls: Partials = option(
         Choice(*Partials),
         Partials.FLOAT,
-        "In which type products of float16 matrices add up. With half, the sum is rounded to "
+        "Type in which products of float16 matrices add up. With half, the sum is rounded to "
         "float16 after every 16 products of an element, which is slow here; with float, once "
         "at the end. The attribute __partials_type of a node has precedence, and is understood "
         "by convolutions too: they add up 16 channels at all places of the window, and the "

@@ -27,7 +27,7 @@ class PartsSchedule(StrEnum):
 
 
 class PartsMethod(StrEnum):
-    """What becomes of the parts of a batch."""
+    """The form of the program for the parts of a batch."""
 
     UNROLL_DYNAMIC = "unroll_dynamic"
     UNROLL_STATIC = "unroll_static"
@@ -35,7 +35,7 @@ class PartsMethod(StrEnum):
 
 
 class PartsContext(StrEnum):
-    """When a batch is cut: before or behind the backward pass."""
+    """The time when a batch is cut: before or behind the backward pass."""
 
     FWD = "fwd"
     BWD = "bwd"
@@ -82,12 +82,12 @@ def _on_change(what: str) -> str:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How a batch is cut into parts that run one after another."""
+    """The cut of a batch into parts that run one after another."""
 
     batch_serialization_axes: FrozenTable[Dimension] = option(
         Table(Axis(), "from names to numbers of dimensions, or none"),
         FrozenTable(),
-        "Along which dimension an input is cut. A table from names or patterns of inputs to "
+        "Dimension along which an input is cut. A table from names or patterns of inputs to "
         "the number of the dimension, or none for an input that all parts read as a whole. "
         "An input that it does not name is cut along dimension 0 if that is as long as that "
         "of most other inputs. In TOML: [batch_serialization_axes] hidden = 1; with --set: "
@@ -96,7 +96,7 @@ class BatchOptions:
     batch_serialization_batch_schedule: PartsSchedule = option(
         Choice(*PartsSchedule),
         PartsSchedule.ISOMORPHIC,
-        "In which order the ops of parts run. The parts follow each other. Scheduler leaves "
+        "Order in which the ops of parts run. The parts follow each other. Scheduler leaves "
         "the order within each part to the scheduler, isomorphic lets all parts follow the "
         "order of the first. With overlap_on_io and overlap_on_compute what fetches the next "
         "part runs before what stores the current one; with overlap_on_compute also before "
@@ -124,31 +124,31 @@ class BatchOptions:
     batch_serialization_factor: int = option(
         Whole(high=1 << 16),
         0,
-        "Into how many parts the batch is cut. Each part goes through the ops that do not mix "
-        "samples by itself, so that only one part's intermediate results take memory at a "
-        "time. It must divide the batch. With 0 or 1 the batch stays whole.",
+        "Number of parts into which the batch is cut. Each part goes through the ops that do "
+        "not mix samples by itself, so that only one part's intermediate results take memory at "
+        "a time. It must divide the batch. With 0 or 1 the batch stays whole.",
         popart="batchSerializationSettings.factor",
     )
     batch_serialization_method: PartsMethod = option(
         Choice(*PartsMethod),
         PartsMethod.UNROLL_DYNAMIC,
-        "What becomes of the parts. unroll_dynamic repeats the ops, and reads and writes parts "
-        "with slices that differ in an index only; unroll_static reads parts with plain "
-        "slices, which are free, and joins them; loop makes one loop over the parts.",
+        "Form of the program for the parts. unroll_dynamic repeats the ops, and reads and "
+        "writes parts with slices that differ in an index only; unroll_static reads parts with "
+        "plain slices, which are free, and joins them; loop makes one loop over the parts.",
         popart="batchSerializationSettings.method",
     )
     batch_serialization_transform_context: PartsContext = option(
         Choice(*PartsContext, synonyms={"forward": PartsContext.FWD, "backward": PartsContext.BWD}),
         PartsContext.FWD,
-        "When the batch is cut: before the backward pass is added (fwd) or behind it (bwd). "
-        "With fwd the backward pass works on parts by itself. Without training there is no "
-        "difference.",
+        "Time at which the batch is cut: before the backward pass is added (fwd) or after it "
+        "(bwd). With fwd the backward pass works on parts by itself. Without training there is "
+        "no difference.",
         popart="batchSerializationSettings.transformContext",
     )
 
     @property
     def cuts_batch(self) -> bool:
-        """Whether the batch is cut at all."""
+        """True if the batch is cut at all."""
         return self.batch_serialization_factor > 1
 
     def batch_axis(self, name: str) -> Dimension | None:

@@ -24,12 +24,12 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """What a program may cost."""
+    """The limits for the costs of a program."""
 
     allow_out_of_memory: bool = option(
         Truth(),
         False,
-        "Write the archive of a program that does not fit its target all the same. It runs "
+        "Write the archive of a program that does not fit its target anyway. It runs "
         "as any other, and holds the cost report. Without a choice of target, or of how much "
         "of it is used, nothing is refused.",
     )
@@ -41,11 +41,12 @@ class BudgetOptions:
             example="max_archive_bytes=1000",
         ),
         FrozenTable(),
-        "What the program may cost. If it costs more, nothing is written, and what costs most "
-        "is told. A table with some of max_cycles and max_bytes_per_tile (of a run on the "
-        "target, as `popc estimate` computes them), max_archive_bytes, max_arena_bytes (memory "
-        "of a run on this machine), max_constant_bytes and max_instructions. In TOML: [budget] "
-        "max_cycles = 1_000_000; with --set: budget.max_cycles=1000000.",
+        "Limits for the costs of the program. If it costs more, no archive is written, and the "
+        "largest costs are listed. A table with some of max_cycles and max_bytes_per_tile (of a "
+        "run on the target, as `popc estimate` computes them), max_archive_bytes, "
+        "max_arena_bytes (memory of a run on this machine), max_constant_bytes and "
+        "max_instructions. In TOML: [budget] max_cycles = 1_000_000; with --set: "
+        "budget.max_cycles=1000000.",
     )
     cost_report: bool = option(
         Truth(),

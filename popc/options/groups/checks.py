@@ -17,7 +17,7 @@ __all__ = ["CheckOptions", "FloatingPointException", "conflicts"]
 
 
 class FloatingPointException(StrEnum):
-    """What is looked for in results; NAN_ON_OVERFLOW says what becomes of some of them."""
+    """The exceptions to look for in results; NAN_ON_OVERFLOW says what becomes of some of them."""
 
     DIV0 = "div0"
     INVALID = "invalid"
@@ -27,7 +27,7 @@ class FloatingPointException(StrEnum):
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What is checked while a program is compiled, and while it runs."""
+    """The checks while a program is compiled, and while it runs."""
 
     enable_floating_point_checks: bool = option(
         Truth(),
@@ -45,10 +45,11 @@ class CheckOptions:
             FloatingPointException.INVALID,
             FloatingPointException.OVERFLOW,
         ),
-        "What enable_floating_point_checks looks for. Invalid is a NaN of operands without "
-        "any, div0 an infinity of an op with a pole, such as Div or Log, of finite operands, "
-        "and overflow any other infinity of finite operands. With nan_on_overflow, finite "
-        "results that are too large for float16 or bfloat16 become NaN rather than infinite.",
+        "Exceptions that enable_floating_point_checks looks for. Invalid is a NaN of operands "
+        "without any, div0 an infinity of an op with a pole, such as Div or Log, of finite "
+        "operands, and overflow any other infinity of finite operands. With nan_on_overflow, "
+        "finite results that are too large for float16 or bfloat16 become NaN rather than "
+        "infinite.",
     )
     verify_ir: bool = option(
         Truth(),

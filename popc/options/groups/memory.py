@@ -12,7 +12,7 @@ __all__ = ["MemoryFormat", "MemoryOptions"]
 
 
 class MemoryFormat(StrEnum):
-    """How images between convolutions lie in memory."""
+    """The layout of images between convolutions in memory."""
 
     AUTO = "auto"
     CHANNELS_FIRST = "channels_first"
@@ -21,7 +21,7 @@ class MemoryFormat(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """Where results lie."""
+    """The places of results."""
 
     enable_inplace: bool = option(
         Truth(), True, "Let results take over the memory of operands that are not needed any more."

@@ -13,12 +13,12 @@ __all__ = ["NodeOptions"]
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What is said of single nodes of the model."""
+    """The settings of single nodes of the model."""
 
     annotate: tuple[Rule, ...] = option(
         RulesKind(),
         (),
-        "What to say of nodes of the model without editing it. A list of tables, each with "
+        "Annotations of nodes, without editing the model. A list of tables, each with "
         "selectors, of which all must fit (nodes: a name or pattern; op_type; output: a tensor "
         "that the node computes), and annotations: schedule_priority (a number; ops with a "
         "higher one run as early as they can), exclude_patterns (passes that leave the ops as "
@@ -32,7 +32,7 @@ class NodeOptions:
     enable_serialized_matmuls: bool = option(
         Truth(),
         True,
-        "Whether products of matrices are cut as annotations say. Without, "
+        "Cut products of matrices as annotations say. Without, "
         "serialize_matmul_mode and serialize_matmul_factor have no effect.",
         popart="enableSerializedMatmuls",
     )

@@ -12,7 +12,7 @@ __all__ = ["CopyingStrategy", "OutlineOptions"]
 
 
 class CopyingStrategy(StrEnum):
-    """When operands and results of calls are copied on an IPU."""
+    """The time when operands and results of calls are copied on an IPU."""
 
     ON_ENTER_AND_EXIT = "on_enter_and_exit"
     JUST_IN_TIME = "just_in_time"
@@ -20,12 +20,12 @@ class CopyingStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class OutlineOptions:
-    """Which repeated parts of a program become one subgraph."""
+    """The repeated parts of a program that become one subgraph."""
 
     enable_outlining: bool = option(
         Truth(),
         False,
-        "Whether repeated parts of a program become one graph that is called. Its code is then "
+        "Turn repeated parts of a program into one graph that is called. Its code is then "
         "there once. Results are the same; with stochastic rounding, other "
         "random numbers may meet them. Off, other than in PopART: results of what is called "
         "cannot lie where an operand was, so that more memory may be needed.",
@@ -34,14 +34,14 @@ class OutlineOptions:
     enable_outlining_copy_cost_pruning: bool = option(
         Truth(),
         True,
-        "Whether what a part computes must be worth the copies of its operands and results. "
+        "Outline only parts that are worth the copies of their operands and results. "
         "Less of it may be outlined then, or nothing.",
         popart="enableOutliningCopyCostPruning",
     )
     outline_sequence_break_cost: float = option(
         Number(),
         10_000.0,
-        "What it costs to part an exchange from ops that may overlap with it. So it does if a "
+        "Cost of parting an exchange from ops that may overlap with it. It counts if a "
         "part that is outlined holds some of these, but not all; if it holds all, it is worth "
         "as much. The occurrences of the part share it.",
         popart="outlineSequenceBreakCost",
@@ -49,7 +49,7 @@ class OutlineOptions:
     outline_threshold: float = option(
         Number(low=-(1 << 48)),
         1.0,
-        "What a part must be worth to be outlined. Each convolution, product, normalisation or "
+        "Least worth of a part to be outlined. Each convolution, product, normalisation or "
         "exchange in it counts 1000, each other op 0.1; what is outlined already counts "
         "nothing.",
         popart="outlineThreshold",
@@ -57,8 +57,8 @@ class OutlineOptions:
     subgraph_copying_strategy: CopyingStrategy = option(
         Choice(*CopyingStrategy),
         CopyingStrategy.ON_ENTER_AND_EXIT,
-        "When operands and results of calls are copied on an IPU. All of them when the call "
-        "begins and ends, or each just in time, where it is first read or has been computed. "
-        "What runs here copies nothing; the estimate of costs counts the copies.",
+        "Time at which operands and results of calls are copied on an IPU. All of them when the "
+        "call begins and ends, or each just in time, where it is first read or has been "
+        "computed. Calls on this machine copy nothing; the estimate of costs counts the copies.",
         popart="subgraphCopyingStrategy",
     )

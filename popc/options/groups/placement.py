@@ -37,7 +37,7 @@ class OuterFragmentSchedule(StrEnum):
 
 
 class PipelineSchedule(StrEnum):
-    """How the stages of a pipeline take turns."""
+    """The turns of the stages of a pipeline."""
 
     GROUPED = "grouped"
     INTERLEAVED = "interleaved"
@@ -45,7 +45,7 @@ class PipelineSchedule(StrEnum):
 
 
 class VirtualGraphMode(StrEnum):
-    """How ops are spread over the chips."""
+    """The distribution of ops over the chips."""
 
     OFF = "off"
     MANUAL = "manual"
@@ -63,7 +63,7 @@ _NEED_PIPELINING: Final = (
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """Which chip runs what, and when.  Only random numbers may depend on any of these."""
+    """The places and times of ops.  Only random numbers may depend on any of these."""
 
     accumulate_outer_fragment_excluded_virtual_graphs: tuple[int, ...] = option(
         Several(Whole()),
@@ -74,7 +74,7 @@ class PlacementOptions:
     accumulate_outer_fragment_schedule: OuterFragmentSchedule = option(
         Choice(*OuterFragmentSchedule),
         OuterFragmentSchedule.SERIAL,
-        "In which order the chips of a pipeline update their weights. Serial lets one chip "
+        "Order in which the chips of a pipeline update their weights. Serial lets one chip "
         "after the other do it, scheduler leaves it to the scheduler; with "
         "overlap_cycle_optimized and overlap_memory_optimized, chips load and store what they "
         "keep in streaming memory at the same time, in the latter case only if it has the "
@@ -87,7 +87,7 @@ class PlacementOptions:
         "Let all chips work at the same time, on different micro-batches. Each chip runs a "
         "stage of the model and hands its results on; the pipeline fills before the first "
         "update of the weights, or at the beginning of a step, and is flushed at its end. "
-        "Ops are told their stages by __pipeline_stage or by annotate; if none is, the stages "
+        "__pipeline_stage or annotate assigns ops to stages; if neither does, the stages "
         "are the virtual graphs. Needs virtual_graph_mode and, for training, "
         "accumulation_factor. Results stay the same bit for bit.",
         popart="enablePipelining",
@@ -202,7 +202,7 @@ def _about_pipelines(options: Options) -> Iterator[str]:
 
 
 def pipeline_training_conflicts(options: Options) -> Iterator[str]:
-    """What a pipeline that trains cannot do; `conflicts` are those of all programs."""
+    """The limits of a pipeline that trains; `conflicts` are those of all programs."""
     if options.accumulation_factor == 1:
         yield (
             "enable_pipelining trains on several micro-batches at a time, but accumulation_factor "

@@ -17,7 +17,7 @@ __all__ = ["AutoRecomputation", "RecomputationOptions", "conflicts"]
 
 
 class AutoRecomputation(StrEnum):
-    """How it is chosen what the backward pass computes once more."""
+    """The choice of what the backward pass computes once more."""
 
     NONE = "none"
     STANDARD = "standard"
@@ -28,12 +28,12 @@ class AutoRecomputation(StrEnum):
 
 @dataclass(frozen=True)
 class RecomputationOptions:
-    """What the backward pass computes once more."""
+    """The results that the backward pass computes once more."""
 
     auto_recomputation: AutoRecomputation = option(
         Choice(*AutoRecomputation, synonyms={"norecompute": AutoRecomputation.NONE}),
         AutoRecomputation.NONE,
-        "Which results of the forward pass the backward pass computes once more. That takes "
+        "Results of the forward pass that the backward pass computes once more. That takes "
         "less memory than keeping them, and more time. Standard keeps the results that are "
         "live where the forward pass needs the least memory, at intervals that get shorter, "
         "and computes the others; norm_only computes those of normalisations only, "

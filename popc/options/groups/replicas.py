@@ -20,7 +20,7 @@ __all__ = ["ReplicaOptions", "StreamMode", "conflicts"]
 
 
 class StreamMode(StrEnum):
-    """What replicas take from an input."""
+    """The samples that replicas take from an input."""
 
     REPLICATE = "replicate"
     BROADCAST = "broadcast"
@@ -31,13 +31,13 @@ _MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
 
 @dataclass(frozen=True)
 class ReplicaOptions:
-    """How many replicas there are, and what they share."""
+    """The number of replicas, and what they share."""
 
     distributed_batch_norm_replica_group_size: int = option(
         Whole(low=1, high=MAX_REPLICAS),
         1,
-        "How many neighbouring replicas share the statistics of a batch normalisation. 1 lets "
-        "each normalise by those of its own micro-batch. It must divide "
+        "Number of neighbouring replicas that share the statistics of a batch normalisation. 1 "
+        "lets each normalise by those of its own micro-batch. It must divide "
         "replicated_graph_count. Normalisations in training mode only.",
     )
     identical_replica_seeds: bool = option(
@@ -75,7 +75,7 @@ class ReplicaOptions:
     replicated_graph_count: int = option(
         Whole(low=1, high=MAX_REPLICAS),
         1,
-        "How many replicas of the program run side by side, each on data of its own. Weights "
+        "Number of replicas of the program that run side by side, each on its own data. Weights "
         "stay equal, because gradients are added up or averaged over the replicas. Inputs and "
         "outputs get a dimension of this size, after that of accumulation_factor, if it is "
         "larger than 1.",
@@ -84,7 +84,7 @@ class ReplicaOptions:
     replicated_stream_mode: FrozenTable[StreamMode] = option(
         Table(Choice(*StreamMode), "from names to replicate or broadcast"),
         FrozenTable(),
-        "What replicas take from an input. A table from names or patterns of inputs to "
+        "Samples that replicas take from an input. A table from names or patterns of inputs to "
         "replicate (each takes the next sample; the default) or broadcast (all take the same "
         'sample). In TOML: [replicated_stream_mode] mask = "broadcast"; with --set: '
         "replicated_stream_mode.mask=broadcast.",
@@ -92,7 +92,7 @@ class ReplicaOptions:
     variable_settings: FrozenTable[ReplicaGroups] = option(
         Table(GroupsKind(), "from weights to groups of replicas"),
         FrozenTable(),
-        "Which replicas share a weight. A table from names or patterns of weights to all (the "
+        "Replicas that share a weight. A table from names or patterns of weights to all (the "
         "default), none (each replica has its own), consecutive:N or orthogonal:N (groups of "
         "N neighbours, or of N as far apart as possible). Gradients are reduced within the "
         "groups; the host reads and writes one row per group. The first pattern that fits, in "
@@ -100,11 +100,11 @@ class ReplicaOptions:
     )
 
     def stream_mode(self, name: str) -> StreamMode:
-        """What replicas take from an input."""
+        """The samples that replicas take from an input."""
         return self.replicated_stream_mode.matching(name) or StreamMode.REPLICATE
 
     def replica_groups(self, variable: str) -> ReplicaGroups:
-        """Which replicas share a variable."""
+        """The groups of replicas that share a variable."""
         return self.variable_settings.matching(variable) or ReplicaGroups()
 
 

@@ -19,7 +19,7 @@ __all__ = ["PatternLevel", "RewriteOptions", "conflicts"]
 
 
 class PatternLevel(StrEnum):
-    """Which local rewrites are made; each level makes those of the level before."""
+    """The level of local rewrites; each makes those of the level before."""
 
     NO_PATTERNS = "no_patterns"
     MINIMAL = "minimal"
@@ -29,7 +29,7 @@ class PatternLevel(StrEnum):
 
 @dataclass(frozen=True)
 class RewriteOptions:
-    """Which local rewrites are made."""
+    """The choice of local rewrites."""
 
     combine_convolutions: bool = option(
         Truth(),
@@ -68,7 +68,7 @@ class RewriteOptions:
     patterns: PatternLevel = option(
         Choice(*PatternLevel),
         PatternLevel.DEFAULT,
-        "Which local rewrites are made. With no_patterns none: the program is what the model "
+        "Local rewrites to make. With no_patterns none: the program is what the model "
         "says, op by op. minimal removes ops that do nothing, default makes the rewrites that "
         "pay, and all also those that rarely do. Clean-up, loops, collectives and the use of "
         "memory (see enable_inplace) do not depend on it.",

@@ -12,7 +12,7 @@ __all__ = ["Algorithm", "ScheduleOptions", "TieBreaker"]
 
 
 class TieBreaker(StrEnum):
-    """Which of several ready nodes runs first."""
+    """The choice among several ready nodes."""
 
     GREEDY = "greedy"  # the one that adds the fewest live bytes; among equals as FIFO
     FIFO = "fifo"  # the one that became ready last (the established name is a misnomer)
@@ -20,7 +20,7 @@ class TieBreaker(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How an order is made."""
+    """The way to make an order."""
 
     CHOOSE_BEST = "choose_best"
     KAHN = "kahn"
@@ -32,7 +32,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """What the scheduler does.  None of these changes results."""
+    """The settings of the scheduler.  None of these changes results."""
 
     kahn_tie_breaker: TieBreaker = option(
         Choice(*TieBreaker),
@@ -45,10 +45,12 @@ class ScheduleOptions:
     maximum_scheduler_lookahead_depth: int = option(
         Whole(low=1, high=100),
         5,
-        "How many ops ahead look_ahead tries what could follow. Time grows quickly with it.",
+        "Number of ops that look_ahead tries in advance. Time grows quickly with it.",
     )
     maximum_scheduler_search_space_size: int = option(
-        Whole(low=1, high=1_000_000), 64, "How many ops look_ahead looks at before each decision."
+        Whole(low=1, high=1_000_000),
+        64,
+        "Number of ops that look_ahead considers before each decision.",
     )
     scheduler_work_limit: int = option(
         Whole(),
@@ -67,7 +69,7 @@ class ScheduleOptions:
     swap_limit_scheduler: int = option(
         Whole(),
         1_000_000_000,
-        "How many moves the local search makes at most. It improves the orders of kahn and "
+        "Most moves that the local search makes. It improves the orders of kahn and "
         "choose_best; with 0 there is no search. scheduler_work_limit ends it too.",
         popart="swapLimitScheduler",
     )
@@ -82,7 +84,8 @@ class ScheduleOptions:
     transitive_closure_optimization_threshold: int = option(
         Whole(),
         100_000,
-        "Up to how many ops a graph is simplified before the exact search. Constraints that "
-        "follow from others are dropped, and ops that may as well run together are joined.",
+        "Largest number of ops for which a graph is simplified before the exact search. "
+        "Constraints that follow from others are dropped, and ops that may as well run together "
+        "are joined.",
         popart="transitiveClosureOptimizationThreshold",
     )

@@ -19,12 +19,12 @@ __all__ = ["StepOptions", "anchors_given", "conflicts"]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What one run of the program processes, and returns."""
+    """The batches that one run of the program processes, and the values that it returns."""
 
     anchors: FrozenTable[Anchor] = option(
         Table(AnchorKind(), "from tensor names to return types"),
         FrozenTable(),
-        "Which values of an output a step returns. A table from tensor name to all, final, "
+        "Values of an output that a step returns. A table from tensor name to all, final, "
         "sum or every_n. A name that is no output of the model becomes one. In TOML: "
         '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
         "anchors.z=every_n:2. As in PopART, sum adds in the element type of the output, so sums "
@@ -33,7 +33,7 @@ class StepOptions:
     batches_per_step: int = option(
         Whole(low=1),
         1,
-        "How many batches one run of the program processes. Inputs and outputs get a leading "
+        "Number of batches that one run of the program processes. Inputs and outputs get a leading "
         "dimension of this size if it is larger than 1.",
         popart="batchesPerStep",
     )
@@ -42,7 +42,7 @@ class StepOptions:
     )
 
     def anchor(self, output: str) -> Anchor:
-        """Which values of an output a step returns."""
+        """The values of an output that a step returns."""
         return self.anchors.get(output, self.default_anchor)
 
 

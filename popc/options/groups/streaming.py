@@ -22,7 +22,7 @@ __all__ = ["KINDS", "IoSchedule", "PhaseSchedule", "StreamingOptions", "conflict
 
 
 class IoSchedule(StrEnum):
-    """When tensors are fetched: one execution phase early, or not."""
+    """The time when tensors are fetched: one execution phase early, or not."""
 
     PRELOAD = "preload"
     ON_DEMAND = "on_demand"
@@ -61,7 +61,7 @@ _NEED_PHASES: Final = (
 
 @dataclass(frozen=True)
 class StreamingOptions:
-    """What is kept in streaming memory, and when it is fetched."""
+    """The tensors kept in streaming memory, and the times when they are fetched."""
 
     accumulator_io_schedule: IoSchedule = option(
         Choice(*IoSchedule),
@@ -103,7 +103,7 @@ class StreamingOptions:
     execution_phase_schedule: PhaseSchedule = option(
         Choice(*PhaseSchedule),
         PhaseSchedule.INTERLEAVING,
-        "In which order the transfers of an execution phase take place. Interleaving fetches "
+        "Order of the transfers of an execution phase. Interleaving fetches "
         "first, and leaves it to the scheduler in which order weights are updated and stored; "
         "batch makes each step for all weights before the next; batch_clustered_io also puts "
         "what is fetched at the beginning of a phase. Needs execution_phases.",
@@ -112,14 +112,14 @@ class StreamingOptions:
     execution_phase_stages: int = option(
         Whole(low=1, high=2),
         2,
-        "Between how many chips execution phases alternate. With 2, a chip fetches what its "
+        "Number of chips between which execution phases alternate. With 2, a chip fetches what its "
         "next phase needs while the other one computes. Needs execution_phases.",
         popart="executionPhaseSettings.stages",
     )
     execution_phases: int = option(
         Whole(high=1 << 16),
         0,
-        "Into how many parts the forward pass is divided, by bytes of weights. They run one "
+        "Number of parts into which the forward pass is divided, by bytes of weights. They run one "
         "after the other, and then those of the backward pass in the opposite order; "
         "tensors that are kept off chip are fetched for the phases that need them. The "
         "attribute __execution_phase of a node, or execution_phase of annotate, says to which "
@@ -176,7 +176,7 @@ class StreamingOptions:
     def tensor_location(
         self, kind: str, name: str = "", annotated: Settings = _NOTHING
     ) -> TensorLocation:
-        """Where a tensor is kept.
+        """The place where a tensor is kept.
 
         Args:
             kind: One of `KINDS`.
@@ -190,20 +190,20 @@ class StreamingOptions:
 
     @property
     def has_phases(self) -> bool:
-        """Whether there are execution phases."""
+        """True if there are execution phases."""
         return self.execution_phases > 1
 
     def io_schedule(self, kind: str) -> IoSchedule:
-        """When tensors of a kind are fetched."""
+        """The time when tensors of a kind are fetched."""
         schedule: IoSchedule = getattr(self, f"{kind}_io_schedule")
         return schedule
 
     def location_override(self, name: str) -> Mapping[str, Any]:
-        """What is said of the tensor ``name`` alone."""
+        """The settings of the tensor ``name`` alone."""
         table = self.tensor_location_override
         if name in table:
             return table[name]
-        return next((one for key, one in table.items() if fnmatchcase(name, key)), _NOTHING)
+        return next((section for key, section in table.items() if fnmatchcase(name, key)), _NOTHING)
 
     def locations_in_use(self) -> Iterator[tuple[str, TensorLocation]]:
         """The locations that differ from the default, with what they are called."""

@@ -34,19 +34,19 @@ class TargetOptions:
     ipu_selection_order: SelectionOrder = option(
         Choice(*SelectionOrder),
         SelectionOrder.AUTO,
-        "In which order a program counts IPUs. Along the ladder of their links: rung by rung "
+        "Order in which a program counts IPUs. Along the ladder of their links: rung by rung "
         "(zigzag), so that neighbours are linked (snake), or up one side and down the other "
         "(hoof).",
     )
     num_io_tiles: int = option(
         Whole(high=(1 << 20) - 2),
         0,
-        "How many tiles of each IPU only transfer data; the others compute. An even number, 32 "
-        "or more, or 0. What they transfer is said by tile_sets and exchange_strategies.",
+        "Tiles of each IPU that only transfer data; the others compute. An even number, 32 "
+        "or more, or 0. tile_sets and exchange_strategies say what they transfer.",
         popart="numIOTiles",
     )
     num_ipus: int = option(
-        Whole(low=1, high=64), 1, "How many IPUs the system has: a power of two, up to 64."
+        Whole(low=1, high=64), 1, "Number of IPUs in the system: a power of two, up to 64."
     )
     target: str = option(
         Text(),
@@ -55,5 +55,5 @@ class TargetOptions:
         "that describes another one.",
     )
     tiles_per_ipu: int = option(
-        Whole(high=1 << 20), 0, "How many tiles of each IPU to use; 0 for all of them."
+        Whole(high=1 << 20), 0, "Number of tiles of each IPU to use; 0 for all of them."
     )

@@ -24,21 +24,21 @@ __all__ = [
 
 
 class Reduction(StrEnum):
-    """What becomes of the gradients of a batch, and of replicas."""
+    """The combination of the gradients of a batch, and of replicas."""
 
     SUM = "sum"
     MEAN = "mean"
 
 
 class MeanStrategy(StrEnum):
-    """How gradients are averaged."""
+    """The way in which gradients are averaged."""
 
     POST = "post"
     RUNNING = "running"
 
 
 class MergeVarUpdate(StrEnum):
-    """Which weights are updated together."""
+    """The weights that are updated together."""
 
     OFF = "off"
     ALL = "all"
@@ -48,19 +48,19 @@ class MergeVarUpdate(StrEnum):
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How gradients are added up, and weights updated."""
+    """The settings for adding up gradients and updating weights."""
 
     accumulation_and_replication_reduction_type: Reduction = option(
         Choice(*Reduction),
         Reduction.SUM,
-        "Whether the gradients of the micro-batches of a batch, and of replicas, are added up "
+        "How gradients of the micro-batches of a batch, and of replicas, are combined: added up "
         "or averaged.",
         popart="accumulationAndReplicationReductionType",
     )
     accumulation_factor: int = option(
         Whole(low=1),
         1,
-        "How many micro-batches add up their gradients before the weights are updated. Inputs "
+        "Number of micro-batches that add up their gradients before an update. Inputs "
         "and outputs get a dimension of this size, after that of batches_per_step, if it is "
         "larger than 1. Training only.",
         popart="accumulationFactor",
@@ -91,7 +91,7 @@ class TrainingOptions:
     loose_threshold_at_peak: int = option(
         Whole(),
         8000,
-        "How many bytes of weights may wait to be updated where memory is tightest. Where the "
+        "Bytes of weights that may wait to be updated where memory is tightest. Where the "
         "backward pass needs less memory, as many more may wait. For merge_var_update = "
         "auto_loose.",
         popart="looseThresholdAtPeak",
@@ -106,7 +106,7 @@ class TrainingOptions:
     merge_var_update: MergeVarUpdate = option(
         Choice(*MergeVarUpdate, synonyms={"none": MergeVarUpdate.OFF}),
         MergeVarUpdate.OFF,
-        "Whether weights whose updates have the same arithmetic are updated together. That is "
+        "Update weights together whose updates have the same arithmetic. That is "
         "fewer ops, which pays if there are many small weights, but gradients live longer. All "
         "merges whatever can be merged; auto_tight makes groups of "
         "merge_var_update_mem_threshold bytes, for which weights are cut; auto_loose merges "
@@ -117,7 +117,7 @@ class TrainingOptions:
     merge_var_update_mem_threshold: int = option(
         Whole(low=1),
         1_000_000,
-        "How many bytes of weights merge_var_update puts together at most, unless it is all.",
+        "Most bytes of weights that merge_var_update puts together, unless it is all.",
         popart="mergeVarUpdateMemThreshold",
     )
     schedule_non_weight_update_gradient_consumers_early: bool = option(

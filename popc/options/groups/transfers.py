@@ -26,7 +26,7 @@ __all__ = [
 
 
 class ExchangeStrategy(StrEnum):
-    """When an input or output is transferred."""
+    """The time when an input or output is transferred."""
 
     JUST_IN_TIME = "just_in_time"
     OVERLAP_INNER_LOOP = "overlap_inner_loop"
@@ -34,14 +34,14 @@ class ExchangeStrategy(StrEnum):
 
 
 class Instrumentation(StrEnum):
-    """Of what cycles are counted: the innermost main loop, the whole program."""
+    """The part whose cycles are counted: the innermost main loop, the whole program."""
 
     INNER = "inner"
     OUTER = "outer"
 
 
 class SyntheticDataMode(StrEnum):
-    """What takes the place of inputs, if anything does."""
+    """The replacement of inputs, if anything takes their place."""
 
     OFF = "off"
     ZEROS = "zeros"
@@ -51,7 +51,7 @@ class SyntheticDataMode(StrEnum):
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """How transfers overlap with computing, and what is told about a run."""
+    """The overlap of transfers with computing, and the reports about a run."""
 
     buffering_depth_map: FrozenTable[int] = option(
         Table(Whole(high=1 << 20), "from names to whole numbers", example="a=1,b=2"),
@@ -64,7 +64,7 @@ class TransferOptions:
     default_buffering_depth: int = option(
         Whole(high=1 << 20),
         0,
-        "How many samples ahead of the program a session reads an input. A thread for each "
+        "Number of samples that a session reads ahead from an input. A thread for each "
         "iterable or callable does it, so that the program does not wait for it; with 0 each "
         "sample is read when the program asks for it. For sources that do not depend on "
         "results. session.connect(depth=N) has precedence; arrays, files and queues are there "
@@ -74,7 +74,7 @@ class TransferOptions:
     enable_prefetch_datastreams: bool = option(
         Truth(),
         True,
-        "Whether the host may have samples ready before the program asks for them. If not, "
+        "Let the host prepare samples before the program asks for them. If not, "
         "every load waits until the host has noticed the request, and nothing is read ahead.",
         popart="enablePrefetchDatastreams",
     )
@@ -84,8 +84,8 @@ class TransferOptions:
             "from names to just_in_time or overlap_inner_loop or overlap_loops",
         ),
         FrozenTable(),
-        "When inputs and outputs are transferred. A table from names or patterns of inputs and "
-        "outputs to just_in_time (the default: where the program needs them), "
+        "Time at which inputs and outputs are transferred. A table from names or patterns of "
+        "inputs and outputs to just_in_time (the default: where the program needs them), "
         "overlap_inner_loop (while an iteration of the innermost main loop computes, the next "
         "samples are loaded and the results before are stored) or overlap_loops (across the "
         "iterations of the outer main loop too). To overlap needs num_io_tiles, and "
@@ -102,8 +102,8 @@ class TransferOptions:
     hardware_instrumentations: tuple[Instrumentation, ...] = option(
         Names(tuple(Instrumentation)),
         (Instrumentation.OUTER,),
-        "What instrument_with_hardware_cycle_counter counts. Outer is the whole program, inner "
-        "the innermost main loop, by IPU.",
+        "Part of the program that instrument_with_hardware_cycle_counter counts. Outer is the "
+        "whole program, inner the innermost main loop, by IPU.",
         popart="hardwareInstrumentations",
     )
     instrument_with_hardware_cycle_counter: bool = option(
@@ -126,13 +126,13 @@ class TransferOptions:
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
         FrozenTable(),
-        "Which tiles an input arrives at, or an output leaves from. A table from names or "
+        "Tiles at which an input arrives, or from which an output leaves. A table from names or "
         "patterns to io (the tiles that num_io_tiles sets aside) or compute. The default is "
         "io for what exchange_strategies overlaps, else compute.",
     )
 
     def exchange_strategy(self, stream: str) -> ExchangeStrategy:
-        """When an input or output is transferred."""
+        """The time when an input or output is transferred."""
         return self.exchange_strategies.matching(stream) or ExchangeStrategy.JUST_IN_TIME
 
     def tile_set(self, stream: str) -> TileSet:
@@ -141,7 +141,7 @@ class TransferOptions:
         return self.tile_sets.matching(stream) or (TileSet.COMPUTE if in_time else TileSet.IO)
 
     def buffering_depth(self, stream: str) -> int:
-        """How many samples of an input are read ahead."""
+        """The number of samples of an input that are read ahead."""
         if not self.enable_prefetch_datastreams:
             return 0
         own = self.buffering_depth_map.matching(stream)
@@ -149,7 +149,7 @@ class TransferOptions:
 
 
 def conflicts(options: Options) -> Iterator[str]:
-    """What cannot be, each with the options involved and what to do."""
+    """The conflicts, each with the options involved and what to do."""
     yield from _overlap_conflicts(options)
     yield from _depth_conflicts(options)
     instrumented = options.instrument_with_hardware_cycle_counter

@@ -36,7 +36,7 @@ class Kind(ABC, Generic[T]):
 
     @property
     def word(self) -> str:
-        """What listings call it."""
+        """The word for it in listings."""
         return self.called
 
     @property
@@ -51,11 +51,11 @@ class Kind(ABC, Generic[T]):
 
     @property
     def is_table(self) -> bool:
-        """Whether values have entries, each of which can be set by itself."""
+        """True if values have entries, each of which can be set by itself."""
         return False
 
     def is_parsed(self, value: T) -> bool:
-        """Whether words in ``value`` are what `parse` makes of them, and not text of a user."""
+        """True if words in ``value`` are what `parse` makes of them, and not text of a user."""
         del value
         return True
 

@@ -52,13 +52,13 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
         chosen = sorted({name for name in names if name})
         for name in chosen:
             require_known(name, self.known)
-        meant = {str(one): one for one in self.known}
+        meant = {str(known_name): known_name for known_name in self.known}
         return tuple(meant[name] for name in chosen)
 
     def is_parsed(self, value: tuple[Word, ...]) -> bool:
-        """Whether known names are those that are known."""
-        types = {type(one) for one in self.known}
-        return not types or all(type(one) in types for one in value)
+        """True if known names are those that are known."""
+        types = {type(name) for name in self.known}
+        return not types or all(type(item) in types for item in value)
 
     def plain(self, value: tuple[Word, ...]) -> OptionValue:
         """The names."""
@@ -74,11 +74,11 @@ class Patterns(Kind[tuple[str, ...]]):
         """A list of patterns, or patterns with commas between them."""
         patterns = value.split(",") if isinstance(value, str) else value
         if not isinstance(patterns, list | tuple) or not all(
-            isinstance(one, str) for one in patterns
+            isinstance(pattern, str) for pattern in patterns
         ):
             raise ValueError(f"is {value!r}, but must be a list of names or patterns")
-        stripped = (one.strip() for one in patterns)
-        return tuple(dict.fromkeys(one for one in stripped if one))
+        stripped = (pattern.strip() for pattern in patterns)
+        return tuple(dict.fromkeys(item for item in stripped if item))
 
     def plain(self, value: tuple[str, ...]) -> OptionValue:
         """The patterns."""
@@ -93,7 +93,7 @@ class Several(Kind[tuple[T, ...]], Generic[T]):
 
     @property
     def word(self) -> str:
-        """What listings call it."""
+        """The word for it in listings."""
         return self._item.called_in_lists
 
     def parse(self, value: object) -> tuple[T, ...]:
@@ -101,7 +101,7 @@ class Several(Kind[tuple[T, ...]], Generic[T]):
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             raise ValueError(f"is {value!r}, but must be a list of numbers")
-        stripped = (one.strip() if isinstance(one, str) else one for one in items)
+        stripped = (item.strip() if isinstance(item, str) else item for item in items)
         return tuple(self._item.parse(one) for one in stripped if one != "")
 
     def plain(self, value: tuple[T, ...]) -> OptionValue:

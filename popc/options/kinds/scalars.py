@@ -125,7 +125,7 @@ class Choice(Kind[Word]):
     def __init__(self, *words: Word, synonyms: Mapping[str, Word] | None = None) -> None:
         """``synonyms`` are other spellings, in lower case and without underscores."""
         self._words: Final = words
-        self._meant: Final = {_without_joints(one): one for one in words} | dict(synonyms or {})
+        self._meant: Final = {_without_joints(word): word for word in words} | dict(synonyms or {})
 
     def parse(self, value: object) -> Word:
         """The word that is meant."""
@@ -135,7 +135,7 @@ class Choice(Kind[Word]):
         return meant
 
     def is_parsed(self, value: Word) -> bool:
-        """Whether it is one of the words: text is no member of an enum, though it is equal."""
+        """True if it is one of the words: text is no member of an enum, though it is equal."""
         return any(type(value) is type(word) and value == word for word in self._words)
 
     @property

@@ -37,7 +37,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
 
     @property
     def word(self) -> str:
-        """What listings call it."""
+        """The word for it in listings."""
         return self._entries.called_in_tables
 
     @property
@@ -61,12 +61,12 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
         return table
 
     def is_parsed(self, value: FrozenTable[T]) -> bool:
-        """Whether all entries are."""
+        """True if all entries are."""
         return all(map(self._entries.is_parsed, value.values()))
 
     def plain(self, value: FrozenTable[T]) -> OptionValue:
         """Pairs of names and entries."""
-        return tuple((key, self._entries.entry(one)) for key, one in value.items())
+        return tuple((key, self._entries.entry(entry)) for key, entry in value.items())
 
 
 def parse_entries(
@@ -81,9 +81,9 @@ def parse_entries(
     if not isinstance(table, Mapping):
         raise ValueError(f"is {value!r}, but must be a table {what}")
     entries: dict[str, T] = {}
-    for name, one in table.items():
+    for name, item in table.items():
         try:
-            entries[str(name)] = parse(one)
+            entries[str(name)] = parse(item)
         except ValueError as error:
             raise ValueError(f"of {name!r} {error}") from None
     return FrozenTable(entries)

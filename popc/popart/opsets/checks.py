@@ -1,4 +1,4 @@
-"""What is checked of an operator when it is added, beyond the number of its inputs."""
+"""The checks of an operator when it is added, beyond the number of its inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Check = Callable[[Sequence[str], Sequence[Shape], Mapping[str, Any]], None]
 def check_window(
     names: Sequence[str], shapes: Sequence[Shape], values: Mapping[str, Any], kernel: Shape
 ) -> None:
-    """Whether the numbers of a window fit the spatial dimensions of what it moves over.
+    """Check that the numbers of a window fit the spatial dimensions of what it moves over.
 
     Args:
         names, shapes: Of the inputs.

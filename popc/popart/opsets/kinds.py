@@ -38,7 +38,7 @@ AttributeValue: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """What a parameter takes, and what is stored of it; ``default`` reads a table's default.
+    """The type of a parameter, and its stored form; ``default`` reads a table's default.
 
     Attributes:
         empty: What an empty list is a list of.

@@ -1,4 +1,4 @@
-"""What the tables of methods say, parsed.
+"""The tables of methods, parsed.
 
 A line reads ``method@opset OpType-version inputs>outputs parameter...``.
 
@@ -56,7 +56,7 @@ class Attribute:
     left_out: object
 
     def is_stored(self, value: object) -> bool:
-        """Whether a value of the parameter is stored."""
+        """True if a value of the parameter is stored."""
         return value is not None and (self.left_out is _STORED or value != self.left_out)
 
 
@@ -96,7 +96,7 @@ class Row:
 
     @property
     def is_single(self) -> bool:
-        """Whether a call returns one name and no list."""
+        """True if a call returns one name and no list."""
         return not self.counted and self.returned == 1
 
     def named(self, values: list[Any]) -> dict[str, Any]:

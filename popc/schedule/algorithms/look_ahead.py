@@ -44,7 +44,7 @@ def look_ahead_order(problem: Problem, depth: int, space: int) -> list[int]:
 
 
 class _Walker:
-    """What has run so far; `enter` runs a node, `leave` takes the last one back."""
+    """The nodes that have run so far; `enter` runs a node, `leave` takes the last one back."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -9,7 +9,7 @@ __all__ = ["shortest_path_order"]
 
 
 def shortest_path_order(problem: Problem) -> list[int]:
-    """Of the ready nodes take the one with the fewest nodes to one that none waits for."""
+    """An order that takes the ready node with the fewest nodes to one that none waits for."""
     distances = [0] * len(problem)
     for node in reversed(problem.topological()):
         others = problem.successors[node]

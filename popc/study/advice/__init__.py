@@ -1,4 +1,4 @@
-"""Why a program does not fit its target, and what would make it fit."""
+"""The reasons why a program does not fit its target, and the changes that would make it fit."""
 
 from popc.study.advice.change import Change
 from popc.study.advice.diagnosis import ChipState, Diagnosis, Holder, Share, diagnose

@@ -76,6 +76,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
-        tables = any(isinstance(one, Mapping) for one in value)
+        tables = any(isinstance(item, Mapping) for item in value)
         return json.dumps(value) if tables else ",".join(map(str, value))
     return str(value)

@@ -1,4 +1,4 @@
-"""Where a program needs how much memory, and where its time goes: a `CostReport` in short."""
+"""The memory and time that each part of a program needs: a `CostReport` in short."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ class Diagnosis:
 
     @property
     def fits(self) -> bool:
-        """Whether all chips have enough memory."""
+        """True if all chips have enough memory."""
         return all(chip.excess <= 0 for chip in self.chips)
 
     @property
     def total_cycles(self) -> int:
-        """Of a run."""
+        """The cycles of a run."""
         return sum(self.cycles.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,13 +141,13 @@ class Diagnosis:
             "seconds": self.total_cycles / self.clock_hz,
             "samples": self.samples,
             "ipus": [_plain(chip) for chip in self.chips],
-            "slowest_ops": [_plain(one) for one in self.slowest],
-            "cycles_by_op_type": {one.name: one.amount for one in self.kinds},
+            "slowest_ops": [_plain(share) for share in self.slowest],
+            "cycles_by_op_type": {kind.name: kind.amount for kind in self.kinds},
         }
 
 
 def diagnose(report: CostReport) -> Diagnosis:
-    """What a reader should know of a report."""
+    """The diagnosis of a report."""
     ops = {op.name: op for op in reversed(report.ops)}
     chips = [_state(number, chip, ops) for number, chip in enumerate(report.memory)]
     kinds: Counter[str] = Counter()
@@ -157,7 +157,7 @@ def diagnose(report: CostReport) -> Diagnosis:
     return Diagnosis(
         target=report.target.name,
         clock_hz=report.target.tile.clock_hz,
-        cycles={one.name: getattr(cycles, one.name) for one in fields(cycles)},
+        cycles={field.name: getattr(cycles, field.name) for field in fields(cycles)},
         samples=report.samples,
         chips=tuple(sorted(chips, key=lambda chip: (-chip.excess, chip.ipu))),
         slowest=_slowest(report.ops),
@@ -176,14 +176,16 @@ def _slowest(ops: Sequence[OpCost]) -> tuple[Share, ...]:
         Share(alike[0].name, cycles * len(alike), op_type, alike[0].origin, plan, len(alike))
         for (op_type, cycles, plan), alike in groups.items()
     ]
-    return tuple(sorted(shares, key=lambda one: -one.amount)[:_OPS])
+    return tuple(sorted(shares, key=lambda share: -share.amount)[:_OPS])
 
 
 def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState:
     step = chip.steps[chip.peak_step] if chip.steps else None
     name = step.name if step is not None else ""
     op = ops.get(name)
-    there = sorted(chip.tensors, key=lambda one: (-one.on_busiest, -one.bytes, one.name))
+    there = sorted(
+        chip.tensors, key=lambda tensor: (-tensor.on_busiest, -tensor.bytes, tensor.name)
+    )
     holders = tuple(_holder(one, chip) for one in there[:_HOLDERS] if one.on_busiest)
     held = chip.busiest.variables + chip.busiest.activations
     return ChipState(
@@ -195,14 +197,14 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
         tiles_over=chip.tiles_over,
         step=max(chip.peak_step, 0),
         steps=len(chip.steps),
-        steps_over=sum(one.busiest > chip.limit for one in chip.steps),
+        steps_over=sum(candidate.busiest > chip.limit for candidate in chip.steps),
         op=name,
         op_type=op.op_type if op is not None else "",
         node=op.origin if op is not None else "",
         plan=op.plans[0] if op is not None and op.plans else "",
         categories=chip.busiest.to_dict(),
         holders=holders,
-        others=max(held - sum(one.on_tile for one in holders), 0),
+        others=max(held - sum(holder.on_tile for holder in holders), 0),
         temporary=_temporaries(op.phases if op is not None else ()),
     )
 

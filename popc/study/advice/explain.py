@@ -1,4 +1,4 @@
-"""Why a program does not fit and what would make it fit; or, if it does, what it is like."""
+"""The reasons why a program does not fit and the remedies; or, if it fits, what it is like."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Explanation:
 
     @property
     def fits(self) -> bool:
-        """Whether the target holds the program."""
+        """True if the target holds the program."""
         return self.diagnosis.fits
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,8 +55,10 @@ class Explanation:
         if self.advice is not None:
             base = self.advice.base
             data["planned"] = self.advice.planned
-            data["fixes"] = [finding_dict(one, base) for one in self.advice.fixes]
-            data["insufficient"] = [finding_dict(one, base) for one in self.advice.insufficient]
+            data["fixes"] = [finding_dict(fix, base) for fix in self.advice.fixes]
+            data["insufficient"] = [
+                finding_dict(finding, base) for finding in self.advice.insufficient
+            ]
             data["not_tried"] = list(self.advice.left)
         else:
             data["wins"] = [win.to_dict() for win in self.wins]
@@ -72,7 +74,7 @@ def explain_model(
     on_finding: OnFinding = ignore,
     **keywords: Unpack[CompileKeywords],
 ) -> Explanation:
-    """Why a model does or does not fit its target.  Exported as ``popc.explain``.
+    """Explain why a model does or does not fit its target.  Exported as ``popc.explain``.
 
     Arguments are those of `popc.compile`, and
 
@@ -110,7 +112,9 @@ def explain_request(
         return Explanation(diagnosis, request=request)
     situation = Situation(request, loaded, report)
     ladders = ladders_for(situation, WINS if diagnosis.fits else FIXES)
-    workers = jobs or _worthwhile(seconds * min(budget, sum(len(one.steps) for one in ladders)))
+    workers = jobs or _worthwhile(
+        seconds * min(budget, sum(len(ladder.steps) for ladder in ladders))
+    )
     base = outcome_of(report)
     with open_pool(Workshop(request, loaded), workers) as pool:
         if diagnosis.fits:
@@ -121,7 +125,7 @@ def explain_request(
 
 
 def _worthwhile(seconds: float) -> int:
-    """How many processes for so much work."""
+    """The number of processes for so much work."""
     return available_cores() if seconds > _WORTH_PROCESSES else 1
 
 
@@ -140,11 +144,13 @@ def finding_dict(finding: Finding, base: Outcome) -> dict[str, Any]:
 
 def change_dict(change: Change) -> dict[str, Any]:
     """A change as plain data, and as the arguments that make it."""
-    toml = format_toml({name: one for name, one in change.options.items() if one is not None})
+    toml = format_toml(
+        {name: setting for name, setting in change.options.items() if setting is not None}
+    )
     return {"change": change.to_dict(), "arguments": list(change.arguments()), "toml": toml}
 
 
 def ratio(outcome: Outcome, base: Outcome) -> float:
-    """How much longer a sample takes."""
+    """The ratio of the times for a sample."""
     before = base.seconds_per_sample
     return outcome.seconds_per_sample / before if before else 1.0

@@ -43,7 +43,7 @@ _MICRO_BATCHES: Final = (
     "normalisation, sees micro-batches only"
 )
 _HALF_PARTIALS: Final = "products of half precision add up in half precision: results differ"
-_OTHER_HARDWARE: Final = "it takes other hardware"
+_OTHER_HARDWARE: Final = "it needs other hardware"
 
 
 def _options(**options: Any) -> Change:
@@ -123,7 +123,7 @@ def _divisors(size: int) -> list[int]:
 
 
 def _cut_products(situation: Situation) -> Iterator[Change]:
-    """Those products during which memory is short; rows or columns of results at a time."""
+    """Cuts of products during which memory is short; rows or columns of results at a time."""
     if situation.value("annotate"):
         return
     selectors = _products_over(situation)
@@ -132,11 +132,11 @@ def _cut_products(situation: Situation) -> Iterator[Change]:
     for factor in (2, 4, 8, 16):
         for mode in ("output_channels", "input_channels"):
             cut = {"serialize_matmul_mode": mode, "serialize_matmul_factor": factor}
-            yield _options(annotate=[{**one, **cut} for one in selectors])
+            yield _options(annotate=[{**selector, **cut} for selector in selectors])
 
 
 def _products_over(situation: Situation) -> list[dict[str, str]]:
-    """How to select them: by the name of the node, or of its result if it has none."""
+    """Selectors for them: the name of the node, or of its result if it has none."""
     report = situation.report
     tight = {
         step.name for chip in report.memory for step in chip.steps if step.busiest > chip.limit
@@ -223,14 +223,14 @@ def _more_tiles(situation: Situation) -> Iterator[Change]:
 
 
 def _other_targets(situation: Situation) -> Iterator[Change]:
-    """Those with more memory, the smallest first."""
+    """Targets with more memory, the smallest first."""
     current = situation.value("target")
     target = find_target(current)
     others = [find_target(name) for name in PRESETS if name != ALIASES.get(current, current)]
-    larger = [one for one in others if _memory(one) > _memory(target)]
+    larger = [other for other in others if _memory(other) > _memory(target)]
     restricted = {"tiles_per_ipu": None} if situation.value("tiles_per_ipu") else {}
-    for one in sorted(larger, key=_memory):
-        yield _options(target=one.name, **restricted)
+    for bigger in sorted(larger, key=_memory):
+        yield _options(target=bigger.name, **restricted)
 
 
 def _memory(target: Target) -> tuple[int, int]:
@@ -278,7 +278,7 @@ FIXES: Final = (
 
 
 def _has_half(situation: Situation) -> bool:
-    """Whether much of the memory holds numbers of half precision."""
+    """True if much of the memory holds numbers of half precision."""
     tensors = [tensor for chip in situation.report.memory for tensor in chip.tensors]
     halves = sum(tensor.bytes for tensor in tensors if tensor.type.startswith("float16"))
     return 2 * halves > sum(tensor.bytes for tensor in tensors)

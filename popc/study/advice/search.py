@@ -36,7 +36,7 @@ class Ladder:
         monotonous: Whether, if a step suffices, all stronger ones do too; then the mildest one
             that does is searched by bisection.  Otherwise all are tried, and the fastest counts.
         note: What a user should know beside cycles; "" if results stay the same.
-        elsewhere: Whether it takes other hardware: then it is no reason not to look further.
+        elsewhere: Whether it needs other hardware: then it is no reason not to look further.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What has come of a ladder, or of several together.
+    """The findings on a ladder, or on several together.
 
     Attributes:
         names: Of the ladders.
@@ -67,13 +67,13 @@ class Finding:
 
     @property
     def fits(self) -> bool:
-        """Whether it leads to a program that fits."""
+        """True if it leads to a program that fits."""
         return self.trial is not None and self.trial.outcome.fits
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What was tried.
+    """The changes that were tried.
 
     Attributes:
         base: The program as it is.
@@ -106,27 +106,29 @@ def find_fixes(
     limit: int,
     on_finding: OnFinding = ignore,
 ) -> Advice:
-    """What makes a program fit; about ``limit`` programs are planned at most."""
+    """Find changes that make a program fit; about ``limit`` programs are planned at most."""
     searched = _affordable(ladders, limit)
     findings = _search_all(pool, [_Task((), one) for one in searched], on_finding)
     planned = sum(one.planned for one in findings)
     here = [one for one in zip(searched, findings, strict=True) if not one[0].elsewhere]
     if not any(finding.fits for _, finding in here):
         together = _search_together(pool, base, here, limit - planned, on_finding)
-        planned += sum(one.planned for one in together)
-        findings += [one for one in together if _adds_up(one, findings)]
+        planned += sum(member.planned for member in together)
+        findings += [member for member in together if _adds_up(member, findings)]
     fixes = [one for one in findings if one.fits]
     insufficient = sorted((one for one in findings if not one.fits), key=_remaining)
-    left = tuple(one.name for one in ladders[len(searched) :])
+    left = tuple(ladder.name for ladder in ladders[len(searched) :])
     return Advice(base, tuple(sorted(fixes, key=_speed)), tuple(insufficient), planned, left)
 
 
 def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
-    """Whether changes together do more than each of them by itself."""
+    """True if changes together do more than each of them by itself."""
     if finding.trial is None:
         return False
     parts = [
-        one.trial.outcome.excess for one in alone if one.trial and one.names[0] in finding.names
+        single.trial.outcome.excess
+        for single in alone
+        if single.trial and single.names[0] in finding.names
     ]
     return finding.fits or finding.trial.outcome.excess < min(parts)
 
@@ -134,11 +136,11 @@ def _adds_up(finding: Finding, alone: Sequence[Finding]) -> bool:
 def _affordable(ladders: Sequence[Ladder], limit: int) -> list[Ladder]:
     """The first ones that ``limit`` is enough for."""
     chosen: list[Ladder] = []
-    for one in ladders:
-        limit -= _most_plans(one)
+    for ladder in ladders:
+        limit -= _most_plans(ladder)
         if limit < 0:
             break
-        chosen.append(one)
+        chosen.append(ladder)
     return chosen
 
 
@@ -155,7 +157,7 @@ def _remaining(finding: Finding) -> tuple[int, str]:
 
 
 def _speed(finding: Finding) -> tuple[bool, float, int, str]:
-    """What changes nothing but time comes first."""
+    """The rank by speed: changes of nothing but time come first."""
     assert finding.trial is not None
     seconds = finding.trial.outcome.seconds_per_sample
     return (bool(finding.notes), seconds, len(finding.names), "+".join(finding.names))
@@ -197,11 +199,11 @@ def _search(workshop: Workshop, task: _Task) -> Finding:
     steps = [base + step for step in task.ladder.steps]
     find = _bisect if task.ladder.monotonous else _try_all
     trials = find(workshop, steps)
-    possible = [one for one in trials if not one.outcome.refused]
+    possible = [trial for trial in trials if not trial.outcome.refused]
     fitting = [one for one in possible if one.outcome.fits]
     nearest = min(possible, key=lambda one: one.outcome.excess, default=None)
-    best = min(fitting, key=lambda one: one.outcome.seconds_per_sample, default=nearest)
-    refused = "" if possible else next((one.outcome.refused for one in trials), "")
+    best = min(fitting, key=lambda trial: trial.outcome.seconds_per_sample, default=nearest)
+    refused = "" if possible else next((trial.outcome.refused for trial in trials), "")
     return Finding(task.names, best, len(trials), task.notes, refused)
 
 
@@ -261,7 +263,7 @@ def _search_together(
     if any(one.fits for one in found) or len(possible) < 3 or limit <= 0:
         return found
     together = pool.map(_accumulate, [tuple(possible[:_MAX_TOGETHER])], _ignore_finding)
-    return [*found, *(one for one in together if len(one.names) > 2)]
+    return [*found, *(member for member in together if len(member.names) > 2)]
 
 
 def _ignore_finding(index: int, finding: Finding) -> None:
@@ -269,7 +271,7 @@ def _ignore_finding(index: int, finding: Finding) -> None:
 
 
 def _may_combine(first: tuple[Ladder, Trial], second: tuple[Ladder, Trial]) -> bool:
-    """Whether they do not decide the same."""
+    """True if they do not decide the same."""
     return not _decided(first[1].change) & _decided(second[1].change)
 
 

@@ -33,11 +33,11 @@ class Situation:
 
     @property
     def trains(self) -> bool:
-        """Whether it has a backward pass."""
+        """True if it has a backward pass."""
         return self.request.training is not None
 
     def value(self, name: str) -> Any:
-        """Of an option."""
+        """The value of an option."""
         return getattr(self.request.options, name)
 
     def batch(self) -> tuple[int, Callable[[int], Change]] | None:
@@ -79,7 +79,7 @@ class Fix:
 
 
 def ladders_for(situation: Situation, fixes: Sequence[Fix]) -> list[Ladder]:
-    """What to try, in the order of the table, which begins with what most often helps."""
+    """The ladders to try, in the order of the table, which begins with what most often helps."""
     ladders: list[Ladder] = []
     for fix in fixes:
         steps = tuple(change for change in fix.steps(situation) if change)

@@ -29,7 +29,9 @@ def format_value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        entries = ", ".join(f"{_key(str(key))} = {format_value(one)}" for key, one in value.items())
+        entries = ", ".join(
+            f"{_key(str(key))} = {format_value(item)}" for key, item in value.items()
+        )
         return f"{{ {entries} }}" if entries else "{}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(format_value, value))}]"

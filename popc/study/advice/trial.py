@@ -20,7 +20,7 @@ __all__ = ["Outcome", "Trial", "Workshop", "outcome_of", "refusal_of"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program costs, in a few numbers.
+    """The costs of a program, in a few numbers.
 
     Attributes:
         refused: Why there is none; "" if there is.
@@ -43,12 +43,12 @@ class Outcome:
 
     @property
     def fits(self) -> bool:
-        """Whether there is a program, and the target holds it."""
+        """True if there is a program, and the target holds it."""
         return not self.refused and self.excess <= 0
 
     @property
     def seconds_per_sample(self) -> float:
-        """What counts where programs process different numbers of samples."""
+        """The measure where programs process different numbers of samples."""
         return self.cycles / self.clock_hz / max(self.samples, 1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def outcome_of(report: CostReport, archive_bytes: int = 0) -> Outcome:
 
 
 def refusal_of(error: Exception) -> Outcome:
-    """Why a change leads to no program.
+    """The outcome that says why a change leads to no program.
 
     That may be a bug of popc, which is said; but it must not take down the search for others.
     """

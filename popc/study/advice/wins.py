@@ -60,7 +60,7 @@ def find_wins(
     limit: int,
     on_finding: OnFinding = ignore,
 ) -> tuple[Win, ...]:
-    """What pays, the fastest first, then the smallest; ``limit`` programs are planned at most."""
+    """Find changes that pay, the fastest first, then the smallest, in ``limit`` plans at most."""
     chosen: list[Ladder] = []
     for ladder in ladders:
         limit -= len(ladder.steps)
@@ -92,10 +92,12 @@ def _wins_of(ladder: Ladder, trials: Sequence[Trial], base: Outcome) -> Iterator
     if not fitting:
         return
     before = base.seconds_per_sample
-    fastest = min(fitting, key=lambda one: (one.outcome.seconds_per_sample, one.outcome.peak_bytes))
+    fastest = min(
+        fitting, key=lambda point: (point.outcome.seconds_per_sample, point.outcome.peak_bytes)
+    )
     if fastest.outcome.seconds_per_sample < _FASTER * before:
         yield Win(ladder.name, fastest, base, faster=True, note=ladder.note)
-    cheap = [one for one in fitting if one.outcome.seconds_per_sample <= _LITTLE * before]
+    cheap = [point for point in fitting if point.outcome.seconds_per_sample <= _LITTLE * before]
     smallest = min(cheap, key=lambda one: one.outcome.peak_bytes, default=None)
     if smallest is not None and smallest.outcome.peak_bytes < _SMALLER * base.peak_bytes:
         yield Win(ladder.name, smallest, base, faster=False, note=ladder.note)

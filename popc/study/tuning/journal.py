@@ -1,4 +1,4 @@
-"""What has been tried, in a file: a search that was interrupted goes on where it was.
+"""The trials so far, in a file: a search that was interrupted goes on where it was.
 
 The first line says what is searched; each further line is one program that was planned.  Lines are
 written as a whole and flushed, so that whatever happens, at most the last one is damaged, and that
@@ -28,11 +28,11 @@ from popc_runtime.errors import ResourceError, UsageError
 __all__ = ["Journal", "identity_of"]
 
 _SCHEMA: Final = "popc.tune.journal/1"
-_FIELDS: Final = {one.name: one.type for one in fields(Outcome)}
+_FIELDS: Final = {field.name: field.type for field in fields(Outcome)}
 
 
 def identity_of(request: CompileRequest, loaded: LoadedModel) -> dict[str, str]:
-    """What results depend on, by what a user calls it."""
+    """The settings that results depend on, by what a user calls them."""
     values = [(row.name, str(row.value)) for row in request.options.to_manifest()]
     return {
         "version": _version(),
@@ -65,10 +65,13 @@ def _digest(value: Any) -> str:
 
 def _array(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [text for name, one in value.items() for text in (name, *_array(one))]
+        return [text for name, item in value.items() for text in (name, *_array(item))]
     parts = value if isinstance(value, list | tuple) else [value]
     arrays = [np.asarray(part) for part in parts]
-    return [f"{one.dtype}{one.shape}{hashlib.sha256(one.tobytes()).hexdigest()}" for one in arrays]
+    return [
+        f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+        for array in arrays
+    ]
 
 
 class Journal:
@@ -157,7 +160,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def _check_header(path: Path, entry: Mapping[str, Any] | None, identity: Mapping[str, str]) -> None:
     if entry is None or entry.get("schema") != _SCHEMA:
         raise UsageError(
-            f"{path} is no journal of popc tune",
+            f"{path} is not a journal of popc tune",
             hint="--resume FILE begins a new one if there is none",
         )
     different = [name for name, value in identity.items() if entry.get(name) != value]

@@ -1,4 +1,4 @@
-"""What a point of the search costs: planned, lowered and packed, but neither written nor run."""
+"""The costs of a point of the search: planned, lowered and packed, but neither written nor run."""
 
 from __future__ import annotations
 

@@ -58,14 +58,14 @@ def _other_settings(tuning: Tuning) -> Iterator[tuple[str, Any]]:
 def _plain(value: Any) -> Any:
     """A value as an options file has it."""
     if isinstance(value, FrozenTable):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value if isinstance(value, bool | int | float) else str(value)
 
 
 def effect_text(outcome: Outcome, other: Outcome) -> str:
-    """How ``outcome`` compares to ``other``."""
+    """The comparison of ``outcome`` with ``other``."""
     if other.refused:
         return "cannot be left out"
     before = other.seconds_per_sample

@@ -43,7 +43,9 @@ Objective: TypeAlias = "Callable[[Outcome], Key]"
 def _exact(outcome: Outcome) -> tuple[float, float, float]:
     """Time, memory and archive as logarithms, a thousandth being one."""
     measures = (outcome.seconds_per_sample, outcome.peak_bytes, outcome.archive_bytes)
-    time, memory, archive = (_STEPS * log(one) if one > 0 else -_NOTHING for one in measures)
+    time, memory, archive = (
+        _STEPS * log(measure) if measure > 0 else -_NOTHING for measure in measures
+    )
     return time, memory, archive
 
 
@@ -54,7 +56,7 @@ def _measures(outcome: Outcome) -> tuple[int, int, int]:
 
 
 def _alike(outcome: Outcome, other: Outcome) -> bool:
-    """Whether less than a thousandth lies between them in everything, on either side of a step."""
+    """True if less than a thousandth lies between them in everything, on either side of a step."""
     pairs = zip(_exact(outcome), _exact(other), strict=True)
     return outcome.fits == other.fits and all(abs(one - two) < 1 for one, two in pairs)
 
@@ -119,7 +121,7 @@ def key_of(point: Point) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found.
+    """The findings of a search.
 
     Attributes:
         base: The program as it is.
@@ -150,19 +152,22 @@ def search(
     base = evaluator([{}], beyond=True)[0]
     assert base is not None, "the base is always planned"
     sweeps = _sweep(evaluator, dimensions)
-    active = [one for one in dimensions if _matters(sweeps.get(one.option, []), base)]
+    active = [
+        dimension for dimension in dimensions if _matters(sweeps.get(dimension.option, []), base)
+    ]
     ranking = _Ranking(evaluator, base, objective)
     _descend(evaluator, active, ranking)
     _evolve(evaluator, active, ranking, Random(seed))  # noqa: S311 - a search, not a secret
     best, effects = _pruned(evaluator, ranking)
     fitting = ranking.fitting()
     refused = {
-        one.option: sweeps[one.option][0].refused
-        for one in dimensions
-        if sweeps.get(one.option) and all(outcome.refused for outcome in sweeps[one.option])
+        dimension.option: sweeps[dimension.option][0].refused
+        for dimension in dimensions
+        if sweeps.get(dimension.option)
+        and all(outcome.refused for outcome in sweeps[dimension.option])
     }
-    explored = [one.option for one in dimensions if sweeps.get(one.option)]
-    idle = [one for one in explored if one not in refused and one not in _names(active)]
+    explored = [dimension.option for dimension in dimensions if sweeps.get(dimension.option)]
+    idle = [trial for trial in explored if trial not in refused and trial not in _names(active)]
     return Found(
         base=base,
         best=best,
@@ -172,12 +177,14 @@ def search(
         refused=refused,
         planned=len(evaluator.outcomes),
         nearest=None if best is not None else ranking.nearest(),
-        unexplored=tuple(one.option for one in dimensions if one.option not in explored),
+        unexplored=tuple(
+            dimension.option for dimension in dimensions if dimension.option not in explored
+        ),
     )
 
 
 def _names(dimensions: Sequence[Dimension]) -> set[str]:
-    return {one.option for one in dimensions}
+    return {dimension.option for dimension in dimensions}
 
 
 class _Ranking:
@@ -196,7 +203,9 @@ class _Ranking:
 
     def best(self) -> tuple[Point, Outcome]:
         """The best point so far; one that does not fit if none does."""
-        possible = [one for one in self._evaluator.outcomes.values() if not one[1].refused]
+        possible = [
+            outcome for outcome in self._evaluator.outcomes.values() if not outcome[1].refused
+        ]
         return min(possible, key=lambda one: self.rank(*one), default=({}, self._base))
 
     def fitting(self) -> list[Trial]:
@@ -210,7 +219,7 @@ class _Ranking:
         return Trial(Change(point), outcome)
 
     def is_worse(self, outcome: Outcome, other: Outcome) -> bool:
-        """Whether ``outcome`` is worse than ``other``, whatever the points."""
+        """True if ``outcome`` is worse than ``other``, whatever the points."""
         if outcome.fits and _alike(outcome, other):
             return False
         return self.rank({}, outcome)[:2] > self.rank({}, other)[:2]
@@ -218,7 +227,9 @@ class _Ranking:
 
 def _sweep(evaluator: Evaluator, dimensions: Sequence[Dimension]) -> dict[str, list[Outcome]]:
     """Every value alone, first values first: a small budget is shared by all options."""
-    rounds = zip_longest(*([(one.option, value) for value in one.values] for one in dimensions))
+    rounds = zip_longest(
+        *([(dimension.option, value) for value in dimension.values] for dimension in dimensions)
+    )
     points = [{pair[0]: pair[1]} for row in rounds for pair in row if pair is not None]
     found: dict[str, list[Outcome]] = {}
     for point, outcome in zip(points, evaluator(points), strict=True):
@@ -228,18 +239,18 @@ def _sweep(evaluator: Evaluator, dimensions: Sequence[Dimension]) -> dict[str, l
 
 
 def _matters(outcomes: Sequence[Outcome], base: Outcome) -> bool:
-    possible = [one for one in outcomes if not one.refused]
+    possible = [outcome for outcome in outcomes if not outcome.refused]
     return any(not _alike(one, base) for one in possible)
 
 
 def _neighbours(point: Point, dimensions: Sequence[Dimension]) -> Iterator[Point]:
     """Points that differ in one option."""
-    for one in dimensions:
-        if one.option in point:
-            yield {name: value for name, value in point.items() if name != one.option}
-        for value in one.values:
-            if point.get(one.option) != value:
-                yield {**point, one.option: value}
+    for dimension in dimensions:
+        if dimension.option in point:
+            yield {name: value for name, value in point.items() if name != dimension.option}
+        for value in dimension.values:
+            if point.get(dimension.option) != value:
+                yield {**point, dimension.option: value}
 
 
 def _descend(evaluator: Evaluator, active: Sequence[Dimension], ranking: _Ranking) -> None:
@@ -257,7 +268,7 @@ def _evolve(
 ) -> None:
     """Children of the Pareto front, a generation at a time."""
     while active and evaluator.left > 0:
-        parents = [dict(one.change.options) for one in pareto_front(ranking.fitting())]
+        parents = [dict(trial.change.options) for trial in pareto_front(ranking.fitting())]
         parents = parents or [dict(ranking.best()[0])]
         children: dict[str, Point] = {}
         for _ in range(_PATIENCE):
@@ -298,19 +309,19 @@ def _pruned(evaluator: Evaluator, ranking: _Ranking) -> tuple[Trial | None, dict
         effects = {
             name: one for name, one in zip(without, outcomes, strict=True) if one is not None
         }
-        idle = [name for name, one in effects.items() if not ranking.is_worse(one, outcome)]
+        idle = [name for name, effect in effects.items() if not ranking.is_worse(effect, outcome)]
         if not idle:
             return Trial(Change(point), outcome), effects
         point, outcome = without[idle[0]], effects[idle[0]]
 
 
 def pareto_front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Those that no other one beats in everything, the fastest first; of equal ones, one."""
+    """The trials that no other beats in everything, the fastest first; of equal ones, one."""
     distinct: dict[tuple[int, int, int], Trial] = {}
-    for one in sorted(
-        trials, key=lambda one: (len(one.change.options), key_of(one.change.options))
+    for trial in sorted(
+        trials, key=lambda point: (len(point.change.options), key_of(point.change.options))
     ):
-        distinct.setdefault(_measures(one.outcome), one)
+        distinct.setdefault(_measures(trial.outcome), trial)
     front = [
         measures
         for measures in distinct

@@ -49,7 +49,7 @@ class Dimension:
 
 
 def dimensions_of(situation: Situation, *, allow_inexact: bool = False) -> list[Dimension]:
-    """What to search for a program, in the order of the table.
+    """The options to search for a program, in the order of the table.
 
     Options that the user has set stay as they are.
     """
@@ -68,7 +68,7 @@ def dimensions_of(situation: Situation, *, allow_inexact: bool = False) -> list[
 
 
 def _same(value: Any, current: Any) -> bool:
-    """Whether an option has a value already."""
+    """True if an option has a value already."""
     if isinstance(value, dict):
         return dict(current) == value
     return bool(value == current) and isinstance(value, bool) == isinstance(current, bool)

@@ -41,7 +41,7 @@ def add_loss(graph: Graph, spec: LossSpec, find: Find, *, in_float32: bool = Fal
     """
     problems = tuple(spec.problems())
     if problems:
-        raise OptionError("the loss is not well described", subject="loss", details=problems)
+        raise OptionError("the loss is not described correctly", subject="loss", details=problems)
     builder = _Builder(graph, spec, find, in_float32=in_float32)
     try:
         loss = _BUILDERS[spec.type](builder)
@@ -70,7 +70,7 @@ class _Builder:
         dtype = self.input.type.dtype
         if not dtype.is_float:
             raise ModelError(
-                f"the loss cannot be that of {spec.input!r}, which is {self.input.type}",
+                f"the loss cannot be computed from {spec.input!r}, which is {self.input.type}",
                 subject=spec.input,
                 hint="name a floating-point tensor",
             )
@@ -104,7 +104,7 @@ class _Builder:
         return self._fed(name, TensorType(self.spec.label_dtype, shape), any_integer=True)
 
     def target(self) -> Tensor:
-        """What the input is compared with: an existing tensor of its type, or a new input."""
+        """The target of the input: an existing tensor of its type, or a new input."""
         return self._widened(self._fed(self.spec.label, self._given, any_integer=False))
 
     def _fed(self, name: str, type_: TensorType, *, any_integer: bool) -> Tensor:
@@ -205,7 +205,7 @@ def _label_count(b: _Builder) -> int:
         return given.type.shape[1]
     if b.spec.max_labels is None:
         raise ModelError(
-            f"it is not known how many labels {b.spec.label!r} holds",
+            f"the number of labels in {b.spec.label!r} is unknown",
             hint="set max_labels to the largest number of labels of a sample",
         )
     return b.spec.max_labels

@@ -29,11 +29,11 @@ def parse_loss(table: Mapping[str, Any]) -> LossSpec:
         known = _KEYS.get(_ALIASES.get(key, key))
         if known is None:
             advice = did_you_mean(key, _KEYS) or f"choose from {', '.join(_KEYS)}"
-            problems.append(f"loss.{key} is no setting of losses: {advice}")
+            problems.append(f"loss.{key} is not a setting of a loss: {advice}")
             continue
         name, read = known
         if name in settings:
-            problems.append(f"loss.{key} is there twice, also as {_ALIASES.get(key, key)}")
+            problems.append(f"loss.{key} is given twice, also as {_ALIASES.get(key, key)}")
         try:
             settings[name] = read(value)
         except ValueError as error:
@@ -114,5 +114,6 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
 _ALIASES: Final = {"ignoreIndex": "ignore_index", "inputIsLogProbability": "log_probability"}
 # Key in a table -> attribute of the spec, and what reads its value.
 _KEYS: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
-    one.name.rstrip("_"): (one.name, _READERS.get(one.name, _text)) for one in fields(LossSpec)
+    field.name.rstrip("_"): (field.name, _READERS.get(field.name, _text))
+    for field in fields(LossSpec)
 }

@@ -1,4 +1,4 @@
-"""What a user says about the loss."""
+"""The user's settings of the loss."""
 
 from __future__ import annotations
 
@@ -89,24 +89,24 @@ class LossSpec:
         return tuple(filter(None, (self.label, self.input_lengths, self.label_lengths)))
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the settings, beside their types."""
+        """The problems of the settings, beside their types."""
         if self.type not in _SETTINGS:
             advice = did_you_mean(self.type, LOSS_TYPES) or f"choose from {', '.join(LOSS_TYPES)}"
             yield f"loss.type is {self.type!r}, which does not exist: {advice}"
             return
         if not self.input:
-            yield "loss.input is missing: which tensor of the model is it about?"
+            yield "loss.input is missing: name the tensor of the model to compute it from"
         if not self.label and self.type in _LABELLED:
-            yield f"loss.label is missing: what are the labels of {self.type} called?"
+            yield f"loss.label is missing: {self.type} needs the name of the labels"
         if self.reduction not in REDUCTIONS:
             yield f"loss.reduction is {self.reduction!r}, but must be one of {_listed(REDUCTIONS)}"
         if not self.label_dtype.is_integer:
             yield f"loss.label_dtype is {self.label_dtype}, but labels are integers"
         allowed = (*_COMMON, *_SETTINGS[self.type])
-        for one in fields(self):
-            if one.name not in allowed and getattr(self, one.name) != one.default:
+        for field in fields(self):
+            if field.name not in allowed and getattr(self, field.name) != field.default:
                 yield (
-                    f"loss.{one.name.rstrip('_')} means nothing to {self.type}, which has "
+                    f"loss.{field.name.rstrip('_')} does not apply to {self.type}, which has "
                     f"{_listed(_SETTINGS[self.type]) or 'no settings of its own'}"
                 )
 

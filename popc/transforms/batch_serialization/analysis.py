@@ -1,4 +1,4 @@
-"""Which ops of a graph are cut along the batch, and how."""
+"""The ops of a graph that are cut along the batch, and the way to cut them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSING: Final = ("Boundary", "IpuCopy")  # what stands where the place changes
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Which changes of place parts do not cross."""
+    """The changes of place that parts do not cross."""
 
     virtual_graph: bool = True
     execution_phase: bool = True
@@ -51,7 +51,7 @@ class Crossing:
 
 @dataclass(slots=True)
 class Analysis:
-    """What is known about the ops of one graph.
+    """The facts about the ops of one graph.
 
     Attributes:
         parts: How many parts there are.
@@ -79,13 +79,13 @@ class Analysis:
         return place if isinstance(place, int) else None
 
     def leads_elsewhere(self, op: Op) -> bool:
-        """Whether ``op`` brings its operand to where parts do not cross to."""
+        """True if ``op`` brings its operand to where parts do not cross to."""
         here = self.crossing.context(op)
         users = (user for tensor in op.outputs for user in tensor.uses)
         return op.op_type in _PASSING and any(self.crossing.context(one) != here for one in users)
 
     def crosses(self, tensor: Tensor, reader: Op) -> bool:
-        """Whether ``reader``, which is cut, reads the parts that a cut op makes of ``tensor``."""
+        """True if ``reader``, which is cut, reads the parts that a cut op makes of ``tensor``."""
         op = tensor.producer
         place = self.place(tensor)
         if op is None or place is None or reader not in self.cuts or tensor in self.barriers:
@@ -119,7 +119,7 @@ def analyse(
     """
     found = Analysis(parts, crossing, barriers, axes=dict(batch))
     for op in graph.topological():
-        axes = tuple(None if one is None else found.axes.get(one) for one in op.inputs)
+        axes = tuple(None if input_ is None else found.axes.get(input_) for input_ in op.inputs)
         if all(axis is None for axis in axes):
             continue
         cut: Cut | str = "it is excluded"
@@ -172,7 +172,7 @@ def _sound(case: Case) -> Cut | str:
 
 
 def _likely_axes(op: Op, axes: tuple[int | None, ...]) -> Iterator[tuple[Tensor, int]]:
-    """Where the batch of an op's results may be; whatever this says, results stay the same."""
+    """The likely batch axes of an op's results; whatever this says, results stay the same."""
     sizes = (
         (axis, tensor.type.shape[axis])
         for tensor, axis in zip(op.inputs, axes, strict=True)

@@ -1,4 +1,4 @@
-"""Which inputs have a batch, and where."""
+"""The inputs that have a batch, and its axis."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _wrong_slices(loop: Op, parts: int) -> Iterator[str]:
 
 
 def _step(offset: Tensor, loop: Op) -> int:
-    """What an offset grows by in an iteration: it is the number of the iteration times that."""
+    """The growth of an offset in an iteration: it is the number of the iteration times that."""
     reshape = offset.producer
     product = None if reshape is None else reshape.operand(0).producer
     if product is None or product.operand(0) is not loop.subgraphs["body"].inputs[0]:

@@ -1,4 +1,4 @@
-"""How an op can be cut into parts: the words in which rules speak."""
+"""The ways to cut an op into parts: the words in which rules speak."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Case", "Combination", "Cut", "Place", "Rule", "aligned", "along", "w
 
 
 class Combination(Enum):
-    """How the results of parts make up that of the whole, if they do not lie side by side."""
+    """The way to make the whole result of those of parts, if they do not lie side by side."""
 
     SUM = "Add"
     MEAN = "mean"  # the sum, divided by the number of parts
@@ -30,7 +30,7 @@ Place: TypeAlias = int | Combination
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How an op is cut into equal parts.
+    """The cut of an op into equal parts.
 
     Part p of an operand or result along an axis is the p-th of equal slices.
 
@@ -66,7 +66,7 @@ class Case:
         return self.op.operand(index).type.shape
 
     def has(self, index: int) -> bool:
-        """Whether an operand is there."""
+        """True if an operand is there."""
         return self.op.optional(index) is not None
 
     def axis(self, index: int) -> int | None:
@@ -109,7 +109,7 @@ def with_dim(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
 
 
 def aligned(shape: Shape, rank: int, axis: int) -> int | None:
-    """Which axis of an operand broadcasts to ``axis`` of ``rank``; ``None`` if it has none."""
+    """The axis of an operand that broadcasts to ``axis`` of ``rank``; ``None`` if it has none."""
     own = axis - (rank - len(shape))
     return own if own >= 0 and shape[own] != 1 else None
 
@@ -126,6 +126,6 @@ def along(operands: Mapping[int, int], results: Iterable[Place]) -> Rule:
     def rule(case: Case) -> Cut | str:
         if any(case.axis(index) == axis for index, axis in operands.items()):
             return case.cut(operands, places)
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
 
     return rule

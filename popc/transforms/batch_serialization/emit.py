@@ -1,4 +1,4 @@
-"""What both ways to compute parts have in common: slices, sums, and putting parts together."""
+"""The common ground of both ways to compute parts: slices, sums, putting parts together."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Emitter:
 
 
 def neutral(graph: Graph, type_: TensorType, how: Combination) -> Tensor:
-    """What changes nothing when it is combined with something: a tensor of one number."""
+    """The neutral element of a combination: a tensor of one number."""
     value = _NEUTRAL.get(how, 0)
     if how in (Combination.MAX, Combination.MIN) and not type_.dtype.is_float:
         limits = np.iinfo(type_.dtype.storage)
@@ -129,7 +129,7 @@ _NEUTRAL: Final = {
 
 
 def is_needed_whole(graph: Graph, analysis: Analysis, tensor: Tensor) -> bool:
-    """Whether anyone reads more than the parts of ``tensor`` as they are."""
+    """True if anyone reads more than the parts of ``tensor`` as they are."""
     return graph.is_output(tensor) or any(
         not analysis.crosses(tensor, user) for user in tensor.users
     )
@@ -137,7 +137,7 @@ def is_needed_whole(graph: Graph, analysis: Analysis, tensor: Tensor) -> bool:
 
 @dataclass(slots=True)
 class Finished:
-    """What takes the place of the results of cut ops."""
+    """The replacements of the results of cut ops."""
 
     whole: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
     quotients: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
@@ -162,7 +162,7 @@ class Finished:
                     for index, operand in enumerate(user.inputs):
                         if operand is old:
                             graph.set_input(user, index, new)
-            graph.outputs = [new if one is old else one for one in graph.outputs]
+            graph.outputs = [new if output is old else output for output in graph.outputs]
         for op in reversed(list(cut)):
             names = [tensor.name for tensor in op.outputs]
             graph.remove_op(op)

@@ -1,4 +1,4 @@
-"""Which ops of two parts of a batch correspond, and an order that follows that of another part."""
+"""The matching ops of two parts of a batch, and an order that follows that of another part."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Likeness:
     def _described(self, op: Op) -> str:
         places = _PLACES.get(op.op_type, ())
         attributes = sorted((k, repr(v)) for k, v in op.attributes.items() if k not in places)
-        operands = [None if one is None else self._operand(op, one) for one in op.inputs]
+        operands = [None if input_ is None else self._operand(op, input_) for input_ in op.inputs]
         text = repr((op.op_type, op.settings.origin, attributes, operands))
         return blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -87,7 +87,7 @@ def follow(
         found[op] = max((found[one] for one in needs[op]), default=-1) if own is None else own
         heapq.heappush(ready, (ranks[op], found[op], numbers[op], op))
 
-    for op in [one for one in ops if not waiting[one]]:
+    for op in [free for free in ops if not waiting[free]]:
         push(op)
     order: list[Op] = []
     while ready:

@@ -1,4 +1,4 @@
-"""Where ops of the parts of a batch stand: in which pass over the parts, and with which part."""
+"""The places of ops of the parts of a batch: in which pass over the parts, with which part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_positions(before: Mapping[Node, Sequence[Node]]) -> dict[Op, Position]:
     for node, others in before.items():
         own = _phase(node)
         levels[node] = max(
-            (levels[one] + _is_behind(own, _phase(one)) for one in others), default=0
+            (levels[other_op] + _is_behind(own, _phase(other_op)) for other_op in others), default=0
         )
         if own is not None and not isinstance(node, Barrier):
             found[node] = Position(levels[node], own)
@@ -42,5 +42,5 @@ def _phase(node: Node) -> int | None:
 
 
 def _is_behind(own: int | None, other: int | None) -> bool:
-    """Whether what waits for an op of part ``other`` cannot run in the same pass over the parts."""
+    """True if what waits for an op of part ``other`` cannot run in the same pass over the parts."""
     return other is not None and (own is None or own < other)

@@ -147,7 +147,7 @@ class _Loop:
         return Emitter(self.body).dynamic_slice(source, axis, offset, size, settings)
 
     def _offset(self, size: int, settings: OpSettings) -> Tensor:
-        """Where the part of an iteration begins."""
+        """The beginning of the part of an iteration."""
         if size not in self.offsets:
             type_ = TensorType(DType.INT64, ())
             factor = self.body.add_constant("size", type_, np.asarray(size, np.int64))
@@ -183,8 +183,8 @@ class _Loop:
         parts, outputs = self.analysis.parts, self.body.outputs[1:]
         count = len(self.states)
         types = [tensor.type for tensor in outputs[:count]]
-        types += [one.type.with_shape((parts, *one.type.shape)) for one in outputs[count:]]
-        initial = [neutral(self.outer, one.type, how) for _, one, how, _ in self.states]
+        types += [output.type.with_shape((parts, *output.type.shape)) for output in outputs[count:]]
+        initial = [neutral(self.outer, state.type, how) for _, state, how, _ in self.states]
         settings = replace(part_settings(self.ops[-1], None), origin="batchLoop", bins=())
         return self.outer.add_op(
             "Loop",
@@ -196,7 +196,7 @@ class _Loop:
         )
 
     def _leaves(self, tensor: Tensor) -> bool:
-        """Whether a result is read outside of the loop, or as a whole."""
+        """True if a result is read outside of the loop, or as a whole."""
         ours = frozenset(self.ops)
         return is_needed_whole(self.outer, self.analysis, tensor) or any(
             user not in ours for user in tensor.users

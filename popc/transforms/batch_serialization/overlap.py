@@ -18,7 +18,7 @@ _LOAD, _COPY_IN, _COMPUTE, _COPY_OUT, _STORE = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Where transfers of parts stand.
+    """The places of transfers of parts.
 
     Within a part what is loaded, and copied to the tiles that compute, comes as early as it can,
     what is copied from there and stored as late as it can.  The last copy to the compute tiles of
@@ -36,7 +36,7 @@ class Overlap:
         return _TRANSFERS.get(op.op_type, _COMPUTE)
 
     def is_transfer(self, op: Op) -> bool:
-        """Whether ``op`` may leave its part."""
+        """True if ``op`` may leave its part."""
         return self.rank(op) != _COMPUTE
 
     def require(self, sequencer: Sequencer, chains: Mapping[Position, Sequence[Op]]) -> None:

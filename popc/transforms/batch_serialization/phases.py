@@ -16,7 +16,7 @@ _MIXED: Final = -1  # in place of a phase: more than one
 
 @dataclass(frozen=True)
 class FillPhases(Pass):
-    """What stands between ops of one part of a batch, and reads no other part, belongs to it.
+    """Ops between ops of one part of a batch that read no other part belong to that part.
 
     Differentiation adds such ops: sums of the gradients of one tensor.
 
@@ -38,7 +38,7 @@ class FillPhases(Pass):
 
     def run(self, graph: Graph) -> int:
         """Give ops their phases; how many."""
-        return sum(_fill(one) for one in graph.walk())
+        return sum(_fill(nested) for nested in graph.walk())
 
 
 def _fill(graph: Graph) -> int:
@@ -48,8 +48,10 @@ def _fill(graph: Graph) -> int:
     count = _share(order)
     read: dict[Op, int | None] = {}  # the only part that an op reads, or belongs to
     for op in order:
-        producers = [one.producer for one in op.present_inputs if one.producer is not None]
-        found = {read[one] for one in producers if read[one] is not None}
+        producers = [
+            operand.producer for operand in op.present_inputs if operand.producer is not None
+        ]
+        found = {read[producer] for producer in producers if read[producer] is not None}
         own = op.settings.batch_phase
         only = next(iter(found), None) if len(found) < 2 else _MIXED
         read[op] = only if own is None else own
@@ -69,11 +71,13 @@ def _share(order: Sequence[Op]) -> int:
     count = 0
     for op in order:
         phase = op.settings.batch_phase
-        producers = [one.producer for one in op.present_inputs if one.producer is not None]
+        producers = [
+            operand.producer for operand in op.present_inputs if operand.producer is not None
+        ]
         users = (user.settings.batch_phase for tensor in op.outputs for user in tensor.uses)
         if phase is None or all(user in (None, phase) for user in users):
             continue
-        if all(one.settings.batch_phase is None for one in producers):
+        if all(producer.settings.batch_phase is None for producer in producers):
             op.settings = replace(op.settings, batch_phase=None)
             count += 1
     return count

@@ -56,27 +56,27 @@ class BatchSchedule(Pass):
 
     def run(self, graph: Graph) -> int:
         """Order the graphs with parts; the number of ops that belong to parts."""
-        graphs = [one for one in graph.walk() if _has_parts(one)]
+        graphs = [inner for inner in graph.walk() if _has_parts(inner)]
         if not graphs:
             return 0
-        sequencers = {one: Sequencer(one, graph) for one in graphs}
-        positions = {one: find_positions(sequencers[one].before()) for one in graphs}
-        for one in graphs:
-            self._sort_into_bins(sequencers[one], positions[one])
+        sequencers = {inner: Sequencer(inner, graph) for inner in graphs}
+        positions = {inner: find_positions(sequencers[inner].before()) for inner in graphs}
+        for nested in graphs:
+            self._sort_into_bins(sequencers[nested], positions[nested])
         if self.kind is not PartsSchedule.SCHEDULER:
             orders = self.orders(graph)
-            for one in graphs:
-                self._let_parts_follow(sequencers[one], orders[one], positions[one])
+            for nested in graphs:
+                self._let_parts_follow(sequencers[nested], orders[nested], positions[nested])
         orders = self.orders(graph)
-        for one in graphs:
-            sequencers[one].fix(orders[one])
+        for nested in graphs:
+            sequencers[nested].fix(orders[nested])
         return sum(map(len, positions.values()))
 
     def problems(self, graph: Graph) -> list[str]:
         """Parts that do not follow each other, in the order that results."""
-        graphs = [one for one in graph.walk() if _has_parts(one)]
+        graphs = [nested for nested in graph.walk() if _has_parts(nested)]
         orders = self.orders(graph) if graphs else {}
-        return [text for one in graphs for text in find_disorder(orders[one], PARTITION)]
+        return [text for nested in graphs for text in find_disorder(orders[nested], PARTITION)]
 
     def _overlap(self) -> Overlap | None:
         return Overlap(self.kind) if self.kind in OVERLAPPING else None

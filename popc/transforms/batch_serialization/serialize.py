@@ -78,7 +78,7 @@ class BatchSerialization(Pass):
         return find_mixed_parts(graph, self.options.batch_serialization_factor)
 
     def _acts_on(self, graph: Graph) -> bool:
-        """Whether there is something to do: with FWD it has been done before the gradients."""
+        """True if there is something to do: with FWD it has been done before the gradients."""
         is_late = self.options.batch_serialization_transform_context is PartsContext.BWD
         return self.options.cuts_batch and (is_late or not _trains(graph))
 
@@ -88,7 +88,7 @@ def _trains(graph: Graph) -> bool:
 
 
 def _note(cut: int, parts: int, whole: Mapping[Op, str]) -> str:
-    """What the user should know about ops with a batch that stay whole; "" if there are none."""
+    """A note for the user on ops with a batch that stay whole; "" if there are none."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for op, reason in whole.items():
         if op.outputs:

@@ -56,7 +56,7 @@ def unroll(
 
 @dataclass(slots=True)
 class _Unroller:
-    """What has been made so far."""
+    """The parts made so far."""
 
     graph: Graph
     analysis: Analysis

@@ -11,10 +11,10 @@ __all__ = ["find_broken_calls"]
 
 
 def find_broken_calls(graph: Graph) -> list[str]:
-    """What is wrong with calls, one sentence per problem; empty if nothing is."""
+    """The problems with calls, a sentence each; empty if there are none."""
     problems: list[str] = []
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             if op.op_type == "Call":
                 problems += _call_problems(op)
     return problems
@@ -25,9 +25,11 @@ def _call_problems(op: Op) -> Iterator[str]:
     if callee is None or len(op.subgraphs) != 1:
         yield f"{op!r} does not call one graph"
         return
-    if [tensor and tensor.type for tensor in op.inputs] != [one.type for one in callee.inputs]:
+    if [tensor and tensor.type for tensor in op.inputs] != [
+        input_.type for input_ in callee.inputs
+    ]:
         yield f"{op!r} hands over other operands than {callee.name} takes"
-    if [tensor.type for tensor in op.outputs] != [one.type for one in callee.outputs]:
+    if [tensor.type for tensor in op.outputs] != [output.type for output in callee.outputs]:
         yield f"{op!r} has other results than {callee.name} returns"
     if callee.variables:
         yield f"{callee.name} is called but has variables"

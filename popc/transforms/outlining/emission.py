@@ -18,7 +18,7 @@ _TEXTS: Final = ("labels", "results")
 
 def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph:
     """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date."""
-    needed = (one.results(program) for one in instances)
+    needed = (occurrence.results(program) for occurrence in instances)
     wanted = [any(column) for column in zip(*needed, strict=True)]
     constants = equal_constants(instances)
     labels = Labels(len(instances))
@@ -86,9 +86,9 @@ class _Template:
         copy = self.graph.add_op(
             view.op_type,
             [source, *view.inputs[1:]],
-            [one.type for one in view.outputs],
+            [output.type for output in view.outputs],
             dict(view.attributes),
-            output_names=[one.name for one in view.outputs],
+            output_names=[output.name for output in view.outputs],
             settings=_plain(view.settings),
         )
         self.program.views.add(copy)
@@ -96,17 +96,17 @@ class _Template:
         return twins[tensor]
 
     def _attributes(self, number: int) -> AttributeMap:
-        """Those of the first instance, with patterns for names."""
+        """The attributes of the first instance, with patterns for names."""
         attributes = dict(self.instances[0].ops[number].attributes)
         for key in _TEXTS:
-            texts = [one.ops[number].attributes.get(key) for one in self.instances]
+            texts = [instance.ops[number].attributes.get(key) for instance in self.instances]
             columns = [tuple(map(str, text)) for text in texts if isinstance(text, tuple)]
             if len(columns) == len(texts):
                 attributes[key] = tuple(map(self.labels.pattern, zip(*columns, strict=True)))
         return attributes
 
     def _settings(self, number: int) -> OpSettings:
-        all_settings = [one.ops[number].settings for one in self.instances]
+        all_settings = [instance.ops[number].settings for instance in self.instances]
         origin = self.labels.pattern([settings.origin for settings in all_settings])
         return replace(_plain(all_settings[0]), origin=origin)
 
@@ -186,7 +186,11 @@ def _drop_unread(program: Program, graph: Graph, tensor: Tensor) -> None:
     if tensor.is_constant:
         graph.remove_tensor(tensor)
     is_view = op is not None and op in program.views
-    if op is None or not is_view or any(one.uses or graph.is_output(one) for one in op.outputs):
+    if (
+        op is None
+        or not is_view
+        or any(output.uses or graph.is_output(output) for output in op.outputs)
+    ):
         return
     operands = op.present_inputs
     graph.remove_op(op)

@@ -11,11 +11,11 @@ __all__ = ["inline_calls"]
 def inline_calls(graph: Graph) -> int:
     """Write out all calls in ``graph`` and in the graphs nested in it; how many there were."""
     count = 0
-    for one in reversed(list(graph.walk())):
-        for op in one.topological():
+    for nested in reversed(list(graph.walk())):
+        for op in nested.topological():
             callee = callee_of(op)
             if callee is not None:
-                _inline(one, op, callee)
+                _inline(nested, op, callee)
                 count += 1
     return count
 

@@ -1,4 +1,4 @@
-"""What an occurrence of a part is made of, and what calling it costs."""
+"""The parts of an occurrence, and the costs of calling it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Instance:
         return found
 
     def results(self, program: Program) -> list[bool]:
-        """Of each output of each op, whether anything else reads it, if only through views."""
+        """True for each output of each op that anything else reads, if only through views."""
         own = set(self.ops)
         outputs = set(self.graph.outputs)
         return [
@@ -65,7 +65,7 @@ def _is_needed(program: Program, tensor: Tensor, own: set[Op], outputs: set[Tens
         return True
     for op in tensor.uses:
         is_view = op in program.views
-        if is_view and any(_is_needed(program, one, own, outputs) for one in op.outputs):
+        if is_view and any(_is_needed(program, output, own, outputs) for output in op.outputs):
             return True
         if not is_view and op not in own:
             return True
@@ -74,7 +74,7 @@ def _is_needed(program: Program, tensor: Tensor, own: set[Op], outputs: set[Tens
 
 def equal_constants(instances: Sequence[Instance]) -> set[int]:
     """The numbers of the externals that are the same constant everywhere."""
-    columns = zip(*(one.externals for one in instances), strict=True)
+    columns = zip(*(instance.externals for instance in instances), strict=True)
     return {number for number, tensors in enumerate(columns) if _are_equal(tensors)}
 
 
@@ -132,7 +132,7 @@ class _Copied(NamedTuple):
 
 
 class _CopyCosts:
-    """What intervals of an instance are worth; those of one end together."""
+    """The worth of intervals of an instance; those of one end together."""
 
     def __init__(
         self, program: Program, instance: Instance, needed: Sequence[bool], free: set[int]
@@ -157,7 +157,7 @@ class _CopyCosts:
         ]
 
     def by_start(self) -> list[float]:
-        """What the ops from each number on are worth, up to the last."""
+        """The worth of the ops from each number on, up to the last."""
         count = len(self._gains)
         changes = [0.0] * (count + 1)
         for maker, readers, last, cost in self._tensors:
@@ -172,7 +172,7 @@ class _CopyCosts:
         return [gain - copied for gain, copied in zip(gains, copies, strict=False)]
 
     def by_end(self, start: int) -> list[float]:
-        """What the ops from ``start`` up to, but without, each number are worth."""
+        """The worth of the ops from ``start`` up to, but without, each number."""
         count = len(self._gains)
         changes = [0.0] * (count + 2)
         for maker, readers, last, cost in self._tensors:

@@ -21,7 +21,7 @@ class Labels:
         self._numbers: dict[tuple[str, ...], int] = {}
 
     def pattern(self, names: Sequence[str]) -> str:
-        """What ``names``, one for each instance, have in common.
+        """The pattern that ``names``, one for each instance, have in common.
 
         Names that are patterns themselves, or look like some, are labels as a whole.
         """
@@ -38,7 +38,7 @@ class Labels:
 
 
 def _ends(names: Sequence[str]) -> tuple[int, int]:
-    """How many characters at the beginning and at the end are the same; numbers are not cut."""
+    """The numbers of equal characters at the beginning and at the end; numbers are not cut."""
     before = _common(names)
     if all(len(name) == before for name in names):
         return before, 0
@@ -60,6 +60,6 @@ def common_origin(origins: Sequence[str]) -> str:
 
 
 def _common(names: Sequence[str]) -> int:
-    """How many characters at the beginning of all ``names`` are the same."""
+    """The number of equal characters at the beginning of all ``names``."""
     columns = zip(*names, strict=False)
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))

@@ -63,7 +63,7 @@ class Outlining(Pass):
         if not self.enabled:
             return Outcome(0)
         program = Program.of(graph, self.orders(graph), find_aliases(graph))
-        taken = {one.name for one in graph.walk()}
+        taken = {nested.name for nested in graph.walk()}
         names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         parts = calls = ops = 0
         for length, instances in self._outlined(graph, program, names):
@@ -108,7 +108,7 @@ def _fix_orders(program: Program, top: Graph) -> None:
 
 
 def _draws(op: Op) -> bool:
-    """Whether ``op`` draws from the random numbers that all ops share."""
+    """True if ``op`` draws from the random numbers that all ops share."""
     if op.subgraphs:
         return any(_draws(inner) for graph in op.subgraphs.values() for inner in graph.ops)
     spec = OPS.get(op.op_type)

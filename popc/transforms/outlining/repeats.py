@@ -64,12 +64,12 @@ class Suffixes:
         return cls(order, rank, _common_prefixes(numbers, order, rank))
 
     def occurrences(self, start: int, length: int) -> list[int]:
-        """Where what begins at ``start`` occurs, in order."""
+        """The places where what begins at ``start`` occurs, in order."""
         low, high = self.range(start, length)
         return sorted(self.order[low:high].tolist())
 
     def range(self, start: int, length: int) -> tuple[int, int]:
-        """Where in ``order`` the occurrences are: from one number up to, but without, the other."""
+        """The range of the occurrences in ``order``: begin, and end (exclusive)."""
         rank = int(self.rank[start])
         short = np.flatnonzero(self.common < length)
         position = int(np.searchsorted(short, rank, side="right"))
@@ -117,7 +117,7 @@ class _Range:
                     self.gap = min(self.gap, abs(neighbour - position))
 
     def repeat(self) -> Repeat:
-        """What is found; of one number again and again, two."""
+        """The repeat found; of one number again and again, two."""
         return Repeat(self.positions[0], min(self.length, max(self.gap, 2)))
 
 

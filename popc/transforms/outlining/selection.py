@@ -1,4 +1,4 @@
-"""Which parts are worth a graph of their own.
+"""The parts that are worth a graph of their own.
 
 Parts are taken greedily, the one that saves most first: its value for every occurrence but one.
 What has been taken is one op from then on, so that a longer part with the same op inside is found
@@ -29,7 +29,7 @@ _WORK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a part must be worth.
+    """The least worth of a part.
 
     Attributes:
         threshold: The least value of a part, without that of what is outlined already.
@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
     @property
     def saving(self) -> float:
-        """What all but one occurrence save."""
+        """The saving of all but one occurrence."""
         return (len(self.instances) - 1) * self.value
 
 
@@ -154,7 +154,7 @@ class _Finder:
         return Match(alike, positions, value)
 
     def _value(self, positions: Sequence[int], length: int) -> float:
-        """Of one occurrence; breaks and their absence are shared by all."""
+        """The value of one occurrence; breaks and their absence are shared by all."""
         start = positions[0]
         value = self._sum(start, length)
         cost = self.terms.break_cost / len(positions)
@@ -180,14 +180,14 @@ class _Breaks:
                 self._runs.append((start, end))
 
     def cut(self, start: int, end: int) -> int:
-        """How many runs lie partly between ``start`` and ``end``."""
+        """The number of runs that lie partly between ``start`` and ``end``."""
         return sum(
             first < end and start < last and not (start <= first and last <= end)
             for first, last in self._runs
         )
 
     def encased(self, start: int, end: int) -> int:
-        """How many runs lie wholly there."""
+        """The number of runs that lie wholly there."""
         return sum(start <= first and last <= end for first, last in self._runs)
 
 

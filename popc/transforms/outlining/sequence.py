@@ -41,7 +41,7 @@ _OTHER_VALUE: Final = 0.1
 
 
 def code_value(op: Op) -> float:
-    """What sharing the code of ``op`` is worth, in PopART's units."""
+    """The worth of sharing the code of ``op``, in PopART's units."""
     if callee_of(op) is not None:
         return 0.0
     spec = OPS.get(op.op_type)
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Program:
-    """What is outlined: the order of every graph without ops that are views, and these.
+    """The program to outline: the order of every graph without ops that are views, and these.
 
     Attributes:
         orders: Of every graph, without views and without what runs at load time.
@@ -97,7 +97,7 @@ class Program:
         self.substitutes.clear()
 
     def current(self, tensor: Tensor) -> Tensor:
-        """What stands for ``tensor`` now."""
+        """The tensor that stands for ``tensor`` now."""
         return self.substitutes.get(tensor, tensor)
 
     def root(self, tensor: Tensor) -> tuple[Tensor, tuple[tuple[Op, int], ...]]:
@@ -117,7 +117,7 @@ class Program:
         return self.keys[op]
 
     def _may_move(self, op: Op) -> bool:
-        """Whether calling a graph that holds ``op`` is as good as running it here.
+        """True if calling a graph that holds ``op`` is as good as running it here.
 
         What draws random numbers or does more than compute stays, and so does what computes a
         value where it is going to be kept: a variable, or a state of a loop.  Transfers happen at
@@ -199,7 +199,7 @@ class Sequenced:
 
 
 def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
-    """What ops of one part have in common; they may differ from part to part."""
+    """The key that ops of one part have in common; they may differ from part to part."""
     stage, phase, batch = (
         settings.pipeline_stage,
         settings.execution_phase,
@@ -210,9 +210,11 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
 
 
 def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
-    """What is copied over a variable or a state, or handed over by a branch."""
+    """The tensors copied over a variable or a state, or handed over by a branch."""
     graphs = list(graph.walk())
-    values = [op.operand(1) for one in graphs for op in one.ops if op.op_type == "CopyVarUpdate"]
-    outputs: Iterable[Tensor] = (tensor for one in graphs[1:] for tensor in one.outputs)
+    values = [
+        op.operand(1) for nested in graphs for op in nested.ops if op.op_type == "CopyVarUpdate"
+    ]
+    outputs: Iterable[Tensor] = (tensor for nested in graphs[1:] for tensor in nested.outputs)
     roots = {aliases.places[tensor].root for tensor in (*values, *outputs)}
     return frozenset(root for root in roots if root.kind is TensorKind.ACTIVATION)

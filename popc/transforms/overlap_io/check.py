@@ -35,7 +35,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What is computed in this iteration of the body that it is computed in."""
+    """A value computed in this iteration of the body that it is computed in."""
 
     iteration: int
 
@@ -44,7 +44,7 @@ _Value: TypeAlias = "_Sample | _Made | Array | None"
 
 
 def check_overlap(graph: Graph) -> list[str]:
-    """What is wrong with the order of samples: empty if nothing is."""
+    """The problems with the order of samples: empty if there are none."""
     loops = main_loops(graph)
     total = 1
     for loop in loops:
@@ -81,7 +81,7 @@ class _Walk:
         }
         values.update(zip(graph.inputs, given, strict=False))
         for op in graph.topological():
-            operands = [None if one is None else values.get(one) for one in op.inputs]
+            operands = [None if input_ is None else values.get(input_) for input_ in op.inputs]
             results = self._op(op, operands, iteration)
             values.update(zip(op.outputs, results, strict=True))
         return [values.get(tensor) for tensor in graph.outputs]
@@ -134,7 +134,9 @@ class _Walk:
                 self.problems.append(
                     f"iteration {iteration} reads sample {value.number} of {value.stream!r}: {op!r}"
                 )
-        known = [one for one in operands if isinstance(one, np.ndarray) and one.size == 1]
+        known = [
+            operand for operand in operands if isinstance(operand, np.ndarray) and operand.size == 1
+        ]
         if len(known) == len(op.inputs) and can_evaluate(op):
             return evaluate(op, known)
         return [None if iteration is None else _Made(iteration)] * len(op.outputs)

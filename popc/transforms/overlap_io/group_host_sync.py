@@ -72,4 +72,4 @@ def _overlaps(op: Op) -> bool:
 
 
 def _holds(op: Op, wanted: Callable[[Op], bool]) -> bool:
-    return any(wanted(one) for nested in op.subgraphs.values() for one in nested.ops)
+    return any(wanted(inner) for nested in op.subgraphs.values() for inner in nested.ops)

@@ -84,14 +84,14 @@ class _Task(NamedTuple):
 
 
 class _Moved(NamedTuple):
-    """What rotations have made in one body: transfers, and what decides about them."""
+    """The work of rotations in one body: transfers, and what decides about them."""
 
     transfers: list[Op]
     others: list[Op]
 
 
 def _tasks(loops: list[MainLoop]) -> list[_Task]:
-    """What to do, innermost loops first: they are the outermost ones' contents."""
+    """The tasks, innermost loops first: they are the outermost ones' contents."""
     tasks: list[_Task] = []
     for index in reversed(range(len(loops))):
         found: dict[int, _Task] = {}
@@ -107,9 +107,9 @@ def _tasks(loops: list[MainLoop]) -> list[_Task]:
 
 
 def _strategy(op: Op) -> str:
-    """How a transfer, or one that is made now and then, is meant to overlap; "" if it is not."""
+    """The overlap meant for a transfer, or one that is made now and then; "" if there is none."""
     if op.op_type == "If":
-        inner = [one for nested in op.subgraphs.values() for one in nested.ops]
+        inner = [op_inside for nested in op.subgraphs.values() for op_inside in nested.ops]
         only = len(inner) == 1 and inner[0].op_type == "HostStore"
         return _strategy(inner[0]) if only else ""
     return str(op.attributes.get("exchange", ""))
@@ -118,12 +118,12 @@ def _strategy(op: Op) -> str:
 def _refuse_stranded(graph: Graph, loops: list[MainLoop]) -> None:
     inside = {op for loop in loops for op in loop.body.ops if op.op_type != "If"}
     inside |= {
-        one
+        transfer
         for loop in loops
         for op in loop.body.ops
         if op.op_type == "If"
         for nested in op.subgraphs.values()
-        for one in nested.ops
+        for transfer in nested.ops
     }
     wrong = [
         _reason(op)
@@ -133,7 +133,7 @@ def _refuse_stranded(graph: Graph, loops: list[MainLoop]) -> None:
     ]
     if wrong:
         raise OptionError(
-            "exchange_strategies wants transfers to overlap that stand in no loop",
+            "exchange_strategies asks to overlap transfers that are in no loop",
             subject="exchange_strategies",
             details=tuple(wrong),
             hint="leave them just_in_time",

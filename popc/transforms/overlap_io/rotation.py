@@ -113,7 +113,7 @@ class Rotation:
             self._finish(op, self._close(state, value))
 
     def _store_due(self, op: Op) -> None:
-        """Of a store that is made now and then, what was due is stored an iteration later.
+        """Store what was due of a store that is made now and then, an iteration later.
 
         The last iteration ends a period, so that its value is always due behind the loop.
         """
@@ -209,7 +209,7 @@ class Rotation:
 
 
 def _decide(body: Graph, op_type: str, *operands: Tensor) -> Tensor:
-    """What depends on the iteration alone: an IPU would have written out the first and the last."""
+    """A decision by the iteration alone: an IPU would have written out the first and the last."""
     return build(body, op_type, operands, {"unrolled": 1}, settings=_ORIGIN).output
 
 

@@ -20,7 +20,7 @@ __all__ = ["IoTileCopies"]
 
 @dataclass(frozen=True)
 class IoTileCopies(Pass):
-    """What is computed on one set of tiles is copied, once, before another set reads it.
+    """Results of one set of tiles are copied, once, before another set reads them.
 
     Before::
 
@@ -80,7 +80,7 @@ def _is_on_io(op: Op) -> bool:
 
 
 def _is_anywhere(tensor: Tensor, remote: AbstractSet[Tensor]) -> bool:
-    """Whether a tensor lies on no tiles, or on those that want it."""
+    """True if a tensor lies on no tiles, or on those that want it."""
     return tensor.is_constant or tensor in remote
 
 

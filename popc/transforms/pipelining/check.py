@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: followed naively, cycle by cycle, with numbers for values."""
+"""The problems of a pipeline: followed naively, cycle by cycle, with numbers for values."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def find_mixtures(graph: Graph) -> list[str]:
     micro-batch is of that micro-batch.  Only what the stage itself has computed may be of the one
     before, and is the state that this one finds: sums and running statistics.
     """
-    for one in graph.walk():
-        for op in one.ops:
+    for nested in graph.walk():
+        for op in nested.ops:
             if is_pipeline(op):
-                return list(_Walk(one, op).problems())
+                return list(_Walk(nested, op).problems())
     return []
 
 
@@ -85,7 +85,9 @@ class _Walk:
         if not in_pipeline:
             return [self._outside(op, values)] * len(op.outputs)
         found = [values.get(tensor) for tensor in op.present_inputs]
-        seen = self._joined(op, [self._as_now(op, one) for one in found if isinstance(one, _Seen)])
+        seen = self._joined(
+            op, [self._as_now(op, value) for value in found if isinstance(value, _Seen)]
+        )
         if op.op_type in ("HostLoad", "HostStore"):
             stream = text(op.attributes, "stream")
             seen = self._transfer(op, stream, seen)
@@ -104,17 +106,17 @@ class _Walk:
     def _joined(self, op: Op, seen: list[_Seen]) -> _Seen | None:
         if not seen:
             return None
-        numbers = sorted({one.number for one in seen})
+        numbers = sorted({value.number for value in seen})
         if len(numbers) > 1:
             self._found[f"{op!r} works on micro-batches {numbers} at once"] = None
         return _Seen(numbers[-1], op.settings.pipeline_stage, self._turn_of(op))
 
     def _turn_of(self, op: Op) -> tuple[int, int]:
-        """Which time it is that the stage of ``op`` runs; its copies run right after it."""
+        """The turn in which the stage of ``op`` runs; its copies run right after it."""
         return self._turn, next(n for name, n in op.settings.bins if name == PIPELINE) // 2
 
     def _as_now(self, op: Op, seen: _Seen) -> _Seen:
-        """What a stage finds of the time before is the state that this micro-batch begins with."""
+        """The state of the time before, as a stage finds it: this micro-batch begins with it."""
         turn = self._turn_of(op)
         if seen.stage != op.settings.pipeline_stage or seen.turn == turn:
             return seen

@@ -21,7 +21,7 @@ __all__ = ["CycleWriter", "Kept"]
 
 @dataclass(slots=True)
 class Kept:
-    """What one cycle leaves to the next, in terms of the graph that is written.
+    """The values that one cycle leaves to the next, in terms of the graph that is written.
 
     Attributes:
         latest: Values, by the tensors of the body that they are values of.
@@ -226,7 +226,7 @@ class _Writer:
             dict(op.attributes),
             output_names=[tensor.name for tensor in op.outputs],
             settings=replace(op.settings, bins=(*op.settings.bins, (PIPELINE, bin_))),
-            subgraphs={name: _copied(one) for name, one in op.subgraphs.items()},
+            subgraphs={name: _copied(subgraph) for name, subgraph in op.subgraphs.items()},
         )
         self.new.update(zip(op.outputs, clone.outputs, strict=True))
         return clone
@@ -252,7 +252,7 @@ def _copied(graph: Graph) -> Graph:
             dict(op.attributes),
             output_names=[tensor.name for tensor in op.outputs],
             settings=replace(op.settings),
-            subgraphs={name: _copied(one) for name, one in op.subgraphs.items()},
+            subgraphs={name: _copied(subgraph) for name, subgraph in op.subgraphs.items()},
         )
         known.update(zip(op.outputs, twins[op].outputs, strict=True))
     graph.ordering.copy(twins, copy.ordering)

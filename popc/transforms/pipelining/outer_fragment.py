@@ -61,9 +61,11 @@ class OuterFragment(Pass):
         ops = [op for op in _updates(outer) if self._is_meant(op)]
         sequencer = Sequencer(outer, graph)
         if self.schedule is OuterFragmentSchedule.SERIAL:
-            return Outcome(_one_by_one(sequencer, ops))
-        alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
-        return Outcome(_side_by_side(sequencer, ops, alike=alike))
+            changes = _one_by_one(sequencer, ops)
+        else:
+            alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
+            changes = _side_by_side(sequencer, ops, alike=alike)
+        return Outcome(changes + sequencer.given_up)
 
     def _is_meant(self, op: Op) -> bool:
         chip = op.settings.virtual_graph
@@ -72,9 +74,9 @@ class OuterFragment(Pass):
 
 def _holder(graph: Graph) -> Graph | None:
     """The graph that holds the pipeline."""
-    for one in graph.walk():
-        if any(map(is_pipeline, one.ops)):
-            return one
+    for nested in graph.walk():
+        if any(map(is_pipeline, nested.ops)):
+            return nested
     return None
 
 
@@ -113,7 +115,7 @@ def _side_by_side(sequencer: Sequencer, ops: Sequence[Op], *, alike: bool) -> in
     while any(queues.values()):
         heads = [queue[0] for _, queue in sorted(queues.items()) if queue]
         smallest = min(heads, key=_loaded_bytes)
-        group = [one for one in heads if not alike or _shapes(one) == _shapes(smallest)]
+        group = [head for head in heads if not alike or _shapes(head) == _shapes(smallest)]
         for queue in queues.values():
             if queue and queue[0] in group:
                 queue.pop(0)

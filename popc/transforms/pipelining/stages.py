@@ -60,7 +60,7 @@ class StagedLoop:
         return loop_header(self.body)[0]
 
     def states(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Of each state: its initial value, what the body sees, what the body hands on.
+        """Each state: its initial value, what the body sees, what the body hands on.
 
         Variables that the body writes come last.
         """
@@ -70,11 +70,11 @@ class StagedLoop:
             yield self.outside(op.operand(0)), op.operand(0), op.operand(1)
 
     def outside(self, formal: Tensor) -> Tensor:
-        """What a capture of the body is called outside."""
+        """The tensor outside for a capture of the body."""
         return self.loop.operand(self.body.inputs.index(formal))
 
     def captures(self) -> dict[Tensor, Tensor]:
-        """What the captures of the body are called outside; not those that it writes."""
+        """The tensors outside for the captures of the body; not those that it writes."""
         first = first_capture(self.loop)
         written = [op.operand(0) for op in self.updates]
         return {

@@ -1,4 +1,4 @@
-"""How values get from the cycle in which they are computed to those in which they are read."""
+"""The way of values from the cycle in which they are computed to those in which they are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stash(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stashes:
-    """What is kept from cycle to cycle.
+    """The values kept from cycle to cycle.
 
     Attributes:
         latest: Tensors of which the next cycle reads the value.
@@ -40,7 +40,7 @@ class Stashes:
 
 
 def find_stashes(staged: StagedLoop) -> Stashes:
-    """What has to be kept.
+    """Find the values that have to be kept.
 
     A value that is read one cycle later is handed on.  One that waits longer is stashed, by the
     stage that computes it or, if it comes from another chip, by the first one that reads it: then

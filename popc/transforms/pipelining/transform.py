@@ -136,7 +136,7 @@ def _hoist_copies(outer: Graph, loop: Op) -> None:
 
 
 def _place_repetitions(body: Graph) -> None:
-    """What the backward pass computes once more is computed in the stage that needs it first."""
+    """Put what the backward pass computes once more into the stage that needs it first."""
     for op in reversed(body.topological()):
         if op.settings.recompute is Recompute.RECOMPUTED:
             users = [user.settings.pipeline_stage for t in op.outputs for user in t.uses]
@@ -157,7 +157,7 @@ def _repeat_in_later_stages(body: Graph, *, everything: bool) -> None:
 
 
 def _is_view(op: Op) -> bool:
-    """Whether ``op`` shows a value that is computed for each micro-batch, and all of it."""
+    """True if ``op`` shows a value that is computed for each micro-batch, and all of it."""
     spec = OPS.get(op.op_type)
     if spec is None or spec.view is None or op.op_type == "IpuCopy":
         return False

@@ -76,8 +76,10 @@ def _add_of_two(graph: Graph, op: Op) -> Tensor | None:
 
 def _joined_pads(graph: Graph, op: Op) -> Tensor | None:
     """Sum of operands that are zero wherever another one is not."""
-    pads = [pad for pad in (_pad_behind(graph, op, one) for one in op.present_inputs) if pad]
-    others = [one for one in op.present_inputs if one.producer not in pads]
+    pads = [
+        pad for pad in (_pad_behind(graph, op, operand) for operand in op.present_inputs) if pad
+    ]
+    others = [operand for operand in op.present_inputs if operand.producer not in pads]
     if len(pads) < 2 or len(others) > 1:
         return None
     axis = _common_axis(pads)

@@ -64,8 +64,8 @@ def _cut(graph: Graph, op: Op) -> Tensor | None:
     attributes: AttributeMap = {"axis": 0, "split": split}
     pieces = build(graph, "Split", [indices], attributes, settings=op.settings).outputs
     found = [
-        build(graph, "Gather", [op.operand(0), one], {"axis": axis}, settings=op.settings).output
-        for one in pieces
+        build(graph, "Gather", [op.operand(0), piece], {"axis": axis}, settings=op.settings).output
+        for piece in pieces
     ]
     return build(graph, "Concat", found, {"axis": axis}, settings=op.settings).output
 

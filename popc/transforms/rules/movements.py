@@ -64,7 +64,7 @@ def _windows(op: Op) -> list[range]:
 
 
 def _is_subsample_of(op: Op, inner: Op) -> bool:
-    """Whether `_split_slice` has made the two of one."""
+    """True if `_split_slice` has made the two of one."""
     return (
         all(step == 1 for step in integers(inner.attributes, "steps"))
         and any(step != 1 for step in integers(op.attributes, "steps"))
@@ -73,8 +73,8 @@ def _is_subsample_of(op: Op, inner: Op) -> bool:
 
 
 def _span(op: Op) -> list[tuple[int, int]]:
-    """Of each axis, the first element that is read and how many there are up to the last."""
-    return [(min(one), max(one) - min(one) + 1) for one in _windows(op)]
+    """For each axis, the first element that is read and how many there are up to the last."""
+    return [(min(window), max(window) - min(window) + 1) for window in _windows(op)]
 
 
 def _split_slice(graph: Graph, op: Op) -> Tensor | None:

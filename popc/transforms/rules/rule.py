@@ -1,4 +1,4 @@
-"""What a local rule is, and the questions that rules ask."""
+"""The form of a local rule, and the questions that rules ask."""
 
 from __future__ import annotations
 

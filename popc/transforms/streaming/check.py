@@ -10,7 +10,7 @@ __all__ = ["find_misplaced"]
 
 
 def find_misplaced(graph: Graph) -> list[str]:
-    """What is wrong, a sentence each."""
+    """The problems, a sentence each."""
     remote = find_remote(graph)
     return [
         problem for part in graph.walk() for op in part.ops for problem in _problems(op, remote)
@@ -20,7 +20,11 @@ def find_misplaced(graph: Graph) -> list[str]:
 def _problems(op: Op, remote: frozenset[Tensor]) -> list[str]:
     read = [tensor for tensor in op.present_inputs if tensor in remote]
     if op.op_type == "RemoteLoad":
-        wrong = [one for one in op.present_inputs if one not in remote and not one.is_constant]
+        wrong = [
+            operand
+            for operand in op.present_inputs
+            if operand not in remote and not operand.is_constant
+        ]
         return [f"{op!r} fetches {one!r}, which is on the chip" for one in wrong]
     if op.op_type == "CopyVarUpdate":
         mixed = len(read) == 1

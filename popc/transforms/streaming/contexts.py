@@ -1,4 +1,4 @@
-"""Which ops of a graph share what is fetched for them."""
+"""The ops of a graph that share what is fetched for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN_GRADIENTS = 2
 
 
 class Context(NamedTuple):
-    """When and where an op reads what has to be fetched.
+    """The time and place at which an op reads what has to be fetched.
 
     Attributes:
         half: "forward"; "backward", with the updates that need no more than the gradient of one
@@ -51,18 +51,18 @@ class Contexts:
 
     @property
     def has_one(self) -> bool:
-        """Whether all ops are of one context, wherever they run."""
+        """True if all ops are of one context, wherever they run."""
         phases = {op.settings.execution_phase for op in self._halves}
         return len(set(self._halves.values())) <= 1 and len(phases) <= 1
 
     def note(self, tensor: Tensor, made_in: Context | None) -> None:
         """Find the runs of phases in which ``tensor``, and views of it, are read."""
-        phases = {one.phase for one in self._readers(tensor)}
+        phases = {reader.phase for reader in self._readers(tensor)}
         if made_in is not None:
             phases.add(made_in.phase)
         runs: dict[int, int] = {}
         latest: int | None = None
-        for phase in sorted(one for one in phases if one is not None):
+        for phase in sorted(number for number in phases if number is not None):
             near = latest is not None and phase - latest <= self._gap
             runs[phase] = runs[latest] if near and latest is not None else len(runs)
             latest = phase
@@ -79,15 +79,15 @@ class Contexts:
         return self.label(tensor, context), context.chip, context.stage
 
     def is_read_later(self, tensor: Tensor, made_in: Context) -> bool:
-        """Whether some op reads ``tensor`` when it would not be there any more."""
+        """True if some op reads ``tensor`` when it would not be there any more."""
         own = self.label(tensor, made_in)
-        return any(self.label(tensor, one) != own for one in self._readers(tensor))
+        return any(self.label(tensor, reader) != own for reader in self._readers(tensor))
 
     def _readers(self, tensor: Tensor) -> list[Context]:
         found: list[Context] = []
         for op in tensor.uses:
             if is_view(op):
-                found += [one for output in op.outputs for one in self._readers(output)]
+                found += [reader for output in op.outputs for reader in self._readers(output)]
             elif op in self._halves and not _is_written_by(op, tensor):
                 found.append(self.of(op))
         return found

@@ -48,13 +48,13 @@ class MergeExchange(Pass):
 
     def run(self, graph: Graph) -> int:
         """Merge in each graph; how many transfers there are less."""
-        transfers = [op for one in graph.walk() for op in one.ops if _key(op) is not None]
+        transfers = [op for inner in graph.walk() for op in inner.ops if _key(op) is not None]
         if not self.wanted or len(transfers) < 2:
             return 0
         orders, merged = self.orders(graph), 0
-        for one in graph.walk():
-            for group in [*_neighbours(orders[one])]:
-                _merge(one, group)
+        for nested in graph.walk():
+            for group in [*_neighbours(orders[nested])]:
+                _merge(nested, group)
                 merged += len(group) - 1
         return merged
 

@@ -52,13 +52,16 @@ _PRIORITIES: Final[Mapping[PhaseSchedule, Mapping[str, float]]] = {
 
 def phased_graphs(graph: Graph) -> list[Graph]:
     """The graphs whose ops are in phases: of a step, or of a micro-batch."""
-    return [one for one in main_graphs(graph) if _phased(one)]
+    return [nested for nested in main_graphs(graph) if _phased(nested)]
 
 
 def forget_outer_phases(graph: Graph) -> int:
     """Take the ops around a main loop out of their phases; how many."""
     outer = [
-        op for one in main_graphs(graph) if any(map(is_main_loop, one.ops)) for op in _phased(one)
+        op
+        for nested in main_graphs(graph)
+        if any(map(is_main_loop, nested.ops))
+        for op in _phased(nested)
     ]
     for op in outer:
         op.settings = replace(op.settings, execution_phase=None)
@@ -74,7 +77,7 @@ def settle_phases(graph: Graph, top: Graph) -> None:
     order = graph.topological()
     for op in order:
         producers = (t.producer for t in op.present_inputs)
-        _default(op, [one for one in producers if one is not None], latest=True)
+        _default(op, [producer for producer in producers if producer is not None], latest=True)
     for op in reversed(order):
         users = [user for tensor in op.outputs for user in tensor.uses]
         repeated = op.settings.recompute is Recompute.RECOMPUTED
@@ -88,8 +91,8 @@ def settle_phases(graph: Graph, top: Graph) -> None:
 
 
 def _default(op: Op, others: list[Op], *, latest: bool, again: bool = False) -> None:
-    phases = [one.settings.execution_phase for one in others]
-    known = [one for one in phases if one is not None]
+    phases = [other_op.settings.execution_phase for other_op in others]
+    known = [phase for phase in phases if phase is not None]
     if known and (op.settings.execution_phase is None or again):
         _set_phase(op, max(known) if latest else min(known))
 
@@ -111,11 +114,11 @@ class PhaseRules:
 
     @property
     def gap(self) -> int:
-        """How far apart phases may be between which a tensor stays on the chip."""
+        """The distance of phases between which a tensor stays on the chip."""
         return self._options.execution_phase_stages
 
     def preloads(self, kind: str, settings: OpSettings) -> bool:
-        """Whether tensors of a kind are fetched in the phase before that of their reader."""
+        """True if tensors of a kind are fetched in the phase before that of their reader."""
         early = self._options.io_schedule(kind) is IoSchedule.PRELOAD
         return settings.execution_phase is not None and early
 
@@ -156,7 +159,7 @@ class PhaseRules:
         return None if kind is None else _PRIORITIES[schedule][kind]
 
     def _kind(self, op: Op) -> str | None:
-        """What ``op`` is to a phase; ``None``: it computes, in the middle."""
+        """The role of ``op`` in a phase; ``None``: it computes, in the middle."""
         if op.op_type in (LOAD, "ReplicatedAllGather"):
             if op in self._urgent:
                 return None
@@ -170,6 +173,6 @@ class PhaseRules:
         return "update" if op.settings.part is StepPart.UPDATE else None
 
     def _is_late(self, op: Op) -> bool:
-        """Whether what is fetched is read in the same phase."""
+        """True if what is fetched is read in the same phase."""
         users = [user for tensor in op.outputs for user in tensor.uses]
         return any(_phase(user) == _phase(op) for user in users)

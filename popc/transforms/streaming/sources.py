@@ -1,4 +1,4 @@
-"""What has to be fetched before ops can read it, and how."""
+"""The tensors to fetch before ops can read them, and the way to fetch them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Source:
         return replace(self, tensor=tensor, kept=None if self.kept is None else tensor)
 
     def _is_part(self, op: Op) -> bool:
-        """Whether ``op`` gathers parts as those that replicas hold of this."""
+        """True if ``op`` gathers parts as those that replicas hold of this."""
         own = op.operand(0).type == self.tensor.type
         return own and dict(op.attributes) == self.attributes
 
@@ -109,7 +109,7 @@ class Sources:
         return None if source is None or source.made_in is not None else source
 
     def needs_fetching(self, tensor: Tensor, context: Context) -> bool:
-        """Whether an op of ``context`` cannot read ``tensor`` as it is."""
+        """True if an op of ``context`` cannot read ``tensor`` as it is."""
         source = self._sources.get(base_of(tensor))
         if source is None:
             return False
@@ -128,12 +128,12 @@ class Sources:
         return self._fetched[key]
 
     def part(self, tensor: Tensor, context: Context, settings: OpSettings) -> Tensor:
-        """What this replica holds of a source that is divided."""
+        """The part that this replica holds of a source that is divided."""
         source = self._sources[tensor]
         return self._on_chip(source, context, self._rules.for_load(source.kind, settings))
 
     def is_part(self, op: Op) -> bool:
-        """Whether ``op`` takes just the part of a source that this replica holds."""
+        """True if ``op`` takes just the part of a source that this replica holds."""
         if op.op_type != "ReplicatedReduceScatter" or op.operand(0) not in self._sources:
             return False
         source = self._sources[op.operand(0)]
@@ -161,7 +161,7 @@ class Sources:
         return self._parts[key]
 
     def _note_fetch(self, op: Op, source: Source) -> None:
-        """What is fetched in an earlier phase need not wait for an op."""
+        """Note a fetch; one in an earlier phase need not wait for an op."""
         self._rules.note_load(op, source.kind)
         if op.settings.execution_phase is None or not self._rules.preloads(
             source.kind, op.settings
@@ -191,16 +191,22 @@ class Sources:
         """Repeat the view by which ``tensor`` shows what is fetched."""
         op = tensor.producer
         assert op is not None, f"{tensor!r} is no view"
-        shown = self.fetched(op.operand(0), context, settings)
-        if op.op_type == "IpuCopy":  # every chip can fetch
-            self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
-            return
+        there = context
+        if op.op_type == "IpuCopy":
+            if self._sources[base_of(tensor)].kept is not None:  # every chip can fetch
+                shown = self.fetched(op.operand(0), context, settings)
+                self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
+                return
+            # Parts that replicas hold on a chip are gathered there.
+            there = context._replace(chip=op.settings.virtual_graph)
+            settings = replace(settings, virtual_graph=there.chip)
+        shown = self.fetched(op.operand(0), there, settings)
         twin = self.graph.add_op(
             op.op_type,
             [shown, *op.inputs[1:]],
-            [one.type for one in op.outputs],
+            [output.type for output in op.outputs],
             dict(op.attributes),
-            output_names=[one.name for one in op.outputs],
+            output_names=[output.name for output in op.outputs],
             settings=replace(settings, origin=op.settings.origin),
         )
         for old, new in zip(op.outputs, twin.outputs, strict=True):

@@ -1,4 +1,4 @@
-"""Which tensors are kept where."""
+"""The tensors that are kept in each place."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class StorageMap:
 
     @property
     def needed(self) -> bool:
-        """Whether anything may be kept elsewhere than on one chip."""
+        """True if anything may be kept elsewhere than on one chip."""
         return any(
             location.is_off_chip or location.replicated_tensor_sharding
             for _, location in self.options.locations_in_use()
-        ) or any(op.settings.location for one in self.graph.walk() for op in one.ops)
+        ) or any(op.settings.location for nested in self.graph.walk() for op in nested.ops)
 
     def settle(self) -> int:
         """Decide about variables and constants, and give those that are divided their types.
@@ -68,7 +68,7 @@ class StorageMap:
         return len(self.kept)
 
     def _trains(self) -> bool:
-        """Whether weights are variables that an optimizer updates; then constants are none."""
+        """True if weights are variables that an optimizer updates; then constants are none."""
         ops = (op for part in self.graph.walk() for op in part.ops)
         return any(op.settings.part is StepPart.UPDATE for op in ops)
 
@@ -129,7 +129,7 @@ class StorageMap:
                 self._settle_result(tensor, at_load)
 
     def _settle_result(self, tensor: Tensor, at_load: frozenset[Op]) -> None:
-        """What load time computes is put into streaming memory, if a run reads it."""
+        """Put what load time computes into streaming memory, if a run reads it."""
         location = self.options.tensor_location("weight", tensor.name)
         if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
             return
@@ -139,14 +139,14 @@ class StorageMap:
     # -- activations and sums --------------------------------------------------------------------
 
     def keeps_activation(self, tensor: Tensor) -> TensorLocation | None:
-        """Where a result of the forward pass is kept, if that is off chip."""
+        """The place where a result of the forward pass is kept, if that is off chip."""
         said = "" if tensor.producer is None else tensor.producer.settings.location
         own = parse_location(said)
         location = self.options.tensor_location("activation", tensor.name, own)
         return location if location.keeps_off_chip(tensor.type.size) else None
 
     def keeps_sum(self, op: Op, index: int) -> TensorLocation | None:
-        """Where state ``index`` of an accumulation loop is kept, if it is a sum and off chip."""
+        """The place of state ``index`` of an accumulation loop, if it is a sum and off chip."""
         body = op.subgraphs["body"]
         state = loop_states(op)[index]
         result = body.outputs[1 + index]
@@ -168,12 +168,13 @@ class StorageMap:
         ]
         if unknown:
             raise OptionError(
-                "tensor_location_override is about tensors that the program does not have",
+                "tensor_location_override names tensors that the program does not have",
                 subject="tensor_location_override",
                 details=tuple(
-                    f"{one!r} fits none; {did_you_mean(one, names)}".rstrip("; ") for one in unknown
+                    f"{missing!r} matches no tensor; {did_you_mean(missing, names)}".rstrip("; ")
+                    for missing in unknown
                 ),
-                hint="--emit-ir lists the tensors; what is fused has no tensors in between",
+                hint="--emit-ir lists the tensors; a fused op has no tensors inside",
             )
 
 
@@ -186,7 +187,7 @@ def _writers(graph: Graph, variable: Tensor) -> Iterator[Op]:
 
 
 def _nested_names(tensor: Tensor) -> list[Tensor]:
-    """What a tensor is called in nested graphs that capture it: not states that start as it."""
+    """The names of a tensor in nested graphs that capture it: not states that start as it."""
     found: list[Tensor] = []
     for op in tensor.uses:
         for inner in inner_names(op, tensor):

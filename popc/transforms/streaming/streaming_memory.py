@@ -74,9 +74,9 @@ class StreamingMemory(Pass):
         storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
         changes = forget_outer_phases(graph)
         phased = phased_graphs(graph)
-        for one in phased:
-            settle_phases(one, graph)
-            rules.finish(one, graph)
+        for phase in phased:
+            settle_phases(phase, graph)
+            rules.finish(phase, graph)
         effects: dict[str, int] = {}
         if storage.needed:
             orders = self.orders(graph)

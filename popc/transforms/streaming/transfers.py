@@ -17,7 +17,7 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
 from popc.transforms.streaming.storage import StorageMap
-from popc.transforms.streaming.views import base_of, is_view
+from popc.transforms.streaming.views import base_of, copied_from, is_view
 
 __all__ = ["Transfers"]
 
@@ -91,7 +91,7 @@ class _Visit:
             self._graph.remove_op(op)
 
     def _store_last(self, sequencer: Sequencer) -> None:
-        """What is kept is only written when all have fetched it."""
+        """Write what is kept only when all have fetched it."""
         for kept, loads in self._sources.loads.items():
             for load in loads:
                 self._transfers.count(LOAD)
@@ -114,8 +114,11 @@ class _Visit:
             if op in places and gives and not self._is_ordered_later(op):
                 latest = op
         for op in self._sources.fetches:
-            waits = [self._awaited(one, places) or before[one] for one in _readers_of(op, places)]
-            known = [one for one in waits if one is not None]
+            waits = [
+                self._awaited(reader, places) or before[reader]
+                for reader in _readers_of(op, places)
+            ]
+            known = [wait for wait in waits if wait is not None]
             if known and len(known) == len(waits):
                 sequencer.wish(min(known, key=places.__getitem__), op)
 
@@ -123,7 +126,7 @@ class _Visit:
         """The last op that ``reader`` waits for, unless that is one of an earlier half."""
         makers = [base_of(tensor).producer for tensor in reader.present_inputs]
         last = max(
-            (one for one in makers if one in places and one is not None),
+            (op for op in makers if op in places and op is not None),
             key=places.__getitem__,
             default=None,
         )
@@ -133,7 +136,7 @@ class _Visit:
         return last
 
     def _is_ordered_later(self, op: Op) -> bool:
-        """Whether `OuterFragment` will say when ``op`` runs, or the store that it waits for."""
+        """True if `OuterFragment` will say when ``op`` runs, or the store that it waits for."""
         is_update = op.settings.part is StepPart.UPDATE and op.settings.pipeline_stage is not None
         return is_update or (self._holds_pipeline and op.op_type == "CopyVarUpdate")
 
@@ -141,16 +144,18 @@ class _Visit:
         """Views of what has to be fetched: whoever read them reads others now."""
         graph = self._graph
         for op in reversed(self._order):
-            used = any(one.uses or graph.is_output(one) for one in op.outputs)
+            used = any(output.uses or graph.is_output(output) for output in op.outputs)
             if is_view(op) and not used:
                 graph.remove_op(op)
 
     # -- what is kept elsewhere ------------------------------------------------------------------
 
     def _own(self) -> list[Source]:
-        """What the graph itself holds: variables, constants, what load time computes."""
+        """The sources that the graph itself holds: variables, constants, results of load time."""
         found: list[Source] = []
-        for tensor in [one for one in self._graph.tensors.values() if one in self._storage.kept]:
+        for tensor in [
+            value for value in self._graph.tensors.values() if value in self._storage.kept
+        ]:
             source = self._storage.kept[tensor].source(tensor)
             if tensor.producer is not None:
                 store = self._store(tensor, OpSettings(), COMPUTE, at_load=1)
@@ -237,20 +242,30 @@ class _Visit:
         entered: set[int] = set()
         given = {subgraph: [*inner] for subgraph in op.subgraphs.values()}
         for index in range(first_capture(op), len(op.inputs)) if op.subgraphs else ():
-            source = self._sources.find(op.operand(index))
+            source = self._captured(op, index)
             if source is None or not self._goes_inside(op, index):
                 continue
             entered.add(index)
             if source.kept is not None:
                 self._graph.set_input(op, index, source.kept)
             for subgraph, name in zip(given, captured_as(op, index), strict=True):
+                name.type = source.tensor.type  # of a copy: that of a whole so far
                 given[subgraph].append(source.renamed(name))
         for subgraph, sources in given.items():
             self._transfers.visit(subgraph, sources)
         return entered
 
+    def _captured(self, op: Op, index: int) -> Source | None:
+        """The source that ``op`` captures; off chip, one of which it captures a copy will do."""
+        operand = op.operand(index)
+        source = self._sources.find(operand)
+        if source is None and is_main_loop(op):
+            source = self._sources.find(copied_from(operand))
+            return None if source is None or source.kept is None else source
+        return source
+
     def _goes_inside(self, op: Op, index: int) -> bool:
-        """Whether what ``op`` captures is fetched inside, because it is main or writes to it."""
+        """True if what ``op`` captures is fetched inside, because it is main or writes to it."""
         return is_main_loop(op) or any(map(_is_written, captured_as(op, index)))
 
     def _keep(self, op: Op) -> None:
@@ -268,7 +283,7 @@ class _Visit:
 
 
 def _readers_of(op: Op, known: Container[Op]) -> list[Op]:
-    """Of ``known`` ops, but for views, those that read what ``op`` leads to without others."""
+    """The ``known`` ops, but for views, that read what ``op`` leads to without others."""
     found: dict[Op, None] = {}
     pending = [op]
     for one in pending:  # grows while it is walked
@@ -286,7 +301,7 @@ def _plain(settings: OpSettings) -> OpSettings:
         settings,
         schedule_priority=0.0,
         exclude_patterns=(),
-        bins=tuple(one for one in settings.bins if one[0] == PIPELINE),
+        bins=tuple(bin_ for bin_ in settings.bins if bin_[0] == PIPELINE),
         recompute=Recompute.UNDEFINED,
     )
 

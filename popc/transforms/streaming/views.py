@@ -5,17 +5,24 @@ from __future__ import annotations
 from popc.ir import Op, Tensor
 from popc.ops import OPS
 
-__all__ = ["base_of", "is_view"]
+__all__ = ["base_of", "copied_from", "is_view"]
 
 
 def is_view(op: Op | None) -> bool:
-    """Whether the results of ``op`` are, or may be, other ways to look at its first operand."""
+    """True if the results of ``op`` are, or may be, other ways to look at its first operand."""
     spec = None if op is None else OPS.get(op.op_type)
     return spec is not None and spec.view is not None
 
 
 def base_of(tensor: Tensor) -> Tensor:
-    """What ``tensor`` may be a view of."""
+    """The tensor that ``tensor`` may be a view of."""
     while tensor.producer is not None and is_view(tensor.producer):
+        tensor = tensor.producer.operand(0)
+    return tensor
+
+
+def copied_from(tensor: Tensor) -> Tensor:
+    """What ``tensor`` is a copy of, on another chip."""
+    while tensor.producer is not None and tensor.producer.op_type == "IpuCopy":
         tensor = tensor.producer.operand(0)
     return tensor

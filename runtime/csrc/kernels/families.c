@@ -1,65 +1,67 @@
 // All kernels for one kind of processor.
 #include "../kernel.h"
-#include "simd.h"
+#include "support/simd.h"
 
 // One family a line, sorted; maps come first, because activations are numbered by their places there.
-#define POPC_FAMILIES(_) \
-    _(MAPS) \
-    _(ATTENTIONS) \
+// clang-format off
+#define POPC_FAMILIES(_)   \
+    _(MAPS)                \
+    _(ATTENTIONS)          \
     _(ATTENTION_GRADIENTS) \
-    _(BATCH_NORMS) \
-    _(BYTE_CONVOLUTIONS) \
-    _(BYTE_DEPTHWISE) \
-    _(BYTE_PRODUCTS) \
-    _(CHANNELS_LAST) \
-    _(CONVOLUTIONS) \
+    _(BATCH_NORMS)         \
+    _(BYTE_CONVOLUTIONS)   \
+    _(BYTE_DEPTHWISE)      \
+    _(BYTE_PRODUCTS)       \
+    _(CHANNELS_LAST)       \
+    _(CONVOLUTIONS)        \
     _(CONVOLUTION_WEIGHTS) \
-    _(COPIES) \
-    _(COUNTS) \
-    _(DEPTHWISE) \
-    _(DEPTHWISE_WEIGHTS) \
+    _(COPIES)              \
+    _(COUNTS)              \
+    _(DEPTHWISE)           \
+    _(DEPTHWISE_WEIGHTS)   \
     _(DIRECT_CONVOLUTIONS) \
-    _(DOUBLES) \
-    _(DOUBLE_PRODUCTS) \
-    _(DYNAMIC_BYTES) \
-    _(EXTREMES) \
-    _(FUNCTIONS) \
-    _(FUSED_MAPS) \
-    _(GATHERS) \
-    _(GRIDS) \
-    _(GROUP_GRADIENTS) \
-    _(GROUP_NORMS) \
-    _(INTEGERS) \
-    _(LINE_CONVOLUTIONS) \
-    _(LOSSES) \
-    _(MATRICES) \
-    _(MOVES) \
-    _(NORM_GRADIENTS) \
-    _(OPTIMIZERS) \
-    _(PACKED_PRODUCTS) \
-    _(PLACES) \
-    _(POOLED_ROWS) \
-    _(POOLS) \
-    _(POOL_GRADIENTS) \
-    _(PRODUCTS) \
-    _(RANDOM_NUMBERS) \
-    _(RECURRENT) \
-    _(REDUCTIONS) \
-    _(REGIONS) \
-    _(RESAMPLINGS) \
-    _(ROTATIONS) \
-    _(ROUNDINGS) \
-    _(ROWS) \
-    _(RUNNING_SUMS) \
-    _(RUNS) \
-    _(SLOPES_OF_MAPS) \
-    _(SUMS) \
-    _(TEMPORAL_LOSSES) \
-    _(TOPS) \
-    _(TRANSFORMS) \
-    _(TRIANGLES) \
-    _(WEAVES) \
+    _(DOUBLES)             \
+    _(DOUBLE_PRODUCTS)     \
+    _(DYNAMIC_BYTES)       \
+    _(EXTREMES)            \
+    _(FUNCTIONS)           \
+    _(FUSED_MAPS)          \
+    _(GATHERS)             \
+    _(GRIDS)               \
+    _(GROUP_GRADIENTS)     \
+    _(GROUP_NORMS)         \
+    _(INTEGERS)            \
+    _(LINE_CONVOLUTIONS)   \
+    _(LOSSES)              \
+    _(MATRICES)            \
+    _(MOVES)               \
+    _(NORM_GRADIENTS)      \
+    _(OPTIMIZERS)          \
+    _(PACKED_PRODUCTS)     \
+    _(PLACES)              \
+    _(POOLED_ROWS)         \
+    _(POOLS)               \
+    _(POOL_GRADIENTS)      \
+    _(PRODUCTS)            \
+    _(RANDOM_NUMBERS)      \
+    _(RECURRENT)           \
+    _(REDUCTIONS)          \
+    _(REGIONS)             \
+    _(RESAMPLINGS)         \
+    _(ROTATIONS)           \
+    _(ROUNDINGS)           \
+    _(ROWS)                \
+    _(RUNNING_SUMS)        \
+    _(RUNS)                \
+    _(SLOPES_OF_MAPS)      \
+    _(SUMS)                \
+    _(TEMPORAL_LOSSES)     \
+    _(TOPS)                \
+    _(TRANSFORMS)          \
+    _(TRIANGLES)           \
+    _(WEAVES)              \
     _(WINOGRAD)
+// clang-format on
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];
 #define LIST(NAME) ISA(NAME),

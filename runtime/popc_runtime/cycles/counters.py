@@ -40,7 +40,7 @@ class CycleCounters:
         self._runs += 1
         self._last = [counts.take() for counts in self._counts]
         self._all = [
-            [(one[0] + more[0], one[1] + more[1]) for one, more in zip(sums, new, strict=True)]
+            [(old[0] + more[0], old[1] + more[1]) for old, more in zip(sums, new, strict=True)]
             if sums
             else new
             for sums, new in zip(self._all, self._last, strict=True)
@@ -54,8 +54,8 @@ class CycleCounters:
             there = ", ".join(self._profile.instrumentations)
             raise UsageError(
                 f"there is no cycle counter {name or 'outer'!r}",
-                hint=f"the archive was compiled with hardware_instrumentations = {there}; names "
-                "are outer, and inner_ipu_0 and so on",
+                hint=f"the archive was compiled with hardware_instrumentations = {there}; the "
+                "counters are called outer, inner_ipu_0, inner_ipu_1 and so on",
             )
         report = self.report(total=False)
         if kind == "outer":
@@ -69,5 +69,5 @@ class CycleCounters:
         if not self._runs:
             raise UsageError("nothing has run yet: run the program before asking for its cycles")
         runs, counts = (self._runs, self._all) if total else (1, self._last)
-        reports = [self._profile.report(one, runs) for one in counts]
+        reports = [self._profile.report(taken, runs) for taken in counts]
         return max(reports, key=lambda report: report.cycles)

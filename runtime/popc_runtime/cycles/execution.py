@@ -1,4 +1,4 @@
-"""What a run would have taken on the target, by what has run: an execution report.
+"""Execution reports: the cost of a run on the target, by what has run.
 
 The compiler says what every step of a program costs (`popc.cost.execution`); the engine counts
 iterations of loops and branches taken.
@@ -58,7 +58,7 @@ class OpExecution:
 
 @frozen
 class ExecutionReport:
-    """What one run, or all runs so far, would have taken on the target.
+    """The cost of one run, or of all runs so far, on the target, step by step.
 
     Attributes:
         target: The name of the target.
@@ -177,7 +177,7 @@ class ExecutionReport:
 
 
 class Profile:
-    """What the compiler says about the cost of a program.
+    """The compiler's figures for the cost of a program.
 
     Attributes:
         instrumentations: What may be asked for: "outer", "inner".
@@ -190,15 +190,15 @@ class Profile:
         try:
             data = json.loads(document)
             self._target, self._clock = str(data["target"]), int(data["clock_hz"])
-            self.instrumentations = tuple(str(one) for one in data["instrumentations"])
+            self.instrumentations = tuple(str(name) for name in data["instrumentations"])
             self._program: list[Mapping[str, Any]] = data["program"]
-            self._beside = tuple(int(one) for one in data["beside"])
+            self._beside = tuple(int(cycles) for cycles in data["beside"])
             self._blocks = sum(1 for step in _all_steps(self._program) if "block" in step)
             self.report([], 0)  # finds out whether everything is there
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise CorruptArchiveError(
-                f"the archive says in a wrong way what its program costs: {error!r:.200}",
-                hint="compile the model again",
+                f"the archive is damaged: cannot read the costs of its program: {error!r:.200}",
+                hint="copy it again, or compile the model again",
             ) from error
 
     def report(self, counts: Sequence[tuple[int, int]], runs: int) -> ExecutionReport:
@@ -206,7 +206,7 @@ class Profile:
         known = counts if len(counts) == self._blocks else None
         ops = tuple(_executed(self._program, runs, known, inner=False))
         assumed = known is None and self._blocks > 0
-        beside = tuple(one * runs for one in self._beside)
+        beside = tuple(cycles * runs for cycles in self._beside)
         report = ExecutionReport(self._target, self._clock, runs, ops, assumed, beside)
         report.by_kind()  # finds out whether the kinds are those that we know
         return report
@@ -230,7 +230,7 @@ def _executed(
     for step in steps:
         repeats = _repeats(step, times, counts)
         own = repeats[0] if step["type"] == "Loop" else times
-        cycles = tuple(int(one) * own for one in step["cycles"])
+        cycles = tuple(int(count) * own for count in step["cycles"])
         if len(cycles) != len(KINDS):
             raise ValueError(f"{len(cycles)} kinds of cycles")
         yield OpExecution(
@@ -256,14 +256,14 @@ def _executed(
 def _repeats(
     step: Mapping[str, Any], times: int, counts: Sequence[tuple[int, int]] | None
 ) -> tuple[int, int]:
-    """How often the bodies of a step have run, or are thought to."""
+    """The number of times that the bodies of a step have run, or are thought to."""
     if "block" in step and counts is not None:
         return counts[int(step["block"])]
     if step["type"] == "Loop":
         trips = int(step["trips"])
         return times * trips if trips >= 0 else times, 0
     if "taken" in step:
-        then, all_ = (int(one) for one in step["taken"])
+        then, all_ = (int(count) for count in step["taken"])
         return times * then // all_, times - times * then // all_
     return times, times
 

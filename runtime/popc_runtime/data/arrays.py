@@ -52,7 +52,7 @@ def check_arrays(
 
 
 def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """What results are written to: the memory of ``out``, as elements are stored.
+    """Check ``out``, and give the memory that results are written to, as elements are stored.
 
     Raises:
         UsageError: there is no such output, or what is given for it is no array or read-only.
@@ -61,7 +61,9 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> di
     specs = {spec.name: spec for spec in outputs} if out else {}
     for name in out:
         if name not in specs:
-            raise UsageError(f"out: there is no output {name!r}")
+            raise UsageError(
+                f"out: there is no output {name!r}", hint=f"the outputs are {', '.join(specs)}"
+            )
     return {name: _target(array, specs[name]) for name, array in out.items()}
 
 
@@ -69,8 +71,12 @@ def _target(array: object, spec: TensorSpec) -> Array:
     wanted, storage = describe(spec.dtype, spec.shape), spec.dtype.storage
     advice = f"make one with numpy.empty({spec.shape}, {storage.name!r})"
     if not isinstance(array, np.ndarray):
-        found = f"an object of type {type(array).__name__}, not an array of numpy"
-        raise UsageError(f"out {spec.name!r}: this is {found}", subject=spec.name, hint=advice)
+        found = f"an object of type {type(array).__name__}"
+        raise UsageError(
+            f"out {spec.name!r}: expected a numpy array, got {found}",
+            subject=spec.name,
+            hint=advice,
+        )
     if not array.flags.writeable:
         found = "the array is read-only"
         raise UsageError(f"out {spec.name!r}: {found}", subject=spec.name, hint=advice)
@@ -86,14 +92,15 @@ def _target(array: object, spec: TensorSpec) -> Array:
 def array_taker(
     stream: StreamSpec, take: Callable[[Array], object]
 ) -> Callable[[memoryview], object]:
-    """What gives ``take`` an array of its own for each sample of a stream."""
+    """A function that gives ``take`` an array of its own for each sample of a stream."""
     storage, shape = stream.dtype.storage, stream.shape
 
     def taker(memory: memoryview) -> None:
         array = np.empty(shape, storage)
         if memory.nbytes != array.nbytes:
-            wanted = f"and a sample has {array.nbytes:,}"
-            raise ValueError(f"it stores {memory.nbytes:,} bytes, {wanted}")
+            raise ValueError(
+                f"expected a sample of {array.nbytes:,} bytes, got {memory.nbytes:,} bytes"
+            )
         if memory.nbytes:
             array.data.cast("B")[:] = memory
         take(array)

@@ -17,14 +17,14 @@ __all__ = ["Batches"]
 
 
 class _Program(Protocol):
-    """What is asked of an executable."""
+    """The part of an executable that batches need."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Inputs of a step."""
 
     def stream(self, name: str) -> StreamSpec:
-        """What moves through a stream."""
+        """The data that moves through a stream."""
 
 
 class Batches:
@@ -63,13 +63,13 @@ class Batches:
         self.samples_per_step = max(sizes.values(), default=1)
         if not problems and self.samples < self.samples_per_step:
             problems.append(
-                f"{self.samples:,} samples are fewer than the {self.samples_per_step:,} of one step"
+                f"the data has {self.samples:,} samples, but a step takes {self.samples_per_step:,}"
             )
         if problems:
             raise _error(problems, ", ".join(map(str, self._specs.values())))
 
     def __len__(self) -> int:
-        """How many whole steps the samples make."""
+        """The number of whole steps that the samples make."""
         return self.samples // self.samples_per_step
 
     def steps(
@@ -123,7 +123,7 @@ class Batches:
 
 
 def _has_rows(arrays: Mapping[str, Array], array: Array) -> bool:
-    """Whether ``array`` has as many rows as all arrays: then they are its samples."""
+    """True if ``array`` has as many rows as all arrays: then they are its samples."""
     lengths = {len(other) for other in arrays.values() if other.ndim}
     return lengths == {len(array)}
 

@@ -1,4 +1,4 @@
-"""What is wrong with the names of inputs, and with how much there is of a result."""
+"""Faults in the names of inputs, and in the amount of a result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def check_stored(spec: TensorSpec, stored: int, wanted: int, unit: str) -> None:
     """
     if stored != wanted:
         raise DeviceError(
-            f"output {spec.name!r}: the program stored {stored:,} {unit} in place of {wanted:,}",
+            f"output {spec.name!r}: the program stored {stored:,} {unit} instead of {wanted:,}",
             subject=spec.name,
-            hint="the archive is not what the compiler wrote: compile the model again",
+            hint="the archive was changed after it was compiled: compile the model again",
         )
 
 

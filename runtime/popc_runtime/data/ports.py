@@ -26,7 +26,9 @@ class SwitchedInput:
             raise StreamUnderrunError("an input stream is not connected") from None
         given = memoryview(sample)
         if given.nbytes != target.nbytes:
-            raise ValueError(f"it takes {target.nbytes:,} bytes, and a sample has {given.nbytes:,}")
+            raise ValueError(
+                f"expected a sample of {target.nbytes:,} bytes, got {given.nbytes:,} bytes"
+            )
         target[:] = given.cast("B") if given.c_contiguous and given.nbytes else given.tobytes()
 
 
@@ -44,5 +46,5 @@ class SwitchedOutput:
 
 
 def discard(value: memoryview) -> None:
-    """What happens to outputs that nothing is connected to."""
+    """Take the outputs that nothing is connected to."""
     del value

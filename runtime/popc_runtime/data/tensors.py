@@ -59,13 +59,13 @@ class Tensor:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        """Whether the only element is not zero.
+        """True if the only element is not zero.
 
         Raises:
             ValueError: there is not exactly one.
         """
         if prod(self.shape) != 1:
-            raise ValueError(f"{self} is neither true nor false: it has not one element")
+            raise ValueError(f"{self} is neither true nor false: only a tensor with one element is")
         return bool(next(self._values()))
 
     @property
@@ -148,14 +148,14 @@ def _bytes_of(value: object, spec: TensorSpec) -> memoryview:
     raw = isinstance(value, _RAW) or (isinstance(value, memoryview) and value.format == "B")
     if raw and memory.ndim == 1:
         if memory.nbytes != spec.nbytes:
-            raise _mismatch(spec, f"{memory.nbytes:,} bytes", f"it takes {spec.nbytes:,} bytes")
+            raise _mismatch(spec, f"{memory.nbytes:,} bytes", f"pass {spec.nbytes:,} bytes")
     else:
         flat = (prod(spec.shape),)
         if not _is_stored_as(memory, spec.dtype) or memory.shape not in (spec.shape, flat):
             found = describe(_name_of(memory), memory.shape or ())
-            raise _mismatch(spec, found, "elements may also be given as bytes, as they are stored")
+            raise _mismatch(spec, found, "pass elements of this type and shape, or their bytes")
     if not memory.c_contiguous:
-        raise _mismatch(spec, "memory that is not contiguous", "copy it first")
+        raise _mismatch(spec, "memory that is not contiguous", "pass a contiguous copy")
     return memory.cast("B") if memory.nbytes else memoryview(b"")
 
 
@@ -174,23 +174,25 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
             return array.data
         except ValueError:  # a type that no buffer has: points in time, say
             found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise _mismatch(spec, found, "give elements of the input's type") from None
+            raise _mismatch(spec, found, "convert the elements to the input's type") from None
     raise _mismatch(
         spec,
         f"an object of type {type(value).__name__}",
-        "give bytes, or an object with the buffer protocol or an array interface",
+        "pass bytes, or an object with the buffer protocol or an array interface",
     )
 
 
 def _is_stored_as(memory: memoryview, dtype: DType) -> bool:
-    """Whether a buffer's elements are of the type that ``dtype`` is stored as."""
+    """True if a buffer's elements are of the type that ``dtype`` is stored as."""
     code = memory.format.lstrip("@=<") if memory.format else ""
     return memory.itemsize == dtype.itemsize and _KINDS.get(code) == _KINDS[dtype.code]
 
 
 def _name_of(memory: memoryview) -> str:
     """The type of a buffer's elements, as messages show it."""
-    names = (one.value for one in DType if one is one.stored and _is_stored_as(memory, one))
+    names = (
+        dtype.value for dtype in DType if dtype is dtype.stored and _is_stored_as(memory, dtype)
+    )
     return next(names, f"format {memory.format!r}")
 
 

@@ -38,7 +38,7 @@ _threads_before = 0
 
 
 class _OfThread(threading.local):
-    """How often a thread is inside of `settings_of_numpy`."""
+    """The number of times that a thread is inside of `settings_of_numpy`."""
 
     users = 0
 

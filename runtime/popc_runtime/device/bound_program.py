@@ -125,7 +125,7 @@ class BoundProgram:
         return tuple(None if index < 0 else slots[index].dtype for index in indices)
 
     def finals(self, indices: Sequence[int]) -> tuple[bool, ...]:
-        """Whether operands no longer change once the load program has run."""
+        """True for each operand that no longer changes once the load program has run."""
         return tuple(index >= 0 and self._is_final(index) for index in indices)
 
     def random_of(self, item: Instruction) -> RandomState:

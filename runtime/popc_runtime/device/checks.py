@@ -83,8 +83,8 @@ def with_checks(
     operands = list(_floats_of(binding.inputs, binding.input_dtypes).values())
     check = _Check(item, operands, outputs, frozenset(kinds))
     if any(
-        np.may_share_memory(one.array, other.array)
-        for one in operands
+        np.may_share_memory(operand.array, other.array)
+        for operand in operands
         for other in outputs.values()
     ):
         return (check.look_before, *calls, check)  # what is overwritten cannot be looked at later
@@ -127,7 +127,7 @@ class _Tensor:
 def _floats_of(
     arrays: Sequence[Array | None], dtypes: Sequence[DType | None]
 ) -> dict[int, _Tensor]:
-    """Those that are floating-point numbers, by their place."""
+    """The floating-point numbers among the arrays, by their place."""
     return {
         index: _Tensor(array, dtype)
         for index, (array, dtype) in enumerate(zip(arrays, dtypes, strict=True))
@@ -136,7 +136,7 @@ def _floats_of(
 
 
 class _Check:
-    """What is done after one instruction, and before it if it overwrites operands."""
+    """The check after one instruction, and before it if it overwrites operands."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Check:
         self._before = self._state()
 
     def _state(self) -> tuple[bool, bool]:
-        """Whether an operand has a NaN, and whether all are finite."""
+        """True if an operand has a NaN, and true if all are finite."""
         if self._before is not None:
             return self._before
         finite = all(operand.is_finite() for operand in self._operands)

@@ -1,4 +1,4 @@
-"""Which kernels run a program."""
+"""The choice of the kernels that run a program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def binder_type(
         reason = "floating-point checks need the numpy engine" if checks else why_missing()
         raise UsageError(
             f"the native engine is not available: {reason}",
-            hint='engine="numpy", or --engine numpy on the command line',
+            hint='use engine="numpy", or --engine numpy on the command line',
         )
     from popc_runtime.device.numpy_binder import NumpyBinder
 

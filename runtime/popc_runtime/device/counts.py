@@ -1,4 +1,4 @@
-"""How often loops and branches of a program have run."""
+"""Counts of the runs of a program's loops and branches."""
 
 from __future__ import annotations
 

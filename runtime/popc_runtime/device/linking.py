@@ -43,7 +43,7 @@ def write_out(image: ProgramImage) -> ProgramImage:
 
 
 def _takes_parameters(image: ProgramImage, block: Block) -> bool:
-    """Whether a program uses what a call has to hand over."""
+    """True if a program uses what a call has to hand over."""
     return any(
         number >= 0 and image.slots[number].region is Region.PARAMETER
         for number in _operands(block)
@@ -66,7 +66,7 @@ def _operands(block: Block) -> Iterator[int]:
 
 
 class _Frame:
-    """What a program has been handed over: memory, and words for the names of instructions."""
+    """The things handed over to a program: memory, and words for the names of instructions."""
 
     def __init__(self, arguments: Sequence[Slot | None] = (), labels: Sequence[str] = ()) -> None:
         self.arguments = arguments

@@ -107,7 +107,7 @@ class _Arrays(dict[int, Array]):
         return self[index]
 
     def address(self, index: int) -> int:
-        """Where the elements of slot ``index`` lie: of a constant in panels, in their own order."""
+        """The address of the elements of slot ``index``, those in panels in their own order."""
         address: int = self[index].__array_interface__["data"][0]
         return address
 

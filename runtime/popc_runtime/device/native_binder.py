@@ -70,7 +70,7 @@ class NativeBinder(Binder):
     # -- running ---------------------------------------------------------------------------------
 
     def settings(self) -> AbstractContextManager[None]:
-        """Those of numpy, if it is called."""
+        """The settings of numpy, if it is called."""
         return self._numpy.settings() if self._calls_numpy else nullcontext()
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
@@ -91,7 +91,7 @@ class NativeBinder(Binder):
             return NativeProgram(self._library, items, self.program.memory, self.program.threads)
         except NativeFailure as failure:
             if failure.owner is None:
-                raise DeviceError(f"the program cannot be bound: {failure}") from failure
+                raise DeviceError(f"the program cannot be prepared to run: {failure}") from failure
             step, _ = failure.owner
             raise cannot_be_bound(step.opcode, step.name, failure) from failure
 
@@ -186,7 +186,7 @@ class NativeBinder(Binder):
         body = self._items(block.body)
         self._loops = outer
         scalars = (self._view(slot) for slot in (block.count_slot, block.condition_slot))
-        limit, condition = (0 if one is None else one.address for one in scalars)
+        limit, condition = (0 if scalar is None else scalar.address for scalar in scalars)
         loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
         return _NativeStep(_nothing, block.name, "Repeat", loop)
 
@@ -208,7 +208,7 @@ class NativeBinder(Binder):
 
 
 def is_native(step: Step) -> bool:
-    """Whether a step runs without Python."""
+    """True if a step runs without Python."""
     return isinstance(step, _NativeStep) and not callable(step.item)
 
 

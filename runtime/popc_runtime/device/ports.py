@@ -1,4 +1,4 @@
-"""Where host streams meet the device: HostLoad takes from a port, HostStore gives to one."""
+"""Ports between host streams and the device: HostLoad takes from one, HostStore gives to one."""
 
 from __future__ import annotations
 

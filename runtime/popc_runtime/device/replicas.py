@@ -62,7 +62,7 @@ _LONG_INSTRUCTION: Final = 1 << 15  # bytes of the operands of one, on average
 
 @frozen
 class _Segment:
-    """What each replica does by itself.
+    """The steps that each replica runs by itself.
 
     Attributes:
         steps: Those of each replica.
@@ -154,7 +154,7 @@ class ReplicatedEngine:
 
     @property
     def kind(self) -> str:
-        """What computes."""
+        """The engine that computes."""
         return self.replicas[0].kind
 
     @property
@@ -209,10 +209,11 @@ class ReplicatedEngine:
         yield from self._segment(alone)
 
     def _meets(self, item: Item) -> bool:
-        """Whether replicas meet in ``item``."""
+        """True if replicas meet in ``item``."""
         return any(
-            one.opcode in IO_OPCODES or isinstance(KERNELS[one.opcode], CollectiveKernel)
-            for one in self._instructions((item,))
+            instruction.opcode in IO_OPCODES
+            or isinstance(KERNELS[instruction.opcode], CollectiveKernel)
+            for instruction in self._instructions((item,))
         )
 
     def _instructions(self, block: Block) -> Iterator[Instruction]:
@@ -236,21 +237,21 @@ class ReplicatedEngine:
             engine.program.threads = 1 if shared else self._threads
         steps = tuple(engine.binder.block(block) for engine in self.replicas)
         walks = tuple(
-            partial(_on_replica, number, engine.binder.walker(one))
-            for number, (engine, one) in enumerate(zip(self.replicas, steps, strict=True))
+            partial(_on_replica, number, engine.binder.walker(step))
+            for number, (engine, step) in enumerate(zip(self.replicas, steps, strict=True))
         )
         yield _Segment(steps, walks, shared)
 
     def _pays(self, block: Block) -> bool:
-        """Whether threads that each run some replicas gain more than the hand-over costs."""
+        """True if threads that each run some replicas gain more than the hand-over costs."""
         instructions = list(self._instructions(block))
-        if self._threads < 2 or any(one.opcode in _ORDERED for one in instructions):
+        if self._threads < 2 or any(instruction.opcode in _ORDERED for instruction in instructions):
             return False
         slots = self._image.slots
         total = sum(
             prod(slots[index].shape) * slots[index].dtype.itemsize
-            for one in instructions
-            for index in (*one.inputs, *one.outputs)
+            for instruction in instructions
+            for index in (*instruction.inputs, *instruction.outputs)
             if index >= 0
         )
         return total >= max(_LONG_SEGMENT, _LONG_INSTRUCTION * len(instructions))
@@ -288,10 +289,10 @@ class ReplicatedEngine:
         # What is not finite on one replica excuses the others.
         everything = replace(
             bindings[0],
-            inputs=tuple(array for one in bindings for array in one.inputs),
-            input_dtypes=tuple(dtype for one in bindings for dtype in one.input_dtypes),
-            outputs=tuple(array for one in bindings for array in one.outputs),
-            output_dtypes=tuple(dtype for one in bindings for dtype in one.output_dtypes),
+            inputs=tuple(array for binding in bindings for array in binding.inputs),
+            input_dtypes=tuple(dtype for binding in bindings for dtype in binding.input_dtypes),
+            outputs=tuple(array for binding in bindings for array in binding.outputs),
+            output_dtypes=tuple(dtype for binding in bindings for dtype in binding.output_dtypes),
         )
         return with_checks(calls, item, everything, self._checks)
 
@@ -336,7 +337,7 @@ class ReplicatedEngine:
         return repeat
 
     def _rows(self, block: Item) -> list[list[int]]:
-        """Where each replica counts how often a block runs, if it does."""
+        """The rows in which the replicas count how often a block runs, if they do."""
         counts = [engine.program.counts for engine in self.replicas]
         return [counted.row(block) for counted in counts if counted]
 
@@ -364,10 +365,10 @@ def _agreement(name: str) -> Callable[[Sequence[Array]], Any]:
         if any(value != values[0] for value in values):
             listed = ", ".join(str(value) for value in values)
             raise DeviceError(
-                f"{name}: replicas exchange data inside, but disagree about its condition or "
-                f"number of iterations: {listed}",
+                f"{name}: replicas exchange data inside, so its condition or number of iterations "
+                f"must be the same on all of them, but is {listed}",
                 subject=name,
-                hint="let it depend on what is equal on all replicas",
+                hint="compute it from values that are the same on all replicas",
             )
         return values[0]
 

@@ -23,7 +23,7 @@ class ReplicatedRandom:
             sequence.seed(seed)
 
     def save(self) -> Any:
-        """Where all sequences are: plain data."""
+        """The states of all sequences: plain data."""
         return {"replicas": [sequence.save() for sequence in self._sequences]}
 
     def restore(self, state: Any) -> None:
@@ -34,8 +34,10 @@ class ReplicatedRandom:
         """
         saved = field_of(state, "replicas", "random", list)
         if len(saved) != len(self._sequences):
-            raise ValueError(f"{len(saved)} sequences instead of {len(self._sequences)}")
-        for number, (sequence, one) in enumerate(zip(self._sequences, saved, strict=True)):
-            sequence.check(one, f"random.replicas[{number}]")
-        for sequence, one in zip(self._sequences, saved, strict=True):
-            sequence.restore(one)
+            raise ValueError(
+                f"random.replicas has {len(saved)} sequences, not {len(self._sequences)}"
+            )
+        for number, (sequence, saving) in enumerate(zip(self._sequences, saved, strict=True)):
+            sequence.check(saving, f"random.replicas[{number}]")
+        for sequence, saving in zip(self._sequences, saved, strict=True):
+            sequence.restore(saving)

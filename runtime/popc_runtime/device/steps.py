@@ -76,12 +76,12 @@ def naming(item: Instruction) -> Iterator[None]:
 
 
 def cannot_be_bound(opcode: str, name: str, cause: Exception) -> DeviceError:
-    """What tells which instruction does not get ready to run."""
-    reason = f"there is no {cause}" if isinstance(cause, KeyError) else str(cause) or repr(cause)
+    """The error for an instruction that does not get ready to run."""
+    reason = f"{cause} is missing" if isinstance(cause, KeyError) else str(cause) or repr(cause)
     return DeviceError(
-        f"instruction {opcode} ({name}) cannot be bound: {reason}",
+        f"instruction {opcode} ({name}) cannot be prepared to run: {reason}",
         subject=name,
-        hint="the archive is not what the compiler wrote, or not for this version: compile again",
+        hint="the archive was changed, or compiled for another version: compile the model again",
     )
 
 

@@ -21,7 +21,7 @@ _CHUNK_COLUMNS: Final = ("chunk_bytes", "chunk_frames", "frame_bytes")
 
 
 class BlobKind(StrEnum):
-    """What a blob holds."""
+    """The content of a blob."""
 
     PROGRAM = "program"
     WEIGHTS = "weights"
@@ -58,12 +58,12 @@ class BlobInfo:
 
     @property
     def alignment(self) -> int:
-        """Of the offset in the file."""
+        """The alignment of the offset in the file."""
         return RAW_ALIGNMENT if self.codec is Codec.RAW else 1
 
     @property
     def is_known(self) -> bool:
-        """Whether this version of the format defines the kind."""
+        """True if this version of the format defines the kind."""
         return self.kind in BlobKind.__members__.values()
 
     def to_dict(self) -> dict[str, Packable]:
@@ -109,27 +109,27 @@ class BlobInfo:
 
     def _problem(self, limits: Limits) -> str:
         if not is_blob_name(self.name):
-            return "has a name that blobs do not have"
+            return "has an invalid name"
         if len(self.sha256) != DIGEST_SIZE:
-            return "has no SHA-256"
+            return f"has a hash of {len(self.sha256)} bytes instead of {DIGEST_SIZE}"
         if self.offset % self.alignment:
             return f"is not aligned to {self.alignment}"
         too_dense = self.raw_bytes > limits.ratio * self.stored_bytes
         if too_dense and self.raw_bytes > limits.ratio_free_bytes:
-            return f"would grow from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
+            return f"would expand from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
         return self._chunk_problem()
 
     def _chunk_problem(self) -> str:
         if self.codec is Codec.RAW:
             plain = not self.chunks and self.raw_bytes == self.stored_bytes
-            return "" if plain else "is stored raw but has another size than declared"
+            return "" if plain else "is stored raw, but not in as many bytes as it has"
         widths = ITEMSIZES if self.codec is Codec.ZSTD_SHUFFLE else (1,)
         for chunk in self.chunks:
             width = len(chunk.frames)
             if width not in widths or not 0 < chunk.raw_bytes <= CHUNK_BYTES:
                 return f"has a chunk of {chunk.raw_bytes:,} bytes in {width} frames"
             if chunk.raw_bytes % width:
-                return f"has a chunk of {chunk.raw_bytes:,} bytes for elements of {width}"
+                return f"has a chunk of {chunk.raw_bytes:,} bytes, not a multiple of {width}"
         if sum(chunk.raw_bytes for chunk in self.chunks) != self.raw_bytes:
             return "has chunks that do not add up to its size"
         if sum(size for chunk in self.chunks for size in chunk.frames) != self.stored_bytes:
@@ -138,7 +138,7 @@ class BlobInfo:
 
 
 def is_blob_name(name: str) -> bool:
-    """Whether a blob may have this name."""
+    """True if a blob may have this name."""
     # Patterns take longer to compile than all names to check.
     return 0 < len(name) <= _NAME_LENGTH and name[0] in _FIRST and not name.strip(_REST)
 
@@ -162,14 +162,14 @@ def check_layout(blobs: tuple[BlobInfo, ...], end: int, limits: Limits) -> tuple
         CorruptArchiveError: they overlap, leave larger gaps, or are too many or too large.
     """
     if len(blobs) > limits.blobs:
-        raise corrupt(f"it has {len(blobs)} blobs")
+        raise corrupt(f"it has {len(blobs):,} blobs, more than the limit of {limits.blobs:,}")
     if len({blob.name for blob in blobs}) != len(blobs):
         raise corrupt("two blobs have the same name")
     if sum(blob.raw_bytes for blob in blobs) > limits.total_bytes:
-        raise corrupt(f"it would take more than {limits.total_bytes:,} bytes of memory")
+        raise corrupt(f"it needs more than the limit of {limits.total_bytes:,} bytes of memory")
     position = HEADER_SIZE
     gaps: list[range] = []
-    for blob in sorted(blobs, key=lambda one: (one.offset, one.stored_bytes)):
+    for blob in sorted(blobs, key=lambda info: (info.offset, info.stored_bytes)):
         if not 0 <= blob.offset - position < blob.alignment:
             raise corrupt(f"blob {blob.name!r} does not follow the one before it")
         gaps.append(range(position, blob.offset))

@@ -1,4 +1,4 @@
-"""How blobs are compressed: in chunks, and a chunk's bytes sorted by their place in the element.
+"""Compression of blobs: in chunks, with a chunk's bytes sorted by their place in the element.
 
 Trained weights look random except for sign and exponent.  Sorted into planes (all first bytes, all
 second bytes, ...) the exponents come together, and each plane is a zstd frame of its own.  Two
@@ -35,7 +35,7 @@ _MAX_THREADS: Final = 8
 
 
 class Codec(StrEnum):
-    """How a blob lies in the file."""
+    """The form in which a blob lies in the file."""
 
     RAW = "raw"  # as it is, on a page boundary, so that it can be mapped
     ZSTD = "zstd"  # chunks of one frame
@@ -43,7 +43,7 @@ class Codec(StrEnum):
 
 
 class Compression(StrEnum):
-    """How much time to spend on size."""
+    """The amount of time to spend on size."""
 
     FAST = "fast"
     DEFAULT = "default"
@@ -85,7 +85,7 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
     try:
         # A frame says itself how much to allocate, so that is looked at first.
         if get_frame_parameters(frame).content_size != size:
-            raise corrupt("a compressed block has another size than declared")
+            raise corrupt("a compressed block does not have the declared size")
         return ZstdDecompressor().decompress(frame, allow_extra_data=False)
     except ZstdError as error:
         raise corrupt(f"a compressed block cannot be read ({error})") from error

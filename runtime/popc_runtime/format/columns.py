@@ -65,7 +65,7 @@ class AttributeKind(IntEnum):
 
 
 class ItemKind(IntEnum):
-    """What an item of a block is."""
+    """The kind of an item of a block."""
 
     INSTRUCTION = 0
     REPEAT = 1

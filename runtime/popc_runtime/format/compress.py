@@ -25,7 +25,7 @@ _FREQUENCIES: Final = ZstdCompressionParameters(
 
 @frozen
 class Extent:
-    """Where in a blob an array lies and how wide its elements are."""
+    """The place of an array in a blob, and the width of its elements."""
 
     offset: int
     nbytes: int
@@ -82,7 +82,10 @@ def encode_chunk(raw: Array, itemsize: int, compression: Compression) -> tuple[b
 
 
 def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressionParameters]) -> bytes:
-    frames = [ZstdCompressor(compression_params=one).compress(plane.data) for one in encoders]
+    frames = [
+        ZstdCompressor(compression_params=parameters).compress(plane.data)
+        for parameters in encoders
+    ]
     return min(frames, key=len)  # the first of equals: the order of encoders is fixed
 
 

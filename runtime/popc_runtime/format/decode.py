@@ -106,7 +106,7 @@ class _Decoder:
         count = self._columns.one("value_count")
         single = kind in _SINGLE
         if single and count != 1:
-            raise corrupt(f"an attribute of its program has {count} values")
+            raise corrupt(f"an attribute of its program has {count} values instead of 1")
         if kind in {AttributeKind.INTEGER, AttributeKind.INTEGERS}:
             integers = tuple(self._columns.take("value_integer", count))
             return integers[0] if single else integers
@@ -114,7 +114,7 @@ class _Decoder:
             bits = struct.pack(f"<{count}q", *self._columns.take("value_float", count))
             floats = struct.unpack(f"<{count}d", bits)
             return floats[0] if single else floats
-        texts = tuple(self._string(one) for one in self._columns.take("value_text", count))
+        texts = tuple(self._string(index) for index in self._columns.take("value_text", count))
         if kind in {AttributeKind.WIDE, AttributeKind.WIDES}:
             wides = tuple(_wide(text) for text in texts)
             return wides[0] if single else wides
@@ -128,7 +128,7 @@ class _Decoder:
             for name, number in zip(names, values, strict=True)
         }
         if len(attributes) != count:
-            raise corrupt("an instruction of its program has two attributes of one name")
+            raise corrupt("an instruction of its program has two attributes of the same name")
         return attributes
 
     # -- slots and items -------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class _Decoder:
         if depth < 0:
             raise corrupt("blocks of its program are nested too deeply")
         if not 0 <= count <= self._columns.left("item_kind"):
-            raise corrupt("a block of its program has more items than there are")
+            raise corrupt("a block of its program claims more items than the program has")
         return tuple(self._item(depth) for _ in range(count))
 
     def _item(self, depth: int) -> Item:
@@ -180,7 +180,7 @@ class _Decoder:
     def _next_instruction(self) -> Instruction:
         instruction = next(self._instructions, None)
         if instruction is None:
-            raise corrupt("a block of its program has more instructions than there are")
+            raise corrupt("a block of its program claims more instructions than the program has")
         return instruction
 
     def _repeat(self, depth: int) -> RepeatBlock:
@@ -225,14 +225,16 @@ def _read_strings(text: bytes, sizes: list[int], limits: Limits) -> list[str]:
     position = 0
     for size in sizes:
         if not 0 <= size <= min(limits.text_bytes, len(text) - position):
-            raise corrupt("its program has a string of wrong size")
+            raise corrupt(f"a string of its program has an impossible size: {size:,} bytes")
         try:
             strings.append(text[position : position + size].decode())
         except UnicodeDecodeError:
-            raise corrupt("its program has a string that is not UTF-8") from None
+            raise corrupt("a string of its program is not UTF-8") from None
         position += size
     if position != len(text):
-        raise corrupt("its program has more text than strings")
+        raise corrupt(
+            f"its program has {len(text) - position:,} bytes of text after the last string"
+        )
     return strings
 
 
@@ -240,12 +242,12 @@ def _member(kind: type[_Number], number: int) -> _Number:
     try:
         return kind(number)
     except ValueError:
-        raise corrupt(f"its program has the unknown {kind.__name__} {number}") from None
+        raise corrupt(f"its program has an unknown {kind.__name__}: {number}") from None
 
 
 def _pick(table: Sequence[_T], number: int, what: str) -> _T:
     if not 0 <= number < len(table):
-        raise corrupt(f"its program refers to {what} {number} of {len(table)}")
+        raise corrupt(f"its program refers to {what} {number}, but has {len(table):,}")
     return table[number]
 
 

@@ -56,33 +56,33 @@ class DType(StrEnum):
 
     @property
     def code(self) -> str:
-        """How Python's module ``struct`` calls an element as it is stored."""
+        """The name of a stored element in Python's module ``struct``."""
         return _CODES[self]
 
     @property
     def typestr(self) -> str:
-        """How numpy's array interface calls the elements as they are stored."""
+        """The name of the stored elements in numpy's array interface."""
         kind = "b" if self is DType.BOOL else "f" if self.stored.is_float else "i"
         return f"<{'u' if self.stored.is_unsigned else kind}{self.itemsize}"
 
     @property
     def is_float(self) -> bool:
-        """Whether this is a floating-point type."""
+        """True if this is a floating-point type."""
         return self in _FLOATS
 
     @property
     def is_signed(self) -> bool:
-        """Whether this is a signed integer type."""
+        """True if this is a signed integer type."""
         return self.value.startswith("int")
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether this is an unsigned integer type."""
+        """True if this is an unsigned integer type."""
         return self.value.startswith("uint")
 
     @property
     def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer type (bool is neither)."""
+        """True if this is a signed or unsigned integer type (bool is neither)."""
         return self.is_signed or self.is_unsigned
 
     @classmethod

@@ -72,7 +72,7 @@ def _memory(image: ProgramImage) -> Packable:
 
 
 def _has_arguments(block: Block) -> bool:
-    """Whether a call in ``block`` hands anything over."""
+    """True if a call in ``block`` hands anything over."""
     for item in block:
         if isinstance(item, CallBlock):
             if item != CallBlock(item.program):

@@ -1,4 +1,4 @@
-"""What a reader accepts before it believes what a file says about itself."""
+"""Limits on what a reader accepts before it believes a file's word about itself."""
 
 from __future__ import annotations
 

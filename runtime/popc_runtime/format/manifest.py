@@ -1,4 +1,4 @@
-"""What an archive says about itself: the facts that do not need the program to be loaded."""
+"""An archive's description of itself: the facts that do not need the program to be loaded."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class Origin(StrEnum):
-    """Where the value of an option comes from."""
+    """The origin of an option's value."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -74,7 +74,7 @@ class Origin(StrEnum):
 
 
 class ReturnType(StrEnum):
-    """Which of the values computed during one step an output stream returns."""
+    """The selection of values computed during one step that an output stream returns."""
 
     ALL = "all"  # one per batch: [batches_per_step, *shape]
     FINAL = "final"  # that of the last batch: shape
@@ -83,7 +83,7 @@ class ReturnType(StrEnum):
 
 
 class SyntheticData(StrEnum):
-    """How data is made up; integers and truth values are always zeros."""
+    """The way in which data is made up; integers and truth values are always zeros."""
 
     ZEROS = "zeros"
     RANDOM_NORMAL = "random_normal"  # mean 0, deviation 1
@@ -99,7 +99,7 @@ class FloatCheck(StrEnum):
 
 
 class StreamDirection(StrEnum):
-    """Which way a stream goes, seen from the device."""
+    """The direction of a stream, seen from the device."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -239,7 +239,7 @@ class Manifest:
         return manifest
 
     def problem(self) -> str:
-        """What is contradictory about the manifest, as a clause; empty if nothing is."""
+        """The contradiction in the manifest, as a clause; empty if there is none."""
         outputs = [tensor.name for tensor in self.outputs]
         checks = (
             ("input", [tensor.name for tensor in self.inputs]),
@@ -248,7 +248,7 @@ class Manifest:
             ("program", self.programs),
             ("option", [option.name for option in self.options]),
             ("variable", [variable.name for variable in self.variables]),
-            ("sequence element", [name for one in self.sequences for name in one.tensors]),
+            ("sequence element", [name for listed in self.sequences for name in listed.tensors]),
         )
         for what, names in checks:
             repeated = _repeated(names)
@@ -257,10 +257,11 @@ class Manifest:
         for sequence in self.sequences:
             missing = set(sequence.tensors).difference(outputs)
             if missing:
-                return f"sequence {sequence.name!r} has no output {min(missing)!r}"
+                return f"sequence {sequence.name!r} lists a missing output {min(missing)!r}"
         for stream in self.streams:
             if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
-                return f"stream {stream.name!r} is an {stream.direction} with {stream.return_type}"
+                kind = f"an {stream.direction} with return type {stream.return_type}"
+                return f"stream {stream.name!r} is {kind}"
         if len(self.model_sha256) != _SHA256_LENGTH or self.model_sha256.strip(_HEXADECIMAL):
             return "the hash of the model is not a SHA-256"
         return self._problem_of_streams() or self._problem_of_variables()
@@ -279,17 +280,18 @@ class Manifest:
                 whole = (*samples, *stream.shape) == tensor.shape
                 counted = prod(samples) == max(stream.samples_per_step, 1)
                 if stream.dtype is not tensor.dtype or not whole or not counted:
-                    return f"the stream of {direction} {tensor.name!r} has samples that do not fit"
+                    return f"{direction} {tensor.name!r} does not match the samples of its stream"
         return ""
 
     def _problem_of_variables(self) -> str:
         held = {variable.name for variable in self.variables}
         for number in self.training.hyper_parameters if self.training else ():
             if number.variable and number.variable not in held:
-                return f"there is no variable {number.variable!r}"
+                return f"the optimizer refers to a missing variable {number.variable!r}"
         for variable in self.variables:
             if variable.rows and len(variable.rows) != self.replicas:
-                return f"variable {variable.name!r} has rows of {len(variable.rows)} replicas"
+                rows = len(variable.rows)
+                return f"variable {variable.name!r} has {rows} rows for {self.replicas} replicas"
             if set(variable.rows) != set(range(max(variable.rows, default=-1) + 1)):
                 return f"rows of variable {variable.name!r} are missing"
             if variable.whole and prod(variable.whole) > prod(variable.shape) * self.replicas:

@@ -105,7 +105,9 @@ class Fields:
     def _take(self, key: str, kind: type[_T]) -> _T:
         value = self._values.get(key)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise corrupt(f"field {key!r} of {self._what} is missing or not {kind.__name__}")
+            raise corrupt(
+                f"field {key!r} of {self._what} is missing or not of type {kind.__name__}"
+            )
         return value
 
     def integer(self, key: str, low: int = 0, high: int = sys.maxsize) -> int:
@@ -119,7 +121,7 @@ class Fields:
         """A float that is finite."""
         value = self._take(key, float)
         if not isfinite(value):
-            raise corrupt(f"field {key!r} of {self._what} is {value}")
+            raise corrupt(f"field {key!r} of {self._what} is not finite: {value}")
         return value
 
     def record(self, key: str) -> Fields:
@@ -177,7 +179,7 @@ class Fields:
         """A list of strings."""
         values = self._take(key, list)
         if not all(isinstance(value, str) for value in values):
-            raise corrupt(f"field {key!r} of {self._what} holds what is not text")
+            raise corrupt(f"field {key!r} of {self._what} holds something that is not text")
         return tuple(values)
 
     def integer_map(self, key: str) -> dict[str, int]:
@@ -192,7 +194,7 @@ class Fields:
         """A map from strings to strings."""
         values = self._take(key, dict)
         if not all(isinstance(item, str) for pair in values.items() for item in pair):
-            raise corrupt(f"field {key!r} of {self._what} holds what is not text")
+            raise corrupt(f"field {key!r} of {self._what} holds something that is not text")
         return values
 
     def column(self, key: str) -> list[int]:
@@ -245,7 +247,7 @@ class Columns:
         start = self._positions[name]
         stop = start + count
         if count < 0 or stop > len(self._columns[name]):
-            raise corrupt(f"{self._what} needs more of column {name!r} than there is")
+            raise corrupt(f"{self._what}: column {name!r} is too short")
         self._positions[name] = stop
         return self._columns[name][start:stop]
 
@@ -261,15 +263,15 @@ class Columns:
         """The rows of a table whose columns are ``names``."""
         columns = [self.rest(name) for name in names]
         if len({len(column) for column in columns}) != 1:
-            raise corrupt(f"{self._what} has columns of different length: {', '.join(names)}")
+            raise corrupt(f"{self._what} has columns of different lengths: {', '.join(names)}")
         return zip(*columns, strict=True)
 
     def left(self, name: str) -> int:
-        """How many numbers of a column are left."""
+        """The count of numbers left in a column."""
         return len(self._columns[name]) - self._positions[name]
 
     def finish(self) -> None:
         """Check that every column was read to its end."""
         for name, position in self._positions.items():
             if position != len(self._columns[name]):
-                raise corrupt(f"{self._what} does not use all of column {name!r}")
+                raise corrupt(f"{self._what}: column {name!r} is too long")

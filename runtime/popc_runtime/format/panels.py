@@ -26,16 +26,16 @@ PANEL_ALIGNMENT: Final = 64  # bytes: a line of a panel
 
 
 def packing_problem(slot: Slot) -> str:
-    """What is wrong with how a slot is packed, as a clause; "" if it is not packed, or well."""
+    """The fault in how a slot is packed, as a clause; "" if it is not packed, or well."""
     if slot.packing is Packing.NONE:
         return ""
     if slot.region is not Region.CONSTANT or slot.dtype is not DType.FLOAT32:
-        return f"has {slot.dtype} in panels in region {slot.region.name}"
+        return f"stores {slot.dtype} of region {slot.region.name} in panels, not float32 constants"
     rank = len(slot.shape)
     if slot.strides is not None or rank < 2 or (slot.packing is Packing.COLUMNS and rank > 2):
-        return f"has shape {slot.shape} and strides {slot.strides} in panels"
+        return f"has shape {slot.shape} and strides {slot.strides}, which do not fit panels"
     if slot.offset % PANEL_ALIGNMENT:
-        return f"has panels at offset {slot.offset:,}"
+        return f"has panels at offset {slot.offset:,}, not a multiple of {PANEL_ALIGNMENT}"
     return ""
 
 

@@ -34,7 +34,7 @@ Block: TypeAlias = "tuple[Item, ...]"
 
 
 class Region(IntEnum):
-    """Which memory a slot lies in."""
+    """The memory region that a slot lies in."""
 
     ARENA = 0  # scratch of one run: activations
     CONSTANT = 1  # the weights blob of the archive: read-only

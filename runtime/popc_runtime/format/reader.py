@@ -22,7 +22,7 @@ from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE,
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
-from popc_runtime.format.sources import FileSource, MemorySource, Source
+from popc_runtime.format.sources import BlobSource, FileSource, MemorySource
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final, Self
@@ -46,7 +46,7 @@ class ArchiveFile:
         blobs: The blob table by name, in the order of the file.
     """
 
-    def __init__(self, source: Source, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, source: BlobSource, limits: Limits = DEFAULT_LIMITS) -> None:
         self._source = source
         self.header = Header.parse(source.read(0, min(HEADER_SIZE, source.size)))
         fields = _read_manifest(source, self.header, limits)
@@ -238,7 +238,7 @@ def _digest(data: memoryview) -> bytes:
 
 
 def probe(path: str | os.PathLike[str]) -> Manifest:
-    """What an archive says about itself; reads header and manifest only.
+    """An archive's own description; reads header and manifest only.
 
     Raises:
         ArchiveError: it cannot be loaded by this runtime, and why.
@@ -283,10 +283,10 @@ def _check_content(info: BlobInfo, parts: Iterable[memoryview]) -> None:
 
 
 def _damaged(info: BlobInfo) -> CorruptArchiveError:
-    return corrupt(f"blob {info.name!r} has other contents than when it was written")
+    return corrupt(f"the contents of blob {info.name!r} do not match their hash")
 
 
-def _read_manifest(source: Source, header: Header, limits: Limits) -> Fields:
+def _read_manifest(source: BlobSource, header: Header, limits: Limits) -> Fields:
     """Check size and hash of the manifest, then decompress and unpack it."""
     start, stored_bytes = header.manifest_offset, header.manifest_stored_bytes
     end = start + stored_bytes + DIGEST_SIZE
@@ -304,7 +304,7 @@ def _read_manifest(source: Source, header: Header, limits: Limits) -> Fields:
 
 
 def _read_table(
-    source: Source, header: Header, fields: Fields, limits: Limits
+    source: BlobSource, header: Header, fields: Fields, limits: Limits
 ) -> dict[str, BlobInfo]:
     """The blob table, checked against the layout of the file and the kinds that are known."""
     rows = fields.items("blobs", partial(BlobInfo.from_fields, limits=limits))
@@ -313,7 +313,7 @@ def _read_table(
             raise corrupt("it has data between its blobs")
     for row in rows:
         if row.required and not row.is_known:
-            raise header.incompatible(f"needs to know what a blob of kind {row.kind!r:.40} is")
+            raise header.incompatible(f"has a required blob of kind {row.kind!r:.40}")
         if row.kind == BlobKind.PROGRAM and row.raw_bytes > limits.program_bytes:
             raise corrupt(f"its program is larger than {limits.program_bytes:,} bytes")
-    return {row.name: row for row in sorted(rows, key=lambda one: one.offset)}
+    return {row.name: row for row in sorted(rows, key=lambda row: row.offset)}

@@ -23,6 +23,6 @@ def definition_hash(kinds: Iterable[type], names: Iterable[str]) -> str:
 
 def _lines(kind: type) -> Iterator[str]:
     if issubclass(kind, Enum):
-        yield from (f"{kind.__name__}.{one.name} = {one.value!r}" for one in kind)
+        yield from (f"{kind.__name__}.{member.name} = {member.value!r}" for member in kind)
     else:
         yield from (f"{kind.__name__}.{name}: {text}" for name, text in field_types(kind).items())

@@ -1,4 +1,4 @@
-"""Where the bytes of an archive come from: a file or memory."""
+"""Sources of the bytes of an archive: a file or memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from popc_runtime.errors import ResourceError
 from popc_runtime.format.packing import corrupt
 from popc_runtime.ground.hints import Protocol
 
-__all__ = ["FileSource", "MemorySource", "Source"]
+__all__ = ["BlobSource", "FileSource", "MemorySource"]
 
 
-class Source(Protocol):
+class BlobSource(Protocol):
     """Random access to bytes that do not change; methods may be called from several threads."""
 
     @property
@@ -21,7 +21,7 @@ class Source(Protocol):
 
     @property
     def begins_on_a_page(self) -> bool:
-        """Whether what is aligned in the archive is aligned in `view`."""
+        """True if what is aligned in the archive is aligned in `view`."""
 
     def read(self, offset: int, count: int) -> bytes:
         """Exactly ``count`` bytes.
@@ -61,7 +61,7 @@ class FileSource:
             raise self._failed(error) from error
 
     def read(self, offset: int, count: int) -> bytes:
-        """See `Source`."""
+        """See `BlobSource`."""
         try:
             with self._lock:
                 self._file.seek(offset)
@@ -75,14 +75,14 @@ class FileSource:
         return data
 
     def view(self) -> memoryview:
-        """See `Source`; the map lives as long as views of it."""
+        """See `BlobSource`; the map lives as long as views of it."""
         try:
             return memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
         except (OSError, ValueError) as error:
             raise ResourceError(f"cannot map {self._path}: {error}") from error
 
     def close(self) -> None:
-        """See `Source`."""
+        """See `BlobSource`."""
         self._file.close()
 
     def _failed(self, error: OSError) -> ResourceError:
@@ -101,15 +101,15 @@ class MemorySource:
         self.size = len(data)
 
     def read(self, offset: int, count: int) -> bytes:
-        """See `Source`."""
+        """See `BlobSource`."""
         data = self._data[offset : offset + count]
         if len(data) != count:
             raise corrupt(f"it ends {count - len(data):,} bytes too early")
         return data
 
     def view(self) -> memoryview:
-        """See `Source`."""
+        """See `BlobSource`."""
         return memoryview(self._data)
 
     def close(self) -> None:
-        """See `Source`; there is nothing to release."""
+        """See `BlobSource`; there is nothing to release."""

@@ -1,4 +1,4 @@
-"""What makes a program image safe to run: it stays within its memory and comes to its end.
+"""Checks that make a program image safe to run: it stays within its memory and comes to its end.
 
 An engine may rely on this: every slot lies within its region, every operand names a slot, nothing
 writes to constants, the scalars that steer blocks are scalars, calls lead to programs and never in
@@ -55,12 +55,12 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
 
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:
-    """What is wrong with a slot, as a clause."""
+    """The fault of a slot, as a clause."""
     problem = _shape_problem(slot)
     if problem:
         return problem
     if (slot.region is Region.PARAMETER) != (slot.parameter >= 0):
-        return f"lies in region {slot.region.name} as parameter {slot.parameter}"
+        return f"lies in region {slot.region.name}, but is of parameter {slot.parameter}"
     itemsize = slot.dtype.itemsize
     steps = (slot.offset, *(slot.strides or ()))
     if itemsize > 1 and any(step % itemsize for step in steps):
@@ -70,13 +70,13 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
         return problem
     low, high = _reach(slot, itemsize)
     if low < 0 or high > region_bytes:
-        return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,}"
+        return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,} bytes"
     return ""
 
 
 def _shape_problem(slot: Slot) -> str:
     if len(slot.shape) > MAX_RANK:
-        return f"has {len(slot.shape)} dimensions"
+        return f"has {len(slot.shape)} dimensions, more than {MAX_RANK}"
     # Broadcast slots may have more elements than bytes, but not more than can be addressed.
     if min(slot.shape, default=0) < 0 or _volume(slot) > MAX_DIMENSION:
         return f"has shape {slot.shape}"
@@ -108,14 +108,14 @@ _RUNNING: Final = (-1, -1)
 
 @frozen
 class _Need:
-    """How a program uses a parameter: up to which byte, aligned to what, and whether it writes."""
+    """A program's use of a parameter: up to which byte, aligned to what, and whether it writes."""
 
     reach: int = 0
     alignment: int = 1
     written: bool = False
 
     def joined(self, other: _Need) -> _Need:
-        """What fulfils both."""
+        """A need that covers both."""
         alignment = lcm(self.alignment, other.alignment)
         return _Need(max(self.reach, other.reach), alignment, self.written or other.written)
 
@@ -249,7 +249,7 @@ class _Programs:
         if block.counter_slot != -1:
             self._scalar(block.counter_slot, DType.INT64, block.name)
             if block.counter_slot in self._constants:
-                raise ValueError(f"loop {block.name!r:.80} counts in a constant")
+                raise ValueError(f"loop {block.name!r:.80} stores its counter in a constant")
             self._use(block.counter_slot, written=True)
 
     def _scalar(self, number: int, dtype: DType, name: str) -> None:
@@ -257,5 +257,7 @@ class _Programs:
             raise ValueError(f"block {name!r:.80} refers to a slot that does not exist")
         slot = self._image.slots[number]
         if slot.dtype is not dtype or prod(slot.shape) != 1:
-            raise ValueError(f"block {name!r:.80} is steered by a slot that is no {dtype} scalar")
+            raise ValueError(
+                f"the condition or count of block {name!r:.80} must be a scalar of type {dtype}"
+            )
         self._use(number)

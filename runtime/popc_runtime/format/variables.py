@@ -1,4 +1,4 @@
-"""What an archive says about the tensors that live on the device, and how they are trained."""
+"""Descriptions of the tensors that live on the device, and of their training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class VariableRole(StrEnum):
-    """What a variable is to the host."""
+    """The role of a variable for the host."""
 
     WEIGHT = "weight"  # a parameter of the model, or a running statistic
     OPTIMIZER_STATE = "optimizer_state"  # moments, step counters
@@ -84,7 +84,7 @@ class HyperParameter:
 
 @frozen
 class TrainingSpec:
-    """How the program trains.
+    """The way in which the program trains.
 
     Attributes:
         optimizer: The type of the optimizer: "sgd", "adam", ...

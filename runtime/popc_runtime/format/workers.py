@@ -103,7 +103,7 @@ class _Task(Generic[_In, _Out]):
         self._running.release()
 
     def result(self) -> _Out:
-        """What the call gives, or raises."""
+        """The result of the call, or the error that it raised."""
         self.run()
         with self._running:
             pass  # somebody has made it

@@ -52,7 +52,7 @@ class Piece:
 
 @frozen
 class Blob:
-    """What to write: ``size`` bytes, zero except for the pieces.
+    """A blob to write: ``size`` bytes, zero except for the pieces.
 
     The pieces are in order and do not overlap.  They are read chunk by chunk, so that weights are
     never copied as a whole.  ``oldest_reader`` is the first minor version of the format whose
@@ -156,7 +156,7 @@ def _check(manifest: Manifest, blobs: Sequence[Blob]) -> None:
         if any(end > start for end, start in zip(ends, starts, strict=True)):
             raise ValueError(f"pieces of blob {blob.name!r} overlap or lie outside of it")
         if not is_blob_name(blob.name):
-            raise ValueError(f"{blob.name!r} is not a name for a blob")
+            raise ValueError(f"{blob.name!r} is not a valid name for a blob")
 
 
 def _check_readable(raw: bytes) -> None:

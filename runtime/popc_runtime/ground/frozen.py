@@ -45,7 +45,7 @@ _KNOWN: Final = ("default", "default_factory", "repr", "hash", "compare", "metad
 
 
 class _Said(dict[str, Any]):
-    """What a class says about a field."""
+    """The settings that a class gives for a field."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -91,7 +91,7 @@ _Fields = Mapping[str, tuple[str, _Said]]
 
 
 def _said(values: Mapping[str, Any], name: str) -> _Said:
-    """What a class with the attributes ``values`` says about a field."""
+    """The settings for a field of a class with the attributes ``values``."""
     if name not in values:
         return _NOTHING_SAID
     value = values[name]
@@ -101,8 +101,8 @@ def _said(values: Mapping[str, Any], name: str) -> _Said:
         return _Said(default=value)
     from dataclasses import MISSING
 
-    given = {one: getattr(value, one) for one in _KNOWN}
-    return _Said({one: what for one, what in given.items() if what is not MISSING})
+    given = {key: getattr(value, key) for key in _KNOWN}
+    return _Said({key: what for key, what in given.items() if what is not MISSING})
 
 
 _NOTHING_SAID: Final = _Said()
@@ -137,7 +137,7 @@ class _Maker:
         self._defaults = tuple([said.get("default", _MISSING) for _, said in fields.values()])
         # So many arguments leave nothing but plain defaults.
         self._enough = max(
-            (n for n, one in enumerate(self._defaults, 1) if one is _MISSING), default=0
+            (n for n, default in enumerate(self._defaults, 1) if default is _MISSING), default=0
         )
         self.setters = tuple([getattr(kind, name).__set__ for name in fields])
         self.key: Callable[[Any], Any] | None = None  # what comparison compares
@@ -231,7 +231,7 @@ def _hash(self: Any) -> int:
 
 
 def _key(self: Any) -> Callable[[Any], Any]:
-    """What takes the fields that are compared from an object."""
+    """A function that takes the fields that are compared from an object."""
     maker = self.__frozen_maker__
     if maker.key is None:
         names = _wanted(self, "compare")
@@ -242,7 +242,7 @@ def _key(self: Any) -> Callable[[Any], Any]:
 
 
 def _short_key(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda one: tuple(getattr(one, name) for name in names)
+    return lambda self: tuple(getattr(self, name) for name in names)
 
 
 def _wanted(self: Any, where: str) -> list[str]:

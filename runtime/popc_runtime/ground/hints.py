@@ -1,4 +1,4 @@
-"""What annotations take from `typing`, for modules that every process imports.
+"""Names of `typing` that annotations use, for modules that every process imports.
 
 Loading `typing` takes a tenth of the time that a process needs for a small program.  To type
 checkers these are its names; when a program runs they stand for nothing: annotations are text, and
@@ -37,7 +37,7 @@ else:
             return cls
 
     class Protocol(Generic):
-        """What only type checkers look at."""
+        """A stand-in for `typing.Protocol`, which only type checkers look at."""
 
     def TypeVar(name: str, **_: object) -> str:  # noqa: N802
         """A name."""
@@ -48,7 +48,7 @@ else:
         return overload
 
     def overload(function: object) -> object:
-        """What is decorated."""
+        """The decorated object, unchanged."""
         return function
 
 

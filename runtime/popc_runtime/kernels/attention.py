@@ -18,7 +18,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.kernels.core.sharing import even_slices, share_count
-from popc_runtime.kernels.parts.attention_problem import Problem, Unit, set_up, units
+from popc_runtime.kernels.parts.attention_problem import AttentionProblem, Unit, set_up, units
 from popc_runtime.kernels.softmax import exponentials
 
 __all__ = ["KERNELS"]
@@ -28,7 +28,7 @@ _PASSES: Final = 6  # over the scores; an exponential counts as three
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Where results go.
+    """The arrays that results are written to.
 
     Attributes:
         out: [B, Hk, G, S, Dv]; any strides.
@@ -44,7 +44,7 @@ def _attention(binding: Binding) -> Calls:
     """softmax(scale * Q K^T + mask) V; see the op table for operands and attributes."""
     out, mode = binding.output(), binding.integer("scores", -1)
     wanted = (out,) if mode < 0 else (out, binding.output(1))
-    if not any(one.size for one in wanted) or binding.input(1).shape[2] == 0:
+    if not any(result.size for result in wanted) or binding.input(1).shape[2] == 0:
         return partial(out.fill, 0)
     problem, calls = set_up(binding)
     keys = problem.k.shape[2]
@@ -62,7 +62,7 @@ def _attention(binding: Binding) -> Calls:
 
 
 def _some_units(
-    problem: Problem, results: _Results, blocks: Sequence[Unit], scratch: Scratch
+    problem: AttentionProblem, results: _Results, blocks: Sequence[Unit], scratch: Scratch
 ) -> Iterator[Call]:
     """Units one after another, with the same temporaries."""
     mark = scratch.mark()
@@ -75,7 +75,7 @@ def _some_units(
         yield from _weighted(problem, results, unit, scores, scratch)
 
 
-def _biased(problem: Problem, results: _Results, unit: Unit, scores: Array) -> list[Call]:
+def _biased(problem: AttentionProblem, results: _Results, unit: Unit, scores: Array) -> list[Call]:
     """Soft capping and the mask, in place; scores are stored after the stage asked for."""
     calls: list[Call] = []
     stored = None if results.scores is None else results.scores[unit]
@@ -99,7 +99,7 @@ def _biased(problem: Problem, results: _Results, unit: Unit, scores: Array) -> l
 
 
 def _weighted(
-    problem: Problem, results: _Results, unit: Unit, scores: Array, scratch: Scratch
+    problem: AttentionProblem, results: _Results, unit: Unit, scores: Array, scratch: Scratch
 ) -> list[Call]:
     """Calls for ``out = softmax(scores) @ v``, zero for rows that may see no key."""
     batch, heads, group, rows, keys = scores.shape

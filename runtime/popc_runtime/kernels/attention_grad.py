@@ -23,7 +23,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.kernels.core.sharing import even_slices, share_count
-from popc_runtime.kernels.parts.attention_problem import Problem, Unit, set_up, units
+from popc_runtime.kernels.parts.attention_problem import AttentionProblem, Unit, set_up, units
 from popc_runtime.kernels.softmax import exponentials
 
 __all__ = ["KERNELS"]
@@ -87,8 +87,8 @@ def _attention_grad(binding: Binding) -> Calls:
     )
 
 
-def _mask_grad(binding: Binding, problem: Problem) -> Array | None:
-    """Where the blocks add up the gradient of the mask, if it is wanted."""
+def _mask_grad(binding: Binding, problem: AttentionProblem) -> Array | None:
+    """The memory in which the blocks add up the gradient of the mask, if it is wanted."""
     if not binding.integer("mask_grad", 0):
         return None
     out = binding.output(3)
@@ -101,7 +101,7 @@ def _mask_grad(binding: Binding, problem: Problem) -> Array | None:
 
 
 def _some_groups(
-    problem: Problem, grads: _Grads, groups: Sequence[Sequence[Unit]], scratch: Scratch
+    problem: AttentionProblem, grads: _Grads, groups: Sequence[Sequence[Unit]], scratch: Scratch
 ) -> Iterator[Call]:
     """Groups of blocks with the same keys, one after another, with the same temporaries."""
     mark = scratch.mark()
@@ -123,7 +123,7 @@ def _some_groups(
 class _Sum:
     """The gradient of the keys (or values) of a group of blocks."""
 
-    def __init__(self, target: Array, problem: Problem, scratch: Scratch) -> None:
+    def __init__(self, target: Array, problem: AttentionProblem, scratch: Scratch) -> None:
         self._target = target
         direct = target.dtype == problem.dtype
         self.values = target if direct else scratch.take(target.shape, problem.dtype)
@@ -147,7 +147,7 @@ class _Sum:
 
 
 def _unit_calls(
-    problem: Problem,
+    problem: AttentionProblem,
     grads: _Grads,
     unit: Unit,
     sums: Sequence[_Sum],
@@ -195,7 +195,7 @@ def _unit_calls(
 
 
 def _biased(
-    problem: Problem, unit: Unit, scores: Array, scratch: Scratch
+    problem: AttentionProblem, unit: Unit, scores: Array, scratch: Scratch
 ) -> tuple[Array | None, list[Call]]:
     """Soft capping and the mask, in place; the scores between -1 and 1, if they are capped."""
     capped: Array | None = None
@@ -213,7 +213,7 @@ def _biased(
     return capped, calls
 
 
-def _uncapped(problem: Problem, slopes: Array, capped: Array) -> Iterator[Call]:
+def _uncapped(problem: AttentionProblem, slopes: Array, capped: Array) -> Iterator[Call]:
     """The slope of cap * tanh(x) is cap * (1 - tanh(x) ** 2)."""
     cap, one = problem.dtype.type(problem.softcap), problem.dtype.type(1)
     yield partial(np.square, capped, out=capped)

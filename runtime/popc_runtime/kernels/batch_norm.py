@@ -177,7 +177,7 @@ def _gradient_share(
     sums: tuple[Array, Array],
     blocks: list[slice],
 ) -> Iterator[Call]:
-    """Of dY, X and dX into the gradients of scale and bias."""
+    """Calls that turn dY, X and dX into the gradients of scale and bias."""
     (dy, x, dx), (dscale, dbias) = operands, sums
     mark = binding.scratch.mark()
     training = bool(binding.integer("training_mode"))
@@ -213,7 +213,7 @@ class _Block:
         return centred, partial(np.subtract, self.x[piece], self._mean, out=centred)
 
     def sums(self, product: Array, plain: Array) -> Iterator[Call]:
-        """Those of dY * (X - mean) and of dY."""
+        """Calls for the sums of dY * (X - mean) and of dY."""
         images, channels, _ = self.x.shape
         memory = self._scratch.take((2, images, channels), self.dy.dtype)
         products, sums = _Sums(memory[0], product), _Sums(memory[1], plain)

@@ -74,14 +74,14 @@ def _by_group(function: Callable[[list[Binding]], Iterator[Call]]) -> Collective
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """How some operands become one."""
+    """The reduction of several operands to one."""
 
     op: str
     dtype: DType | None
 
     @classmethod
     def of(cls, binding: Binding) -> _Reduction:
-        """What the attributes say."""
+        """The reduction that the attributes ask for."""
         return cls(binding.text("op"), binding.input_dtypes[0])
 
     def calls(self, parts: Sequence[Array], total: Array, lead: Binding) -> Iterator[Call]:
@@ -129,7 +129,7 @@ class _Reduction:
 
 @dataclass(frozen=True, slots=True)
 class _Narrow:
-    """How a narrow float gets into float32 and back."""
+    """The conversion of a narrow float to float32 and back."""
 
     load: Callable[[Array, Array], None]
     store: Callable[[Array, Array], None]
@@ -190,7 +190,7 @@ def _reduce_scatter(group: list[Binding]) -> Iterator[Call]:
         if filled.size and reduction.op == _LOCAL:
             yield from copy_calls(filled, flat[index][part])
         elif filled.size:
-            yield from reduction.calls([one[part] for one in flat], filled, lead)
+            yield from reduction.calls([operand[part] for operand in flat], filled, lead)
 
 
 # -- moves -----------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def _replica_index(binding: Binding) -> Calls:
 
 
 def _replica_part(binding: Binding) -> Calls:
-    """What ``_reduce_scatter`` gives this replica if all operands are the same."""
+    """The result of ``_reduce_scatter`` for this replica if all operands are the same."""
     packed, calls = as_contiguous(binding, 0)
     output, size = binding.output(), binding.integer("size")
     index = binding.replica // binding.integer("stride") % size

@@ -46,10 +46,10 @@ def _conv(binding: Binding) -> Calls:
 
 
 def _wants_planes(binding: Binding) -> bool:
-    """Whether images lie pixel by pixel, and windows of several elements are read from them."""
+    """True if images lie pixel by pixel, and windows of several elements are read from them."""
     images = (binding.input(0), binding.output(), binding.optional(3))
     several = prod(binding.input(1).shape[2:]) > 1
-    return several and any(one is not None and _has_pixels(one) for one in images)
+    return several and any(image is not None and _has_pixels(image) for image in images)
 
 
 def _has_pixels(image: Array) -> bool:
@@ -78,7 +78,7 @@ def _in_planes(binding: Binding) -> Calls:
 
 
 def _lies_in_planes(image: Array) -> bool:
-    """Whether rows of a plane lie one behind the other, so that a product can write several."""
+    """True if rows of a plane lie one behind the other, so that a product can write several."""
     return merged_view(image, (*image.shape[:2], prod(image.shape[2:]))) is not None
 
 

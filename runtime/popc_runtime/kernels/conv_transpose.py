@@ -58,7 +58,7 @@ def _conv_transpose(binding: Binding) -> Calls:
 
 
 def _is_better_mirrored(w: Array, axes: Sequence[Axis]) -> bool:
-    """Whether reading windows costs less than writing them: w [groups, channels, outputs, ...]."""
+    """True if reading windows costs less than writing them: w [groups, channels, outputs, ...]."""
     groups, channels, outputs = w.shape[:3]
     if groups > 1 and channels == 1 and len(axes) <= 2:
         return True
@@ -153,7 +153,7 @@ def _part_calls(binding: Binding, part: _Part, axes: Sequence[Axis]) -> Iterator
 
 
 def _covers(axis: Axis) -> bool:
-    """Whether every element of the axis lies in exactly one window."""
+    """True if every element of the axis lies in exactly one window."""
     windows = axis.out * axis.stride
     return axis.kernel == axis.stride and axis.dilation == 1 and axis.begin + axis.size <= windows
 

@@ -76,7 +76,7 @@ def _weights_grad(binding: Binding) -> Calls:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """How products lie in memory.
+    """The order of products in memory.
 
     Attributes:
         axes: Of [groups, outputs, channels, ..., height, width], in the order of the products.
@@ -207,7 +207,7 @@ def _product(order: _Order, dy: Array, taps: Array, out: Array) -> Call:
 
 @dataclass(frozen=True, slots=True)
 class _AtOnce:
-    """What is done in one block.
+    """The extent of one block.
 
     Attributes:
         images: How many of the batch.

@@ -100,7 +100,7 @@ class _Task:
         blanks = np.argwhere(valid & (labels == self._blank))
         if len(blanks):
             place = [int(index) for index in blanks[0]]
-            raise IndexError(f"label {self._blank} at {place} is the blank")
+            raise IndexError(f"label {self._blank} at {place} is reserved for the blank")
         return labels
 
 

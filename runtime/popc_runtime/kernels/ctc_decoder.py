@@ -119,7 +119,7 @@ class _Beam:
         self.history.append((parent, added))
 
     def _extensions(self, total: Array, logs: Array, classes: Array) -> Array:
-        """Of each sequence by each of ``classes`` [N, K]: [N, W, K].
+        """The score of each sequence extended by each of ``classes`` [N, K]: [N, W, K].
 
         The last label again is another label only behind a blank.
         """

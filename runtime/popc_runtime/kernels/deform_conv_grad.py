@@ -59,7 +59,7 @@ def _compute(binding: Binding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """What one image of the batch is made of, and the gradients of that, where wanted.
+    """One image of the batch, and the gradients of its parts, where wanted.
 
     Attributes:
         planes: [regions, channels, H * W].
@@ -129,7 +129,7 @@ class _Samples:
 
     @classmethod
     def at(cls, planes: Array, where: Array, axes: tuple[Axis, ...]) -> _Samples:
-        """Those at ``where`` [regions, taps, 2, P], rows and columns."""
+        """The samples at ``where`` [regions, taps, 2, P], rows and columns."""
         height, width = (axis.size for axis in axes)
         rows = corners(where[:, :, 0], height, planes.dtype)
         columns = corners(where[:, :, 1], width, planes.dtype)

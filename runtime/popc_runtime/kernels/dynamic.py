@@ -34,7 +34,9 @@ class _Window:
         for offset, axis, size in places:
             dim = self._array.shape[axis]
             if not 0 <= offset <= dim - size:
-                raise IndexError(f"a slice of {size} from {offset} on leaves axis {axis} of {dim}")
+                raise IndexError(
+                    f"a slice of {size} from {offset} on does not fit axis {axis} of size {dim}"
+                )
             windows[axis] = slice(offset, offset + size)
         return subarray(self._array, windows)
 

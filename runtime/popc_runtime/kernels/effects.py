@@ -1,4 +1,4 @@
-"""What ops do beside computing: end a run, print."""
+"""Effects of ops beside computing: end a run, print."""
 
 from __future__ import annotations
 

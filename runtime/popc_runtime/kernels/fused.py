@@ -15,7 +15,7 @@ from popc_runtime.kernels.core.blocking import BLOCK_BYTES, split
 from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.kernels.core.preparation import prepare
 from popc_runtime.kernels.core.sharing import even_slices
-from popc_runtime.kernels.parts.fused_steps import Step, last_uses, steps_of
+from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 
 __all__ = ["KERNELS", "steps_apart"]
 
@@ -38,7 +38,7 @@ def _fused(binding: Binding) -> Calls:
 
 
 def _blocks(
-    binding: Binding, steps: Sequence[Step], pieces: Sequence[tuple[Array, ...]]
+    binding: Binding, steps: Sequence[FusedStep], pieces: Sequence[tuple[Array, ...]]
 ) -> Iterator[Call]:
     """Blocks one after another with the same temporaries."""
     capacity = max((piece[0].size for piece in pieces), default=0)
@@ -47,8 +47,8 @@ def _blocks(
     for out, *operands in pieces:
         values = [*operands, *(space[: out.size].reshape(out.shape) for space in memory)]
         shared = any(
-            one < len(operands) and np.may_share_memory(out, operands[one])
-            for one in steps[-1].operands
+            index < len(operands) and np.may_share_memory(out, operands[index])
+            for index in steps[-1].operands
         )
         if not shared:  # else the last step would have to be one that may work in place
             values[-1] = out
@@ -60,7 +60,7 @@ def _blocks(
             yield partial(np.copyto, out, values[-1])
 
 
-def steps_apart(binding: Binding) -> Iterator[tuple[Step, Binding]]:
+def steps_apart(binding: Binding) -> Iterator[tuple[FusedStep, Binding]]:
     """Each step as an instruction on whole tensors, for those who look at every result.
 
     The operands are valid while calls for one step after another are made, and run in that order;
@@ -77,7 +77,7 @@ def steps_apart(binding: Binding) -> Iterator[tuple[Step, Binding]]:
         yield step, _step_binding(binding, steps, values, number)
 
 
-def _memory(binding: Binding, steps: Sequence[Step], elements: int) -> list[Array]:
+def _memory(binding: Binding, steps: Sequence[FusedStep], elements: int) -> list[Array]:
     """For each step where its result lies; later ones may overwrite what nobody reads any more."""
     places = _places(steps, len(binding.inputs))
     count = max((place for place, _ in places), default=-1) + 1
@@ -86,41 +86,41 @@ def _memory(binding: Binding, steps: Sequence[Step], elements: int) -> list[Arra
     return [memory[place] for place, _ in places]
 
 
-def _places(steps: Sequence[Step], inputs: int) -> list[tuple[int, DType]]:
+def _places(steps: Sequence[FusedStep], inputs: int) -> list[tuple[int, DType]]:
     """For each step the number and the type of the temporary that it fills."""
     ends = last_uses(step.operands for step in steps)
     free: list[tuple[int, DType]] = []
     found: list[tuple[int, DType]] = []
     count = 0
     for number, step in enumerate(steps):
-        place = next((one for one in free if one[1] is step.dtype), None)
+        place = next((spare for spare in free if spare[1] is step.dtype), None)
         if place is None:
             place, count = (count, step.dtype), count + 1
         else:
             free.remove(place)
         found.append(place)
-        dead = [one - inputs for one in dict.fromkeys(step.operands) if ends[one] == number]
-        free += [found[one] for one in dead if one >= 0]
+        dead = [index - inputs for index in dict.fromkeys(step.operands) if ends[index] == number]
+        free += [found[value] for value in dead if value >= 0]
     return found
 
 
 def _step_binding(
-    binding: Binding, steps: Sequence[Step], values: Sequence[Array], number: int
+    binding: Binding, steps: Sequence[FusedStep], values: Sequence[Array], number: int
 ) -> Binding:
     known, step = len(binding.inputs), steps[number]
-    dtypes = [*binding.input_dtypes, *(one.dtype for one in steps)]
+    dtypes = [*binding.input_dtypes, *(each.dtype for each in steps)]
     return replace(
         binding,
-        inputs=tuple(values[one] for one in step.operands),
+        inputs=tuple(values[index] for index in step.operands),
         outputs=(values[known + number],),
-        input_dtypes=tuple(dtypes[one] for one in step.operands),
+        input_dtypes=tuple(dtypes[index] for index in step.operands),
         output_dtypes=(step.dtype,),
         attributes=step.attributes,
-        constant=tuple(one < known and binding.is_constant(one) for one in step.operands),
+        constant=tuple(index < known and binding.is_constant(index) for index in step.operands),
     )
 
 
-def _step_calls(step: Step, binding: Binding) -> tuple[Call, ...]:
+def _step_calls(step: FusedStep, binding: Binding) -> tuple[Call, ...]:
     from popc_runtime.kernels import KERNELS
 
     return prepare(KERNELS[step.opcode], binding)

@@ -1,4 +1,4 @@
-"""What passes between the tiles that talk with the host and those that compute."""
+"""Copies between the tiles that talk with the host and those that compute."""
 
 from __future__ import annotations
 

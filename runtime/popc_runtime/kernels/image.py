@@ -28,7 +28,7 @@ Corner: TypeAlias = "tuple[Array, Array]"
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How positions become corners.  ``spatial`` are the sizes of the sampled dimensions."""
+    """The steps from positions to corners.  ``spatial`` are the sizes of the sampled dimensions."""
 
     spatial: tuple[int, ...]
     mode: str
@@ -89,7 +89,7 @@ class Sampling:
         ]
 
     def _direction(self, x: Array, low: float, high: float, length: int) -> Array:
-        """Which way `_padded` moves as ``x`` grows: 1, -1, or 0 where it stands still."""
+        """The slope of `_padded` in ``x``: 1, -1, or 0 where it stands still."""
         if self.mode == "cubic" or self.padding == "zeros":
             return np.ones_like(x)
         if self.padding == "border":

@@ -96,7 +96,7 @@ _SOFTMAX_RESULTS: Final = ("log_prob", "softmax")
 def _softmax_block(
     binding: Binding, x: Array, losses: Array, logs: Array | None, shares: Array | None
 ) -> Iterator[Call]:
-    """Of scores [n, C, d]; ``losses`` [n, 1, d] holds x[label] before and the losses afterwards."""
+    """Calls that turn x[label] in ``losses`` [n, 1, d] into the losses of scores [n, C, d]."""
     take, dtype = binding.scratch.take, losses.dtype
     peaks, sums = (take(losses.shape, dtype) for _ in range(2))
     centred = _work_array(binding, x, logs)

@@ -40,7 +40,7 @@ _LINE: Final = 32
 
 
 def blas_ready(matrix: Array) -> bool:
-    """Whether BLAS can take the last two dimensions as they lie, transposed or not."""
+    """True if BLAS can take the last two dimensions as they lie, transposed or not."""
     rows, columns = matrix.shape[-2:]
     down, across = (stride // matrix.itemsize for stride in matrix.strides[-2:])
     along_rows = across == 1 and (down >= columns or rows == 1)
@@ -150,7 +150,7 @@ class _Product:
         return [self]
 
     def is_long(self) -> bool:
-        """Whether the result is too small to be shared, but the inner dimension is not."""
+        """True if the result is too small to be shared, but the inner dimension is not."""
         if self.out.ndim > 2 or self.out.dtype.kind != "f" or self.left.shape[1] < _LONG:
             return False
         rows, columns = self.out.shape

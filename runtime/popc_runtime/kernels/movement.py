@@ -136,7 +136,7 @@ def _reverse_sequence(binding: Binding) -> Calls:
 
 def _checked_lengths(lengths: Array, steps: int) -> Array:
     if lengths.size and (lengths.min() < 0 or lengths.max() > steps):
-        raise IndexError(f"sequence lengths {lengths.tolist()} are not all in 0..{steps}")
+        raise IndexError(f"sequence lengths {lengths.tolist()} are not all from 0 to {steps}")
     return lengths
 
 

@@ -79,7 +79,7 @@ def _dequantized(binding: Binding, work: type) -> Callable[[], Array]:
         numbers: Array = _unpacked(packed, bits, columns).astype(work)
         places = np.arange(columns) // block if groups is None else groups
         if groups is not None and columns and not 0 <= places.min() <= places.max() < blocks:
-            raise IndexError(f"a group is none of {blocks} blocks")
+            raise IndexError(f"a group index is out of range for {blocks} blocks")
         numbers -= 1 << (bits - 1) if zero is None else _zeros(zero, bits, blocks)[:, places]
         numbers *= scale.astype(work)[:, places]
         return numbers

@@ -195,7 +195,7 @@ def _normalize_rows(
 def _affine(
     binding: Binding, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> tuple[list[_Step], list[_Step], list[Call]]:
-    """What scales and shifts the normalised elements: per row, or else on the whole result.
+    """The steps that scale and shift the normalised elements: per row, or else the whole result.
 
     ``shape`` is that of one row.  The third result are calls to make before.
     """

@@ -40,7 +40,7 @@ def _size_factors(
 def _size_steps(
     moment: Array, spare: Array, scale: Factor, epsilon: Factor, mode: str
 ) -> Iterator[Call]:
-    """What the first moment is divided by, into ``spare``."""
+    """The divisor of the first moment, into ``spare``."""
     size = moment
     if mode != "adamax":
         yield partial(np.sqrt, moment, out=spare)

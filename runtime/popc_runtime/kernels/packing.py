@@ -19,7 +19,7 @@ __all__ = ["KERNELS"]
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """How many rows each run has, and where they are among the rows of two tensors."""
+    """The number of rows of each run, and their places among the rows of two tensors."""
 
     counts: Array
     read: Array
@@ -47,7 +47,9 @@ class _Runs:
 
 def _check(count: int, start: int, rows: int, what: str) -> None:
     if count < 0 or not 0 <= start <= rows - count:
-        raise IndexError(f"{count} rows from {start} on cannot be {what}: there are {rows}")
+        raise IndexError(
+            f"{count} rows from row {start} on cannot be {what}: there are {rows} rows"
+        )
 
 
 def _sequence_slice(binding: Binding) -> Calls:
@@ -57,7 +59,7 @@ def _sequence_slice(binding: Binding) -> Calls:
 
 
 def _start(binding: Binding) -> tuple[Call, ...]:
-    """What rows hold that no run covers."""
+    """Calls that fill the rows that no run covers."""
     destination, out = binding.input(1), binding.output()
     if binding.integer("zero_unused"):
         return (partial(out.fill, 0),)

@@ -1,4 +1,4 @@
-"""What passes from chip to chip, and from cycle to cycle of a pipeline.
+"""Instructions that pass tensors from chip to chip, and from cycle to cycle of a pipeline.
 
 All chips are one here: a copy from chip to chip is a copy at most.
 """

@@ -97,7 +97,7 @@ def along(
 
 
 def _is_around_each(axis: Axis) -> bool:
-    """Whether there is a window for each element, which it is a tap of, and taps are few."""
+    """True if there is a window for each element, which it is a tap of, and taps are few."""
     reads_itself = 0 <= axis.begin < axis.extent and axis.begin % axis.dilation == 0
     for_each = axis.stride == 1 and axis.out == axis.size
     return reads_itself and for_each and 2 <= axis.kernel <= _FEW_TAPS
@@ -151,12 +151,12 @@ def _shifted(x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc) -> 
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """What no element is below."""
+    """The lowest value of a type: no element is below it."""
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
 def shares(binding: Binding, axes: Sequence[Axis], dtype: np.dtype[Any]) -> Array:
-    """What each element of a window counts in an average, [*windows] or [] if it is all the same.
+    """The weight of each element of a window in an average, [*windows]; [] if all weigh the same.
 
     Attribute ``count_include_pad`` says whether padding is counted.
     """
@@ -185,7 +185,7 @@ def _average_pool(binding: Binding) -> Calls:
 
 
 def _in_pixels(image: Array) -> bool:
-    """Whether an image [N, C, *sizes] has its channels side by side."""
+    """True if an image [N, C, *sizes] has its channels side by side."""
     return image.shape[1] > 1 and image.strides[1] == image.itemsize and image.ndim > 2
 
 
@@ -197,7 +197,7 @@ def _pixels_pooled(
     share: Array | None = None,
 ) -> tuple[Call, ...]:
     """The calls for images that lie pixel by pixel: each step takes rows with all channels."""
-    x, out = (np.moveaxis(one, 1, -1) for one in (binding.input(0), binding.output()))
+    x, out = (np.moveaxis(image, 1, -1) for image in (binding.input(0), binding.output()))
 
     def images(part: slice) -> Iterator[Call]:
         target = out[part]
@@ -307,7 +307,7 @@ def _positions(sizes: tuple[int, ...], *, column_major: bool) -> Array:
 
 
 def _plane_starts(x: Array, first: int) -> Array:
-    """What to add to positions within each plane of ``x``: indices count over the whole input."""
+    """The start of each plane of ``x`` in the whole input, over which indices count."""
     planes, *sizes = x.shape
     starts = first + np.arange(planes, dtype=np.int64) * prod(sizes)
     return starts.reshape(planes, *(1 for _ in sizes))

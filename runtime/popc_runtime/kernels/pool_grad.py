@@ -36,12 +36,12 @@ def _axes(binding: Binding) -> tuple[Axis, ...]:
 
 
 def _are_disjoint(axis: Axis) -> bool:
-    """Whether no element is in two windows."""
+    """True if no element is in two windows."""
     return axis.extent <= axis.stride or axis.out == 1
 
 
 def _covers(axis: Axis) -> bool:
-    """Whether each element is in one window at least."""
+    """True if each element is in one window at least."""
     spans = [axis.span(tap).inputs for tap in range(axis.kernel)]
     return len({place for span in spans for place in range(axis.size)[span]}) == axis.size
 

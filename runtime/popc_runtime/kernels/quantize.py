@@ -73,7 +73,7 @@ class _Offset:
 
     @property
     def has_zero(self) -> bool:
-        """Whether there is something to add."""
+        """True if there is something to add."""
         return bool(self.before) or bool(self.zero.any())
 
 

@@ -102,7 +102,7 @@ def _dropped_share(ratio: Array, training: Array) -> float:
 
 
 def _scale(share: float) -> float:
-    """What elements are multiplied by where a share of them is dropped."""
+    """The factors of elements where a share of them is dropped."""
     return 1 / (1 - share) if share < 1 else 0.0
 
 

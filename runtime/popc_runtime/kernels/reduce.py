@@ -210,7 +210,7 @@ def _sum_up(
 
 
 def _is_rows(x: Array, axes: tuple[int, ...]) -> bool:
-    """Whether ``x`` is contiguous floats and exactly its last axes are reduced."""
+    """True if ``x`` is contiguous floats and exactly its last axes are reduced."""
     shape = _merged(x.shape, axes)
     is_last = len(shape) in (1, 2) and shape[-1][1]
     return x.dtype in _BLAS and x.flags.c_contiguous and is_last

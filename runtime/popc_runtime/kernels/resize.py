@@ -57,7 +57,7 @@ def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
     transformation = binding.text("coordinate_transformation_mode")
     nearest_mode = binding.text("nearest_mode")
     found = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
-    indices = [np.array(one, np.intp) for one in found]
+    indices = [np.array(places, np.intp) for places in found]
     factors = [_repetition(index, axis) for index, axis in zip(indices, axes, strict=True)]
     if all(factors) and (repeat := _repeat(binding, factors)) is not None:
         return [repeat]
@@ -65,7 +65,7 @@ def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
 
 
 def _repetition(indices: Array, axis: Axis) -> int:
-    """How often each element of the axis is repeated; 0 if not all are repeated equally."""
+    """The repetitions of each element of the axis; 0 if not all are repeated equally."""
     factor = axis.resized // axis.length
     repeated = np.repeat(np.arange(axis.length), factor)
     return factor if np.array_equal(indices, repeated) else 0

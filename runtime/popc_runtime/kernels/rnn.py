@@ -209,7 +209,7 @@ def _steps(
 
 
 def _kept_count(layer: Layer) -> int:
-    """How many quantities of each step the backward pass needs, apart from states."""
+    """The number of quantities of each step that the backward pass needs, apart from states."""
     if layer.kind is LSTM:
         return 5
     if layer.kind is GRU:

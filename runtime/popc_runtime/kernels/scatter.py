@@ -115,7 +115,7 @@ def _circular_write(cache: Array, update: Array, first: Array, offsets: Array, l
 def _linear_write(cache: Array, update: Array, first: Array, offsets: Array, length: int) -> None:
     if first.size and (first.min() < 0 or first.max() + len(offsets) > length):
         raise IndexError(
-            f"write indices {first.tolist()} leave no room for {len(offsets)} of {length} steps"
+            f"{len(offsets)} steps at write indices {first.tolist()} do not fit into {length} steps"
         )
     cache[np.arange(len(first))[:, None], first[:, None] + offsets] = update
 

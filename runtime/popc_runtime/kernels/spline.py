@@ -116,7 +116,7 @@ class _Weighting:
         check_bounds(self.numbers, self.kernels)
 
     def factors(self, part: slice) -> Array:
-        """What multiplies the features of each edge for each kernel."""
+        """The factors of the features of each edge for each kernel."""
         numbers, basis = self.numbers[part].astype(np.int64), self.basis[part]
         factors = self._factors[: len(numbers)]
         factors.fill(0)

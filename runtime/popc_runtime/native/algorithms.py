@@ -1,4 +1,4 @@
-"""Which of several algorithms computes an instruction: decided by its shape alone."""
+"""The choice between algorithms of an instruction: by its shape alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST_IMAGES: Final = 8
 
 
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:
-    """Whether a 3 x 3 convolution takes less time by Winograd's algorithm.
+    """True if a 3 x 3 convolution takes less time by Winograd's algorithm.
 
     Whether the weights are known before the first run does not matter, nor how many images there
     are: results must not depend on where weights are kept, or on how a batch is divided.
@@ -35,7 +35,7 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
 
 
 def direct_wins(w: Sequence[int], result: Sequence[int]) -> bool:
-    """Whether a convolution of images that are not channels-last is best computed as if they were.
+    """True if a convolution of images that are not channels-last is best computed as if they were.
 
     An image is then turned first.  Where there are few pixels, that is little, and no vectors of
     them could be filled.  How many images there are does not matter: sums have another order.
@@ -49,7 +49,7 @@ def direct_wins(w: Sequence[int], result: Sequence[int]) -> bool:
 
 
 def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool:
-    """Whether windows of a convolution are best read from copies of the image for each tap.
+    """True if windows of a convolution are best read from copies of the image for each tap.
 
     Otherwise they are collected before they are multiplied, which takes long if lines are short.
     Both add up the same numbers in the same order.

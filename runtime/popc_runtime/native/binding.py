@@ -1,4 +1,4 @@
-"""What an encoder is given: the operands of an instruction as views."""
+"""The input of an encoder: the operands of an instruction as views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Space:
         self._used = 0
 
     def mark(self) -> int:
-        """Where the next view would start: see `rewind`."""
+        """The place of the next view: see `rewind`."""
         return self._used
 
     def rewind(self, mark: int) -> None:
@@ -60,7 +60,7 @@ class Space:
 
 @frozen
 class Binding(Operands[View]):
-    """What an encoder is given; bfloat16 operands are views of their bit patterns.
+    """The input of an encoder; bfloat16 operands are views of their bit patterns.
 
     Attributes:
         scratch: Temporary memory for the duration of the instruction.
@@ -74,7 +74,7 @@ class Binding(Operands[View]):
 
     @classmethod
     def of(cls, binding: ArrayBinding, scratch: Space) -> Binding:
-        """What numpy's kernels are given, for encoders."""
+        """The input of numpy's kernels, for encoders."""
         return cls(
             tuple(map(as_view, binding.inputs)),
             tuple(map(as_view, binding.outputs)),
@@ -92,8 +92,8 @@ class Binding(Operands[View]):
 
         A kernel that is given this view must be told so: its strides are those of the elements.
         """
-        one = self.input(index)
-        return one.panels if isinstance(one, PackedView) and one.packing is packing else None
+        view = self.input(index)
+        return view.panels if isinstance(view, PackedView) and view.packing is packing else None
 
     def for_numpy(self) -> ArrayBinding:
         """The same for functions of numpy's kernels; they have scratch memory of their own."""
@@ -103,8 +103,8 @@ class Binding(Operands[View]):
         from popc_runtime.kernels.core.binding import Scratch
 
         return ArrayBinding(
-            tuple(None if one is None else np.asarray(one) for one in self.inputs),
-            tuple(None if one is None else np.asarray(one) for one in self.outputs),
+            tuple(None if view is None else np.asarray(view) for view in self.inputs),
+            tuple(None if view is None else np.asarray(view) for view in self.outputs),
             self.input_dtypes,
             self.output_dtypes,
             self.attributes,

@@ -1,4 +1,4 @@
-"""What follows products of bytes, as the native kernels take it."""
+"""Epilogues of products of bytes, as the native kernels take them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def byte_epilogue(binding: Binding, numbers: Mapping[str, int]) -> ByteEpilogue 
     """Scale, bias, rounding, activation and type of a result; ``None`` if no kernel does that."""
     addends = [binding.optional(index) for index in (SCALE, BIAS)]
     activation = epilogue_activation(binding, numbers)
-    if activation is None or any(one is not None and not _is_row(one) for one in addends):
+    if activation is None or any(addend is not None and not _is_row(addend) for addend in addends):
         return None
     words = (
-        *(word for one in addends for word in tensor_words(one)),
+        *(word for addend in addends for word in tensor_words(addend)),
         *map(float_word, _rounding(binding)),
         *activation,
         *map(float_word, _quantizer(binding)),
         float_word(binding.number("quantize_factor", 1.0)),
     )
-    return ByteEpilogue(words, tuple(one for one in addends if one is not None))
+    return ByteEpilogue(words, tuple(addend for addend in addends if addend is not None))
 
 
 def _is_row(array: View) -> bool:
-    """Whether an array is numbers of columns that lie side by side."""
+    """True if an array is numbers of columns that lie side by side."""
     return array.size == 1 or array.strides[-1] == array.itemsize
 
 

@@ -26,10 +26,10 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
 def is_plain(binding: Binding) -> bool:
-    """Whether the operands are of few dimensions, and numbers that the processor computes with."""
-    views = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
-    halves = any(one in _HALVES for one in (*binding.input_dtypes, *binding.output_dtypes))
-    return not halves and all(one.ndim < MAX_RANK for one in views)
+    """True if the operands are of few dimensions, and numbers that the processor computes with."""
+    views = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    halves = any(dtype in _HALVES for dtype in (*binding.input_dtypes, *binding.output_dtypes))
+    return not halves and all(view.ndim < MAX_RANK for view in views)
 
 
 def move_record(to: View, source: View) -> Record:
@@ -59,7 +59,7 @@ def contiguous_copy(view: View) -> View:
 
 
 def copied(binding: Binding, index: int) -> tuple[Record, ...]:
-    """What makes the result a copy of an operand; nothing if it took over its memory."""
+    """Records that make the result a copy of an operand; none if it took over its memory."""
     source, out = binding.input(index), binding.output()
     nothing = out.size == 0 or is_same_memory(source, out)
     return () if nothing else (move_record(out, source),)
@@ -84,6 +84,6 @@ def tensors(*arrays: View | None) -> tuple[int, ...]:
 
 
 def sizes_along(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """How many elements there are before an axis, along it and behind it."""
+    """The number of elements before an axis, along it and behind it."""
     axis %= len(shape)
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""Which convolutions take less time by which algorithm: `tools/conv_costs.py`."""
+"""The fastest algorithm of a convolution by its shape: `tools/conv_costs.py`."""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
 
 
 def _have_native_ranks(views: Iterable[View | None]) -> bool:
-    return all(one is None or one.ndim <= MAX_RANK for one in views)
+    return all(view is None or view.ndim <= MAX_RANK for view in views)
 
 
 def _are_contiguous(views: Iterable[View | None]) -> bool:
-    return all(one is None or one.is_contiguous for one in views)
+    return all(view is None or view.is_contiguous for view in views)
 
 
 def native_opcodes() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What follows a convolution or a product, as the native kernels take it."""
+"""Epilogues of a convolution or a product, as the native kernels take them."""
 
 from __future__ import annotations
 

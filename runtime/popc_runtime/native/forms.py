@@ -16,7 +16,7 @@ NO_ACTIVATION: Final = activation_words(0, ())
 
 
 def is_channels_last(array: View) -> bool:
-    """Whether the channels of a pixel lie side by side in an array [N, C, *sizes]."""
+    """True if the channels of a pixel lie side by side in an array [N, C, *sizes]."""
     return array.shape[1] == 1 or array.strides[1] == array.itemsize
 
 
@@ -31,7 +31,7 @@ def map_record(
 
     ``dtypes`` are the types of ``out`` and of the operands, where storage does not tell.
     """
-    arrays = (out, *(broadcast_to(one, out.shape) for one in operands))
+    arrays = (out, *(broadcast_to(operand, out.shape) for operand in operands))
     types = [None] * len(arrays) if dtypes is None else dtypes
     pairs = zip(arrays, types, strict=True)
     words = [word for array, dtype in pairs for word in tensor_words(array, dtype=dtype)]
@@ -61,19 +61,21 @@ def product_record(
         right_dtype: The type of its elements, if they are final and halves.
         activation: Its words.
     """
-    first, second = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (left, right))
+    first, second = (
+        broadcast_to(matrix, (*out.shape[:-2], *matrix.shape[-2:])) for matrix in (left, right)
+    )
     operands = (
         tensor_words(first),
         tensor_words(second, constant=constant, packed=packed, dtype=right_dtype),
-        *(tensor_words(one) for one in (out, bias, residual)),
+        *(tensor_words(view) for view in (out, bias, residual)),
     )
     words = tuple(word for part in (*operands, activation) for word in part)
-    kept = tuple(one for one in (left, right, out, bias, residual) if one is not None)
+    kept = tuple(view for view in (left, right, out, bias, residual) if view is not None)
     return Record("Product_f32", words, kept)
 
 
 def stays_half(binding: Binding, index: int) -> bool:
-    """Whether an operand is a matrix of halves that a product can read as it is."""
+    """True if an operand is a matrix of halves that a product can read as it is."""
     matrix = binding.input(index)
     half = binding.input_dtypes[index] in (DType.FLOAT16, DType.BFLOAT16)
     return half and binding.is_constant(index) and matrix.ndim == 2
@@ -82,6 +84,6 @@ def stays_half(binding: Binding, index: int) -> bool:
 def double_product_record(left: View, right: View, out: View) -> Record:
     """Products of float64 matrices [..., m, k] and [..., k, n], whose batches broadcast."""
     batch = out.shape[:-2]
-    first, second = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (left, right))
+    first, second = (broadcast_to(matrix, (*batch, *matrix.shape[-2:])) for matrix in (left, right))
     words = (*tensor_words(first), *tensor_words(second), *tensor_words(out))
     return Record("Product_f64", words, (left, right, out))

@@ -148,7 +148,7 @@ MOVES: Final = frozenset(
 
 _PRODUCTS: Final = frozenset({"Gemm", "MatMul"})
 
-# What is too large: the order is known to csrc/kernels/rounding.c.
+# What is too large: the order is known to csrc/kernels/elementwise/rounding.c.
 _OVERFLOWS: Final = ("infinity", "nan", "largest")
 _ROUNDING: Final = ("rounding", "overflow")  # attributes
 
@@ -168,7 +168,10 @@ def through_float32(
     if not halves or not known or rounding.overflow not in _OVERFLOWS:
         return None
     operands = (*binding.inputs, *binding.outputs)
-    if any(one is not None and (one.size == 0 or one.ndim > MAX_RANK) for one in operands):
+    if any(
+        operand is not None and (operand.size == 0 or operand.ndim > MAX_RANK)
+        for operand in operands
+    ):
         return None
     factor = opcode in _PRODUCTS and stays_half(binding, 1)
     return _between_conversions(encoder, binding, numbers, rounding, 1 if factor else -1)
@@ -209,7 +212,7 @@ def _between_conversions(
     record = encoder(inner, numbers)
     if record is None:
         return None
-    arrays = tuple(one for one in (*inputs, *outputs) if one is not None)
+    arrays = tuple(view for view in (*inputs, *outputs) if view is not None)
     return replace(
         record,
         before=(*before, *record.before),

@@ -60,7 +60,7 @@ def wanted_variant() -> str:
     known = [*variants(), _NONE]
     if wanted and wanted not in known:
         raise UsageError(
-            f"{_VARIABLE}: kernels for {wanted!r} do not run here",
+            f"{_VARIABLE} is {wanted!r}: this processor has no such native kernels",
             hint=f"choose from {', '.join(known)}",
         )
     return wanted
@@ -91,7 +91,7 @@ def why_missing() -> str:
 
         if find_spec("popc_runtime.native._native") is None:
             return "the package was built without native kernels"
-        return f"the native kernels do not load: {error}"
+        return f"the native kernels cannot be loaded: {error}"
     if not _native.variants():
         return "there are no native kernels for this processor"
     return f"{_VARIABLE} is {_NONE!r}" if wanted_variant() == _NONE else ""

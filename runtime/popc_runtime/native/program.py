@@ -15,7 +15,7 @@ __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3
-_REASONS: Final = {1: "there is not enough memory", 2: "an index lies outside of the data"}
+_REASONS: Final = {1: "there is not enough memory", 2: "an index is out of range"}
 
 
 @frozen
@@ -85,7 +85,7 @@ class _Writer:
 
 
 def _is_large(record: Record) -> bool:
-    """Whether a word of an instruction has more than 64 bits."""
+    """True if a word of an instruction has more than 64 bits."""
     parts = (*record.before, record, *record.after)
     return any(not -(1 << 63) <= word < 1 << 63 for part in parts for word in part.words)
 

@@ -1,4 +1,4 @@
-"""What the native library is told of an instruction: the name of a kernel and numbers.
+"""The record of an instruction for the native library: the name of a kernel and numbers.
 
 The numbers are 64-bit words: addresses of operands with their element types, shapes and strides,
 then whatever the kernel asks for.  `csrc/tensor.h` is the other side.
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MAX_RANK: Final = 8
-MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv.h
+MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv/conv.h
 _DTYPES: Final = (
     DType.FLOAT32,
     DType.FLOAT64,
@@ -81,7 +81,7 @@ Encoder: TypeAlias = Callable[[Binding, Mapping[str, int]], "Record | None"]
 
 
 def is_float32(binding: Operands[View]) -> bool:
-    """Whether all operands and results are float32."""
+    """True if all operands and results are float32."""
     dtypes = (*binding.input_dtypes, *binding.output_dtypes)
     return all(dtype in (None, DType.FLOAT32) for dtype in dtypes)
 

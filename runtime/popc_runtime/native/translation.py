@@ -99,7 +99,7 @@ def translate(call: Call, known: Container[str]) -> Record | None:
 
 def _method(call: partial[Any], known: Container[str]) -> Record | None:
     """A method of an array, or of a function."""
-    name, owner = (getattr(call.func, one, None) for one in ("__name__", "__self__"))
+    name, owner = (getattr(call.func, attribute, None) for attribute in ("__name__", "__self__"))
     if name == "fill" and not call.keywords:
         return _filled(owner, call.args[0])
     if name == "clip" and isinstance(owner, np.ndarray) and not call.keywords:
@@ -124,13 +124,13 @@ def _copy(call: partial[Any]) -> Record | None:
     if mask is not None:
         return _chosen(to, source, mask)
     if to.dtype.kind == "V":  # elements that are runs of bytes: one more dimension, of bytes
-        to, source = (one[..., None].view(np.uint8) for one in (to, source))
+        to, source = (array[..., None].view(np.uint8) for array in (to, source))
     return move_record(as_view(to), as_view(source))
 
 
 def _cast(to: Any, source: Any) -> Record | None:
     """Copies of other types: what `Cast` does."""
-    if any(one.dtype.kind not in "fiub" or one.itemsize > 8 for one in (to, source)):
+    if any(array.dtype.kind not in "fiub" or array.itemsize > 8 for array in (to, source)):
         return None
     if np.broadcast_shapes(to.shape, source.shape) != to.shape:
         return None
@@ -142,7 +142,7 @@ def _chosen(to: Any, source: Any, mask: Any) -> Record | None:
     """A copy of the elements where ``mask``."""
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or to.dtype.kind == "V":
         return None
-    operands = [as_view(one) for one in (mask, source, to)]
+    operands = [as_view(array) for array in (mask, source, to)]
     return map_record(f"Where_{8 * to.itemsize}", as_view(to), operands)
 
 
@@ -159,7 +159,7 @@ def _reduced(call: partial[Any], name: str) -> Record | None:
     plain = source.dtype == out.dtype and out.dtype in (np.float32, np.float64)
     if not plain or source.size == 0 or source.ndim >= MAX_RANK or not out.flags.c_contiguous:
         return None
-    axes = tuple(one % source.ndim for one in ((axis,) if isinstance(axis, int) else axis))
+    axes = tuple(number % source.ndim for number in ((axis,) if isinstance(axis, int) else axis))
     shape = [1 if number in axes else size for number, size in enumerate(source.shape)]
     if out.size != np.prod(shape) or (keep and out.shape != tuple(shape)):
         return None
@@ -188,29 +188,29 @@ def _map(call: partial[Any], known: Container[str]) -> Record | None:
     if not _is_elementwise(operands, out) or len(operands) != getattr(call.func, "nin", 0):
         return None
     wanted = call.keywords.get("dtype")
-    kinds = {one.dtype for one in operands} if wanted is None else {np.dtype(wanted)}
+    kinds = {operand.dtype for operand in operands} if wanted is None else {np.dtype(wanted)}
     kind = kinds.pop()
     kernel = None if kinds else _map_of(name, kind, known)
     truth = name in _COMPARISONS | _OF_BOOLEANS and out.dtype.str[1:] in _OF_TRUTH
     if kernel is None or (out.dtype != kind and not truth):
         return None
-    if not all(_converts(one.dtype, kind, kernel) for one in operands):
+    if not all(_converts(operand.dtype, kind, kernel) for operand in operands):
         return None
-    return map_record(kernel, as_view(out), [as_view(one) for one in operands])
+    return map_record(kernel, as_view(out), [as_view(operand) for operand in operands])
 
 
 def _is_elementwise(operands: Sequence[Any], out: Any) -> bool:
-    """Whether all are numbers, and operands broadcast to a result that has elements."""
+    """True if all are numbers, and operands broadcast to a result that has elements."""
     return (
         out.size > 0
         and out.ndim <= MAX_RANK
-        and all(one.dtype.kind in "fiub" for one in (out, *operands))
-        and all(np.broadcast_shapes(one.shape, out.shape) == out.shape for one in operands)
+        and all(array.dtype.kind in "fiub" for array in (out, *operands))
+        and all(np.broadcast_shapes(operand.shape, out.shape) == out.shape for operand in operands)
     )
 
 
 def _converts(source: Any, kind: Any, kernel: str) -> bool:
-    """Whether a map takes operands of a type where numpy's function computes in another one."""
+    """True if a map takes operands of a type where numpy's function computes in another one."""
     if source == kind:
         return True
     if kind.kind == "f":
@@ -220,13 +220,14 @@ def _converts(source: Any, kind: Any, kernel: str) -> bool:
 
 def _operands(arguments: Sequence[Any]) -> list[Any]:
     """The arguments as arrays; numbers of Python have the type of the others."""
-    arrays = [one for one in arguments if isinstance(one, np.ndarray | np.generic)]
+    arrays = [array for array in arguments if isinstance(array, np.ndarray | np.generic)]
     kind = arrays[0].dtype if arrays and arrays[0].dtype.kind == "f" else None
     return [
         np.asarray(
-            one, kind if isinstance(one, int | float) and not isinstance(one, np.generic) else None
+            array,
+            kind if isinstance(array, int | float) and not isinstance(array, np.generic) else None,
         )
-        for one in arguments
+        for array in arguments
     ]
 
 
@@ -242,12 +243,12 @@ def _map_of(name: str, kind: Any, known: Container[str]) -> str | None:
 
 
 def _product(call: partial[Any]) -> Record | None:
-    """Of matrices, of rows of two operands, or of a matrix and a row."""
+    """The product of matrices, of rows of two operands, or of a matrix and a row."""
     out = call.keywords.get("out")
     if not isinstance(out, np.ndarray) or len(call.keywords) != 1 or len(call.args) != 2:
         return None
     left, right = call.args
-    if any(one.dtype != out.dtype or 0 in one.shape for one in (left, right)):
+    if any(array.dtype != out.dtype or 0 in array.shape for array in (left, right)):
         return None
     left, right, out = _matrices(call.func, left, right, out)
     batched = call.func is np.dot and max(left.ndim, right.ndim) > 2

@@ -1,4 +1,4 @@
-"""What encoders know of operands: views of memory, without numpy.
+"""Operands as encoders see them: views of memory, without numpy.
 
 A process that loads a program and runs it need not import numpy, which takes longer than all the
 rest.  So encoders get `View` objects, which have the names that numpy's arrays have for the same
@@ -91,7 +91,7 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements lie in memory one after another, in the order of their indices."""
+        """True if elements lie in memory one after another, in the order of their indices."""
         expected = self.itemsize
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1:
@@ -129,7 +129,7 @@ class View:
     def transpose(self, *order: int) -> View:
         """Dimensions in another order."""
         return self.of_memory(
-            tuple(self.shape[one] for one in order), tuple(self.strides[one] for one in order)
+            tuple(self.shape[axis] for axis in order), tuple(self.strides[axis] for axis in order)
         )
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
@@ -139,7 +139,7 @@ class View:
             ValueError: that needs a copy.
         """
         flat = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        view = merged_view(self, tuple(int(one) for one in flat))  # type: ignore[arg-type]
+        view = merged_view(self, tuple(int(size) for size in flat))  # type: ignore[arg-type]
         if view is None:
             raise ValueError(f"{self} cannot have shape {flat} without a copy")
         return view
@@ -147,23 +147,23 @@ class View:
     def __getitem__(self, index: Index | tuple[Index, ...]) -> View:
         """A part: integers, slices, ``None`` and ``...`` as numpy's."""
         parts = index if isinstance(index, tuple) else (index,)
-        used = sum(one is not None and one is not ... for one in parts)
+        used = sum(part is not None and part is not ... for part in parts)
         rest = (slice(None),) * (self.ndim - used)
-        at = next((place for place, one in enumerate(parts) if one is ...), len(parts))
+        at = next((place for place, part in enumerate(parts) if part is ...), len(parts))
         whole: Iterator[Index] = iter((*parts[:at], *rest, *parts[at + 1 :]))
         offset, shape, strides, axis = 0, [], [], 0
-        for one in whole:
-            if one is None:
+        for part in whole:
+            if part is None:
                 shape.append(1)
                 strides.append(0)
                 continue
             dim, stride = self.shape[axis], self.strides[axis]
             axis += 1
-            if isinstance(one, int):
-                offset += range(dim)[one] * stride
+            if isinstance(part, int):
+                offset += range(dim)[part] * stride
                 continue
-            assert isinstance(one, slice), "there is one ellipsis at most"
-            chosen = range(dim)[one]
+            assert isinstance(part, slice), "there is one ellipsis at most"
+            chosen = range(dim)[part]
             offset += chosen.start * stride if chosen else 0
             shape.append(len(chosen))
             strides.append(stride * chosen.step)
@@ -209,7 +209,7 @@ class PackedView(View):
 
     @property
     def address(self) -> int:  # type: ignore[override]
-        """Of the first element, in memory where all lie in their own order."""
+        """The address of the first element, in memory where all lie in their own order."""
         return self._unpack()
 
 
@@ -220,7 +220,7 @@ def _window(address: int, nbytes: int) -> memoryview:
 
 
 def address_of(buffer: memoryview) -> int:
-    """Where the bytes of a buffer lie."""
+    """The address of the bytes of a buffer."""
     from popc_runtime.native import _native
 
     return _native.address(buffer)
@@ -267,7 +267,7 @@ def merged_view(view: View, shape: tuple[int, ...]) -> View | None:
     """``view`` reshaped to ``shape``, with one -1 at most, if that needs no copy."""
     if -1 in shape:
         rest = -prod(shape)
-        shape = tuple((view.size // rest if rest else 0) if one < 0 else one for one in shape)
+        shape = tuple((view.size // rest if rest else 0) if size < 0 else size for size in shape)
     if prod(shape) != view.size:
         raise ValueError(f"{view.size} elements do not have shape {shape}")
     if view.size == 0:
@@ -310,7 +310,7 @@ def _with_ones(shape: Sequence[int], strides: list[int], itemsize: int) -> tuple
 
 
 def is_same_memory(a: View, b: View) -> bool:
-    """Whether two views of the same type are the same elements (an op done in place)."""
+    """True if two views of the same type are the same elements (an op done in place)."""
     return a.address == b.address and a.strides == b.strides and a.shape == b.shape
 
 

@@ -13,7 +13,7 @@ __all__ = ["winograd_suits"]
 
 
 def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Axis]) -> bool:
-    """Whether a convolution of one group is one that takes less time so.
+    """True if a convolution of one group is one that takes less time so.
 
     Args:
         operands: X [N, C, H, W], W [M, C, 3, 3] and a residual of the result's shape or ``None``;
@@ -26,8 +26,8 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Ax
     assert w is not None
     if w.shape[2:] != (3, 3) or any(axis.stride != 1 or axis.dilation != 1 for axis in axes):
         return False
-    images = [one for one in (x, out, residual) if one is not None]
-    if not all(is_channels_last(one) or _is_plain(one) for one in images):
+    images = [image for image in (x, out, residual) if image is not None]
+    if not all(is_channels_last(image) or _is_plain(image) for image in images):
         return False
     if residual is not None and is_channels_last(residual) != is_channels_last(out):
         return False
@@ -35,6 +35,6 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Ax
 
 
 def _is_plain(image: View) -> bool:
-    """Whether the pixels of a channel lie one behind the other."""
+    """True if the pixels of a channel lie one behind the other."""
     unit = image.itemsize
     return image.strides[3] == unit and image.strides[2] == image.shape[3] * unit

@@ -11,7 +11,7 @@ __all__ = ["forget_in_children", "free", "free_in_children"]
 
 
 class Forgetful(Protocol):
-    """What knows threads."""
+    """An object that knows threads."""
 
     def forget_threads(self) -> None:
         """Go on without those that the child does not have."""
@@ -21,9 +21,9 @@ _forgetful: Final[WeakSet[Any]] = WeakSet()
 _locks: Final[WeakSet[Any]] = WeakSet()
 
 
-def forget_in_children(one: Forgetful) -> None:
+def forget_in_children(knower: Forgetful) -> None:
     """Call its ``forget_threads`` in children, as long as it lives."""
-    _forgetful.add(one)
+    _forgetful.add(knower)
 
 
 def free_in_children(lock: Any) -> None:
@@ -46,8 +46,8 @@ def free(lock: Any) -> bool:
 def _forget_threads() -> None:
     for lock in _locks:
         free(lock)
-    for one in _forgetful:
-        one.forget_threads()
+    for knower in _forgetful:
+        knower.forget_threads()
 
 
 if hasattr(os, "register_at_fork"):

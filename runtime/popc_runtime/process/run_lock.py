@@ -54,7 +54,7 @@ class Background:
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a thread."""
+        """True if there is a thread."""
         return self._worker is not None
 
     def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:

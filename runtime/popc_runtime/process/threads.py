@@ -1,4 +1,4 @@
-"""How many threads a program runs on."""
+"""The number of threads that a program runs on."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def chosen_threads(threads: int | None) -> int:
     if not hasattr(threads, "__index__"):
         raise UsageError(f"threads must be a number, not {threads!r}", hint=_advice())
     if threads < 1:
-        raise UsageError(f"threads={threads}: there must be at least one")
+        raise UsageError(f"threads must be at least 1, not {threads:,}")
     if threads > MOST_THREADS:
-        raise UsageError(f"threads: there may be {MOST_THREADS:,} at most", hint=_advice())
+        raise UsageError(
+            f"threads must be at most {MOST_THREADS:,}, not {threads:,}", hint=_advice()
+        )
     return int(threads)
 
 

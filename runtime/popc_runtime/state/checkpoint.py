@@ -49,7 +49,7 @@ _DTYPES: Final = {name: dtype for dtype, name in _NAMES.items()}
 
 @frozen
 class Checkpoint:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Attributes:
         tensors: Arrays by name, stored as `DType.storage` says.
@@ -130,9 +130,9 @@ class _Reader:
 
     def refuse(self, what: str) -> CheckpointError:
         return CheckpointError(
-            f"{self.path} is not a checkpoint that can be read: {what}",
+            f"cannot read checkpoint {self.path}: {what}",
             subject=str(self.path),
-            hint="use another checkpoint of this training, or begin anew",
+            hint="use another checkpoint of this training, or start again",
         )
 
     def read(self) -> Checkpoint:
@@ -151,7 +151,9 @@ class _Reader:
         expected = checksum = 0
         for name, dtype, shape, first, last in rows:
             if first != expected or last - first != prod(shape) * dtype.itemsize:
-                raise self.refuse(f"the bytes of {name!r} are not where they should be")
+                raise self.refuse(
+                    f"the bytes of {name!r} do not fit its shape or follow the tensor before"
+                )
             expected = last
             if start + last > self.size:
                 raise self.refuse("it is truncated")
@@ -160,7 +162,9 @@ class _Reader:
             tensors[name] = self._array(name, raw, dtype, shape)
             dtypes[name] = dtype
         if start + expected != self.size:
-            raise self.refuse("it is longer than it says")
+            raise self.refuse(
+                f"it has {self.size - start - expected:,} bytes after the last tensor"
+            )
         if state.get("crc32", checksum) != checksum:  # older files have none
             raise self.refuse("its content is damaged")
         progress = state.get("progress") or {}
@@ -173,7 +177,7 @@ class _Reader:
         try:
             return np.frombuffer(raw, dtype.storage.newbyteorder("<")).reshape(shape)
         except (OverflowError, ValueError):  # without elements, but numpy has no such shape
-            raise self.refuse(f"what it says about {name!r} is damaged") from None
+            raise self.refuse(f"its entry for {name!r} is damaged") from None
 
     def _json(self, raw: bytes | str, what: str) -> dict[str, Any]:
         try:
@@ -193,9 +197,9 @@ class _Reader:
                 shape = tuple(int(dim) for dim in row["shape"])
                 first, last = (int(offset) for offset in row["data_offsets"])
             except (KeyError, OverflowError, TypeError, ValueError):
-                raise self.refuse(f"what it says about {name!r} is damaged") from None
+                raise self.refuse(f"its entry for {name!r} is damaged") from None
             if min(shape, default=0) < 0 or not 0 <= first <= last:
-                raise self.refuse(f"what it says about {name!r} is damaged")
+                raise self.refuse(f"its entry for {name!r} is damaged")
             yield name, dtype, shape, first, last
 
 

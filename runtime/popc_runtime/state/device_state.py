@@ -1,4 +1,4 @@
-"""What lives on the device from run to run, as the host reads and writes it."""
+"""The tensors that live on the device from run to run, as the host reads and writes them."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class DeviceState:
             raise DeviceError(
                 "variables differ between replicas that share them",
                 details=tuple(problems),
-                hint="values that differ were written to one replica only: say so with "
-                "variable_settings, or reduce them over the replicas",
+                hint="one replica alone has written them: reduce the values over the replicas, or "
+                "let replicas differ by variable_settings",
             )
 
     def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
@@ -185,7 +185,7 @@ class DeviceState:
                 self._engine.random.restore(checkpoint.random)
             except ValueError as error:
                 raise CheckpointError(
-                    f"the random numbers in {path} are damaged, or those of another program",
+                    f"the random numbers in {path} are damaged or belong to another program",
                     subject=str(path),
                     hint="compile the model as it was when the checkpoint was written",
                     details=(str(error),),
@@ -195,7 +195,7 @@ class DeviceState:
         return dict(checkpoint.progress)
 
     def random_state(self) -> Any:
-        """Where the device's random numbers are: plain data for `set_random_state`."""
+        """The state of the device's random numbers: plain data for `set_random_state`."""
         with self._lock:
             return self._engine.random.save()
 
@@ -210,14 +210,14 @@ class DeviceState:
                 self._engine.random.restore(state)
             except ValueError as error:
                 raise UsageError(
-                    "the random state is damaged, or that of another program",
-                    hint="use what random_state() gave of this program, as it is",
+                    "the random state is damaged or belongs to another program",
+                    hint="pass what random_state() of this program returned, unchanged",
                     details=(str(error),),
                 ) from error
 
 
 def _differences(spec: VariableSpec, held: Callable[[str], Sequence[Array]]) -> Iterator[str]:
-    """What is wrong with a variable, as a line of text."""
+    """The fault of a variable, as a line of text."""
     arrays = held(spec.name)
     rows = spec.rows or (0,) * len(arrays)
     firsts = [rows.index(row) for row in rows]

@@ -51,19 +51,23 @@ def check_variables(
 
 
 def check_checkpoint(checkpoint: Checkpoint, manifest: Manifest, path: str) -> None:
-    """Whether ``checkpoint`` has the variables of the program, and no others.
+    """Check that ``checkpoint`` has the variables of the program, and no others.
 
     Raises:
         CheckpointError: it does not; lists every difference.
     """
     specs = {spec.name: spec for spec in manifest.variables}
-    problems = [f"it lacks {name!r}" for name in specs if name not in checkpoint.tensors]
-    problems += [f"it has {name!r}" for name in checkpoint.tensors if name not in specs]
+    problems = [
+        f"it has no {name!r}, the program has" for name in specs if name not in checkpoint.tensors
+    ]
+    problems += [
+        f"it has {name!r}, the program has not" for name in checkpoint.tensors if name not in specs
+    ]
     for name, array in checkpoint.tensors.items():
         spec = specs.get(name)
         if spec and (checkpoint.dtypes[name], array.shape) != (spec.dtype, spec.host_shape):
             found = VariableSpec(name, checkpoint.dtypes[name], array.shape, spec.role, 0)
-            problems.append(f"it has {found}, the program {spec}")
+            problems.append(f"it has {found}, the program has {spec}")
     if not problems:
         return
     other = checkpoint.model_sha256 != manifest.model_sha256
@@ -72,7 +76,7 @@ def check_checkpoint(checkpoint: Checkpoint, manifest: Manifest, path: str) -> N
         f"{path} is a checkpoint of another {'model' if other else 'optimizer or selection'}",
         subject=path,
         details=(*problems[:_LISTED], *([f"and {more} more"] if more > 0 else [])),
-        hint="give a checkpoint that was written by this archive, or one compiled alike",
+        hint="use a checkpoint that was written by this archive, or by one compiled alike",
     )
 
 
@@ -89,7 +93,7 @@ def find_hyper_parameters(
     problems = []
     for name, value in values.items():
         if name not in known:
-            problems.append(f"there is no {name!r} for the group {group!r}")
+            problems.append(f"group {group!r} has no {name!r}")
         elif not known[name].variable:
             problems.append(f"{name} is a constant of the program, {known[name].value:g}")
         elif not isfinite(value):
@@ -100,6 +104,6 @@ def find_hyper_parameters(
         changeable = ", ".join(row.name for row in known.values() if row.variable)
         raise UsageError(
             f"the optimizer cannot be changed: {'; '.join(problems)}",
-            hint=f"what can be changed here: {changeable or 'nothing'}; compile with const = false",
+            hint=f"changeable here: {changeable or 'nothing'}; compile others with const = false",
         )
     return {known[name].variable: float(value) for name, value in values.items()}

@@ -213,6 +213,6 @@ class Builder:
                 self.values[value.name] = value
 
     def recipe(self, outputs: Iterable[str]) -> Recipe:
-        """What has been built, as far as ``outputs`` need it."""
+        """The model built so far, as far as ``outputs`` need it."""
         whole = Recipe(self.opset, self.inputs, self.constants, tuple(self.nodes), tuple(outputs))
         return whole.pruned()

@@ -25,7 +25,7 @@ __all__ = ["Outcome", "check_seed", "reproduce", "write_finding"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a seed.
+    """The outcome of a seed.
 
     Attributes:
         seed: Which.
@@ -104,8 +104,10 @@ def reproduce(folder: Path) -> Finding | None:
     model = onnx.load(folder / "model.onnx")
     with np.load(folder / "inputs.npz") as stored:
         inputs = dict(stored)
-    constants = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
-    opset = next(one.version for one in model.opset_import if not one.domain)
+    constants = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }
+    opset = next(imported.version for imported in model.opset_import if not imported.domain)
     outputs = tuple(output.name for output in model.graph.output)
     recipe = Recipe(opset, inputs, constants, tuple(model.graph.node), outputs)
     return judge(Case(recipe, json.loads((folder / "options.json").read_text())))

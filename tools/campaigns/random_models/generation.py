@@ -15,7 +15,7 @@ from tools.campaigns.random_models.value import Value
 
 __all__ = ["random_recipe"]
 
-_OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23)
+_OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23, 24, 25, 26)
 _LAYERS: Final = (2, 14)  # fewest and most
 _MOST_ELEMENTS: Final = 1 << 13  # of an input
 _ATTEMPTS: Final = 4  # for each layer that is wanted
@@ -88,7 +88,7 @@ def _begin(builder: Builder) -> tuple[Layer, ...]:
 
 
 def _outputs(builder: Builder) -> list[str]:
-    """What nothing reads, and some of the rest."""
+    """The values that nothing reads, and some of the rest."""
     read = {name for node in builder.nodes for name in node.input}
     made = [name for name in dict.fromkeys(builder.pool) if name not in builder.inputs]
     if not made:

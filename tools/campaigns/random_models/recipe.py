@@ -105,7 +105,7 @@ def follow(recipe: Recipe) -> dict[str, Value]:
 
 
 def next_values(node: onnx.NodeProto, values: Mapping[str, Value], opset: int) -> dict[str, Value]:
-    """What one node makes of the values that it reads.
+    """The results that one node makes of the values that it reads.
 
     Raises:
         RefusedError: onnxruntime does not run it, or a result is not comparable.
@@ -146,7 +146,9 @@ def _require_comparable(value: Value) -> None:
 
 
 def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
-    found: onnx.GraphProto = next(one.g for one in node.attribute if one.name == name)
+    found: onnx.GraphProto = next(
+        attribute.g for attribute in node.attribute if attribute.name == name
+    )
     return found
 
 

@@ -1,4 +1,4 @@
-"""How far what a node computes may be off, given how far its operands may be.
+"""Error bounds of a node's results, given those of its operands.
 
 A rule gets a `Step` and returns one array of errors for each result.  Errors are those of two
 computations that are compared: each rounds in its own way, so that a rounding counts twice.
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FLOAT32: Final = 2.0**-24  # largest relative error of a rounding
-_FLOAT16: Final = 2.0**-11
+_UNITS: Final = {"float16": 2.0**-11, "float32": FLOAT32, "float64": 2.0**-53}
 FUNCTION: Final = 2.0**-20  # functions of single elements, relative to the largest result
 
 
@@ -49,7 +49,7 @@ class Step:
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute of the node."""
-        found = [one for one in self.node.attribute if one.name == name]
+        found = [attribute for attribute in self.node.attribute if attribute.name == name]
         return helper.get_attribute_value(found[0]) if found else default
 
     def operand(self, index: int) -> Value:
@@ -59,7 +59,7 @@ class Step:
         return value
 
     def has(self, index: int) -> bool:
-        """Whether there is such an operand."""
+        """True if there is such an operand."""
         return index < len(self.operands) and self.operands[index] is not None
 
     @property
@@ -80,7 +80,7 @@ class Step:
         return results[self.node.output[0]].astype(np.float64)
 
     def rounding(self, result: Array | None = None) -> Array:
-        """What two roundings of a result to its type may be apart."""
+        """The distance that two roundings of a result to its type may have."""
         array = self.results[0] if result is None else result
         assert array is not None
         return rounding(array)
@@ -101,11 +101,11 @@ def wide(array: Array) -> Array:
 
 def unit(dtype: Any) -> float:
     """The largest relative error of a rounding; 0 for integers."""
-    return {"float32": FLOAT32, "float16": _FLOAT16}.get(np.dtype(dtype).name, 0.0)
+    return _UNITS.get(np.dtype(dtype).name, 0.0)
 
 
 def rounding(array: Array) -> Array:
-    """What two roundings of numbers to their type may be apart."""
+    """The distance that two roundings of numbers to their type may have."""
     if array.dtype.kind != "f":
         return np.zeros(array.shape)
     kind = np.finfo(array.dtype)  # engines may take float32 that is smaller than that for zero
@@ -114,12 +114,12 @@ def rounding(array: Array) -> Array:
 
 
 def of_sum(count: float) -> float:
-    """What two sums of ``count`` terms may be apart, relative to the sum of their magnitudes."""
+    """The distance of two sums of ``count`` terms, relative to the sum of their magnitudes."""
     return 2 * (count + 2) * FLOAT32
 
 
 def errors_of(step: Step) -> list[Array]:
-    """How far each result of a node may be off."""
+    """The error bound of each result of a node."""
     from tools.campaigns.random_models.rule_table import RULES
     from tools.campaigns.random_models.rules_of_rows import sampled
 

@@ -1,4 +1,4 @@
-"""How far off results of functions of single elements are."""
+"""Error bounds of functions of single elements."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def compared(step: Step) -> list[Array]:
 
 
 def chosen(step: Step) -> list[Array]:
-    """Where: an element of either where the condition may be either."""
+    """The op Where: an element of either operand if the condition may be either."""
     condition, a, b = (step.operand(i) for i in range(3))
     apart = np.abs(a.array.astype(np.float64) - b.array.astype(np.float64))
     error = np.where(condition.array, a.error, b.error)

@@ -1,4 +1,4 @@
-"""How far off results of moves are: errors go where elements go."""
+"""Error bounds of moves: errors go where elements go."""
 
 from __future__ import annotations
 

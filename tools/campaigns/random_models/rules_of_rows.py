@@ -1,4 +1,4 @@
-"""How far off results are that look at whole rows, and those that have no rule of their own."""
+"""Error bounds of results that look at whole rows, and of those without a rule of their own."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _rows(step: Step) -> Array:
 
 
 def normalized(step: Step) -> list[Array]:
-    """What is off, or rounded off, of a row counts in deviations of the row."""
+    """Error bounds of normalised rows: errors and rounding count in deviations of the row."""
     rows, x = _rows(step), step.operand(0)
     if any(value is not None and value.error.any() for value in step.operands[1:]):
         return sampled(step)

@@ -1,4 +1,4 @@
-"""How far off sums are, and what is made of them."""
+"""Error bounds of sums, and of what is made of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def products(terms: Callable[[Step], float], products: int = 2) -> Rule:
 
 
 def terms_of_conv(step: Step) -> float:
-    """How many products make an element of a convolution."""
+    """The number of products in an element of a convolution."""
     return float(prod(step.operand(1).shape[1:]))
 
 
@@ -67,7 +67,7 @@ def terms_of_transposed(step: Step) -> float:
 
 
 def terms_of_matmul(step: Step) -> float:
-    """How many products make an element of a product."""
+    """The number of products in an element of a product."""
     return float(step.operand(0).shape[-1])
 
 

@@ -28,7 +28,7 @@ Judge: TypeAlias = Callable[[Case], "Finding | None"]
 
 
 def judge(case: Case) -> Finding | None:
-    """What is wrong with a case, in this process."""
+    """The finding in a case, judged in this process."""
     try:
         return try_options(expect(case.recipe, follow(case.recipe)), case.options)
     except (OptionError, RefusedError):
@@ -87,7 +87,7 @@ def _fewer_outputs(recipe: Recipe) -> Iterator[tuple[str, ...]]:
 
 
 def _without(recipe: Recipe, number: int, values: Mapping[str, Value]) -> Recipe:
-    """What a node computes becomes inputs of the model."""
+    """The model without a node, whose results become inputs."""
     node = recipe.nodes[number]
     inputs = recipe.inputs | {name: values[name].array for name in node.output if name}
     nodes = (*recipe.nodes[:number], *recipe.nodes[number + 1 :])
@@ -97,7 +97,7 @@ def _without(recipe: Recipe, number: int, values: Mapping[str, Value]) -> Recipe
 
 
 def _bypassed(recipe: Recipe, number: int, values: Mapping[str, Value]) -> Recipe | None:
-    """Those that read a node's result read an operand of the same type instead."""
+    """The model in which readers of a node's result read an operand of the same type instead."""
     node = recipe.nodes[number]
     if len(node.output) != 1 or node.output[0] in recipe.outputs:
         return None

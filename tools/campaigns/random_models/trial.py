@@ -31,7 +31,7 @@ _FOLDER: Final = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 
 @dataclass(frozen=True)
 class Finding:
-    """What went wrong.
+    """A fault that was found.
 
     Attributes:
         kind: "differs", "refused", "fails" or "crashes".
@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def signature(self) -> tuple[str, str]:
-        """What stays when a model is made smaller: the kind, and the last line of an error."""
+        """The part that outlives shrinking: the kind, and the last line of an error."""
         last = self.what.strip().splitlines()[-1] if self.kind == "fails" else ""
         return self.kind, "".join(" " if c.isdigit() else c for c in last)[:60]
 
@@ -60,7 +60,7 @@ class Expectation:
 
 
 def expect(recipe: Recipe, values: Mapping[str, Value]) -> Expectation:
-    """What a model gives whose tensors have these values.
+    """The expected results of a model whose tensors have these values.
 
     Raises:
         RefusedError: onnxruntime refuses the model, or does not give what its nodes give.
@@ -74,7 +74,7 @@ def expect(recipe: Recipe, values: Mapping[str, Value]) -> Expectation:
 
 
 def difference(array: Array, wanted: Value) -> str:
-    """How a result differs by more than it may; "" if it does not."""
+    """The difference beyond what is allowed, as text; "" if there is none."""
     if array.dtype != wanted.array.dtype or array.shape != wanted.shape:
         return f"{array.dtype}{list(array.shape)}, not {wanted.array.dtype}{list(wanted.shape)}"
     with np.errstate(all="ignore"):

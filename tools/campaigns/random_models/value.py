@@ -13,7 +13,7 @@ __all__ = ["Value"]
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What one run computes.
+    """A value that one run computes.
 
     Attributes:
         name: Of the tensor in the model.
@@ -35,10 +35,10 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+        """The shape of the array."""
         return tuple(self.array.shape)
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floating-point numbers."""
+        """True if it holds floating-point numbers."""
         return self.array.dtype.kind == "f"

@@ -30,7 +30,7 @@ _ALL, _CONSECUTIVE, _ORTHOGONAL, _NONE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Which replicas take part: ``size`` of them, ``stride`` apart."""
+    """The replicas that take part: ``size`` of them, ``stride`` apart."""
 
     size: int
     stride: int
@@ -55,7 +55,7 @@ def _group(node: Node) -> _Group:
     if kind == _ALL:
         return _Group(replicas, 1)
     if kind not in (_CONSECUTIVE, _ORTHOGONAL):
-        raise ModelError(f"there is no kind {kind} of groups of replicas")
+        raise ModelError(f"unknown kind of replica group: {kind}")
     if size < 1 or replicas % size:
         raise ModelError(
             f"{replicas} replicas (replicated_graph_count) cannot be divided into groups of {size}"
@@ -64,15 +64,15 @@ def _group(node: Node) -> _Group:
 
 
 def _reduction(node: Node) -> str:
-    """What a reduction computes."""
+    """The operation of a reduction."""
     if node.has("op") and isinstance(node.attributes["op"], str):
         name = node.text("op")
         if name not in _NAMED:
-            raise ModelError(f"there is no collective operator {name!r}")
+            raise ModelError(f"unknown collective operator {name!r}")
         return _NAMED[name]
     number = node.integer("__collectiveOperator", node.integer("op", 0))
     if not 0 <= number < len(_REDUCTIONS):
-        raise ModelError(f"there is no collective operator {number}")
+        raise ModelError(f"unknown collective operator {number}")
     return _REDUCTIONS[number]
 
 

@@ -93,7 +93,7 @@ def _sequence_unpack(node: Node) -> Tensor:
 
 
 def _starts(node: Node, counts: Tensor) -> Tensor:
-    """Where each of several runs begins that lie one after another."""
+    """The beginnings of several runs that lie one after another."""
     zero = node.constant(0, DType.INT64)
     return standard_op(node, "CumSum", [counts, zero], {"exclusive": 1})
 

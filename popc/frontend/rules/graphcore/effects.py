@@ -28,7 +28,7 @@ def _abort(node: Node) -> RuleResult:
 
 
 def _print_tensor(node: Node) -> Tensor:
-    """What follows reads the op's result, unless it is known: shapes may depend on it."""
+    """Print; later ops read the op's result, unless it is known: shapes may depend on it."""
     x = node.input(0)
     attributes: AttributeMap = {
         "gradient": int(bool(node.integer("print_gradient", 1))),
@@ -59,7 +59,7 @@ def _no_variable(tensor: Tensor) -> str:
             f"CopyVarUpdate writes {tensor.name!r}, which is a constant here: compile with "
             "--set constant_weights=false, or train the model"
         )
-    return f"CopyVarUpdate writes {tensor.name!r}, which is no weight but computed or an input"
+    return f"CopyVarUpdate writes {tensor.name!r}, which is an input or computed, not a weight"
 
 
 RULES: Final = graphcore_domain(

@@ -25,7 +25,7 @@ _REDUCTIONS: Final = {"Mean": "mean", "None": "none", "NoReduction": "none", "Su
 def _reduction(node: Node) -> str:
     name = node.text("reduction", "Mean")
     if name not in _REDUCTIONS:
-        raise ModelError(f"reduction {name!r} is none of {', '.join(_REDUCTIONS)}")
+        raise ModelError(f"reduction {name!r} is not one of {', '.join(_REDUCTIONS)}")
     return _REDUCTIONS[name]
 
 

@@ -42,7 +42,7 @@ def _batch_normalization(node: Node) -> list[Value | None]:
         update_statistic(node, index, partial(_running, node, new))
         for index, new in ((3, mean), (4, unbiased))
     ]
-    batch = [converted(node, one, x.type.dtype) for one in (mean, variance)]
+    batch = [converted(node, statistic, x.type.dtype) for statistic in (mean, variance)]
     return [y, *updated, *batch]
 
 
@@ -139,7 +139,7 @@ def _group_statistics(node: Node, x: Tensor, groups: int, epsilon: float) -> lis
     spread = node.emit("Add", [variance, node.constant(epsilon, variance.type.dtype)])
     inverse = node.emit("Reciprocal", [node.emit("Sqrt", [spread])])
     results = (emit_reshape(node, mean, (count,)), inverse)
-    return [converted(node, one, x.type.dtype) for one in results]
+    return [converted(node, result, x.type.dtype) for result in results]
 
 
 RULES: Final = graphcore_domain(

@@ -69,7 +69,7 @@ def constant_like(node: Node, value: float, x: Tensor) -> Tensor:
     """
     dtype = x.type.dtype
     if dtype.is_integer and (value != int(value) or (value < 0 and dtype.is_unsigned)):
-        raise ModelError(f"{value:g} is no {dtype}")
+        raise ModelError(f"{value:g} cannot be represented in {dtype}")
     return node.constant(int(value) if dtype.is_integer else value, dtype)
 
 

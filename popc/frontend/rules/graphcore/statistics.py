@@ -26,7 +26,7 @@ def _bucketize(node: Node) -> Tensor:
 
 
 def _histogram(node: Node) -> Tensor:
-    """How many elements are in each bin; levels are an attribute, in any order, or input 1."""
+    """Count the elements in each bin; levels are an attribute, in any order, or input 1."""
     return _counted(node, node.input(0), node.optional(1))
 
 
@@ -124,7 +124,7 @@ def _normalize_image(node: Node) -> Tensor:
     if not result.is_float:
         raise ModelError(f"an image cannot have element type {given}")
     work = DType.FLOAT64 if given is DType.FLOAT64 else DType.FLOAT32
-    x, offsets, scales = (converted(node, one, work) for one in (image, offsets, scales))
+    x, offsets, scales = (converted(node, operand, work) for operand in (image, offsets, scales))
     scaled = node.emit("Mul", [x, node.constant(node.number("scale", 1.0), work)])
     normal = node.emit("Mul", [node.emit("Sub", [scaled, offsets]), scales])
     ends = (0,) * (2 * len(outer) + 1)

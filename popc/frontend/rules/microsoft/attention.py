@@ -76,7 +76,7 @@ def attend(
 
 
 def _bias(node: Node, visible: Tensor | None, added: Tensor | None, dtype: DType) -> Tensor | None:
-    """What is added to the scores: the operand for it, and a large negative number where masked.
+    """The bias of the scores: the operand for it, and a large negative number where masked.
 
     The number is finite: a row without any visible key attends to all keys alike.
     """

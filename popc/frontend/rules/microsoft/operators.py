@@ -67,7 +67,7 @@ def times(node: Node, x: Tensor, factor: float) -> Tensor:
 
 
 def passed_on(node: Node, names: Iterable[str]) -> dict[str, int | float | str | Sequence[int]]:
-    """Those attributes of ``node`` that are present, for the operator that replaces it."""
+    """The attributes of ``node`` that are present, for the operator that replaces it."""
     found: dict[str, int | float | str | Sequence[int]] = {}
     for name in names:
         value = node.attributes.get(name)

@@ -38,7 +38,9 @@ def _if(node: Node) -> RuleResult:
     results = [as_tensors(body.results, "If") for body in bodies]
     types = [tensor.type for tensor in results[0]]
     if types != [tensor.type for tensor in results[1]]:
-        raise DataDependent("If: the branches give different shapes and the condition is dynamic")
+        raise DataDependent(
+            "If: the branches return different shapes, and the condition is known at run time only"
+        )
     written = written_outside(body.importer for body in bodies)
     latest = {variable: node.importer.updates.latest(variable) for variable in written}
     for body, tensors in zip(bodies, results, strict=True):
@@ -47,7 +49,7 @@ def _if(node: Node) -> RuleResult:
     captures = _unite_captures([body.importer for body in bodies])
     op = node.importer.graph.add_op(
         "If",
-        [flat_scalar(node, node.input(0)), *(latest.get(one, one) for one in captures)],
+        [flat_scalar(node, node.input(0)), *(latest.get(capture, capture) for capture in captures)],
         [*types, *(variable.type for variable in written)],
         settings=OpSettings(origin=node.name),
         subgraphs={
@@ -61,7 +63,7 @@ def _if(node: Node) -> RuleResult:
 
 
 def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
-    """What a variable holds after a branch: a branch that does not write it leaves it alone."""
+    """The value of a variable after a branch: a branch that does not write it leaves it alone."""
     inner = body.captures.get(variable)
     if inner in body.updates.values:
         return body.updates.values[inner]
@@ -71,13 +73,15 @@ def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
 
 
 def _unite_captures(bodies: Sequence[GraphImporter]) -> list[Tensor]:
-    """The captures of all bodies; each body gets an input for every one, in the same order."""
+    """The captures of all bodies; each body gets an input for every one, in the same order.
+
+    A weight that stopped being a variable meanwhile may be a constant of the later body.
+    """
     union = list(dict.fromkeys(t for body in bodies for t in body.runtime_captures))
     for body in bodies:
-        inner = [body.captures.get(outer) for outer in union]
+        inputs = {outer: body.captures[outer] for outer in body.runtime_captures}
         body.graph.inputs = [
-            tensor or body.graph.add_input(outer.name, outer.type)
-            for outer, tensor in zip(union, inner, strict=True)
+            inputs.get(outer) or body.graph.add_input(outer.name, outer.type) for outer in union
         ]
     return union
 

@@ -46,7 +46,9 @@ def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], 
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(ranks):
-        raise ModelError(f"equation {equation!r} is about {len(parts)} operands, not {len(ranks)}")
+        raise ModelError(
+            f"equation {equation!r} names {len(parts)} operands, but {len(ranks)} are given"
+        )
     inputs = [_labels(part, rank) for part, rank in zip(parts, ranks, strict=True)]
     ellipsis = sorted({label for labels in inputs for label in labels if len(label) > 1})
     if arrow:

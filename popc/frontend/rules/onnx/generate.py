@@ -84,7 +84,7 @@ def _require_room(count: int) -> None:
     """Refuse a result of ``count`` elements that no program could hold, before it is made."""
     most = _MOST_BYTES // 8
     if count > most:
-        raise ModelError(f"the result has {count:,} elements, but {most:,} is the most")
+        raise ModelError(f"the result has {count:,} elements, but at most {most:,} are possible")
 
 
 def _required_scalar(node: Node, index: int) -> int | float:

@@ -40,7 +40,7 @@ def _gradient(node: Node) -> list[Tensor]:
 
 
 def _tensor(node: Node, name: str) -> Tensor:
-    """What ``name`` stands for in the graph that holds the node."""
+    """The tensor that ``name`` stands for in the graph that holds the node."""
     value = node.importer.lookup(name)
     if isinstance(value, Unknown):
         raise AlreadyReported

@@ -45,7 +45,7 @@ def _per_channel(node: Node, parameter: Tensor, rank: int) -> Tensor:
 
 
 def output_multiplier(node: Node, left: Tensor, right: Tensor, result: Tensor) -> Tensor:
-    """What an integer product is multiplied by: left scale * right scale / result scale."""
+    """The factor after an integer product: left scale * right scale / result scale."""
     scales = [_in_float32(node, scale) for scale in (left, right, result)]
     return node.emit("Div", [node.emit("Mul", scales[:2]), scales[2]])
 

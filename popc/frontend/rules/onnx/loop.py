@@ -44,7 +44,7 @@ class LoopForm:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the number of iterations is known, unless the condition ends it early."""
+        """True if the number of iterations is known, unless the condition ends it early."""
         return self.trip_count >= 0
 
 
@@ -82,7 +82,7 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
 
 
 def _may_unroll(node: Node, form: LoopForm) -> bool:
-    """Whether constants may decide the number of iterations.
+    """True if constants may decide the number of iterations.
 
     Variables that are written are states, for the names of a body always stand for the same.
     """
@@ -143,7 +143,7 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
 def _result_types(
     form: LoopForm, carried: Sequence[Tensor], scans: Sequence[Tensor]
 ) -> list[TensorType]:
-    stacked = [one.type.with_shape((form.trip_count, *one.type.shape)) for one in scans]
+    stacked = [scan.type.with_shape((form.trip_count, *scan.type.shape)) for scan in scans]
     return [*(tensor.type for tensor in carried), *stacked]
 
 
@@ -160,7 +160,7 @@ def _without_variables(
 def _as_states(body: GraphImporter, written: Collection[Tensor], position: int) -> list[Tensor]:
     """Let ``body`` have variables as states, from input ``position`` on; their new values."""
     formals = [body.captures[variable] for variable in written]
-    inputs = [one for one in body.graph.inputs if one not in formals]
+    inputs = [input_ for input_ in body.graph.inputs if input_ not in formals]
     body.graph.inputs = [*inputs[:position], *formals, *inputs[position:]]
     return [body.updates.values[formal] for formal in formals]
 
@@ -170,14 +170,14 @@ def _attributes(form: LoopForm, states: int, *, conditional: bool) -> AttributeM
 
 
 def _starts_known(form: LoopForm) -> bool:
-    """Whether the loop surely begins, and nothing at run time limits its iterations."""
+    """True if the loop surely begins, and nothing at run time limits its iterations."""
     return form.condition is None and form.trip_operand is None
 
 
 def _body_arguments(
     node: Node, inner: GraphImporter, inputs: Sequence[Tensor], form: LoopForm
 ) -> list[Value]:
-    """What the ONNX body's formal inputs stand for, given the IR body's inputs."""
+    """The values of the ONNX body's formal inputs, given the IR body's inputs."""
     header = list(inputs[:2]) if form.has_header else []
     return [*header, *inputs[2:], *_scan_elements(node, inner, inputs[0], form)]
 
@@ -200,7 +200,7 @@ def _scan_elements(
 
 
 def _can_stop(importer: GraphImporter, condition: Tensor | None, formal: Tensor) -> bool:
-    """Whether the body's condition may become false."""
+    """True if the body's condition may become false."""
     if condition is None or condition is formal:
         return False
     known = importer.known_value(condition)
@@ -253,7 +253,9 @@ def _unroll(node: Node, form: LoopForm) -> list[Value]:
 
 def _or_empty(stacks: list[list[Tensor]], node: Node, states: int) -> list[list[Tensor]]:
     if not stacks and any(node.wants_output(i) for i in range(states, len(node.output_names))):
-        raise DataDependent("Loop: no iteration runs, so the shape of its stacked results is open")
+        raise DataDependent(
+            "Loop: no iteration runs, so the shape of its stacked results is unknown"
+        )
     return stacks
 
 

@@ -40,7 +40,9 @@ def _resolved(wanted: Shape, shape: Shape, *, keep_zeros: bool) -> Shape:
     for axis, dim in enumerate(dims):
         if dim == 0 and not keep_zeros:
             if axis >= len(shape):
-                raise ModelError(f"0 at axis {axis} of {list(wanted)} copies no input dimension")
+                raise ModelError(
+                    f"0 at axis {axis} of {list(wanted)} has no input dimension to copy"
+                )
             dims[axis] = shape[axis]
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         raise ModelError(f"{list(wanted)} is not a shape")

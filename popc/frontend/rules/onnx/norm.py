@@ -64,7 +64,7 @@ def _is_training(node: Node) -> bool:
 
 
 def _running_statistic(node: Node, index: int, new: Tensor) -> Tensor:
-    """What operand ``index`` becomes."""
+    """The tensor that operand ``index`` becomes."""
 
     def mean_of_both(old: Tensor) -> Tensor:
         flat = old if old.type.rank == 1 else reshaped(node, old, (old.type.size,))

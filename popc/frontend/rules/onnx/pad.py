@@ -28,6 +28,7 @@ def _pad(node: Node) -> Tensor:
     if not any(pads):
         return x
     mode = node.text("mode", "constant")
+    pads = _crop_what_there_is(pads, x.type.shape, mode)
     value = node.optional(2)
     if node.version < 11:
         return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": node.number("value")})
@@ -50,6 +51,24 @@ def _spread_pads(pads: Shape, axes: Shape | None, rank: int) -> Shape:
         place = normal_axis(axis, rank)
         spread[place], spread[place + rank] = pads[index], pads[index + len(axes)]
     return tuple(spread)
+
+
+def _crop_what_there_is(pads: Shape, shape: Shape, mode: str) -> Shape:
+    """``pads`` that take no more than an axis has, where no element of it is left anyway.
+
+    The shape of the result is the sum of dimension and pads.  So an axis that loses more than it
+    has consists of the pad value alone, and is as long as that sum; a sum of 0 needs no value.
+    Anything else is left for the type rule to refuse.
+    """
+    rank = len(shape)
+    begins, ends = list(pads[:rank]), list(pads[rank:])
+    for axis, dim in enumerate(shape):
+        begin, end = begins[axis], ends[axis]
+        result = dim + begin + end
+        takes_too_much = dim + min(begin, 0) + min(end, 0) < 0
+        if takes_too_much and (result == 0 or (mode == "constant" and result > 0)):
+            begins[axis], ends[axis] = -dim, result
+    return (*begins, *ends)
 
 
 RULES: Final = default_domain({"Pad": _pad})

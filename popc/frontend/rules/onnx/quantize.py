@@ -47,7 +47,7 @@ def dequantize_linear(node: Node) -> Tensor:
 
 
 def _granularity(node: Node, x: Tensor, scale: Tensor, dtype: DType) -> AttributeMap:
-    """Which elements share a scale; ``axis`` means nothing where one scale serves them all."""
+    """The elements that share a scale; ``axis`` means nothing where one scale serves them all."""
     shared = scale.type.rank <= 1 and scale.type.size == 1
     axis = 0 if shared else normal_axis(node.integer("axis", 1), x.type.rank)
     block = 0 if shared or scale.type.rank != x.type.rank else node.integer("block_size", 0)

@@ -83,7 +83,7 @@ def _select(
 
 
 def _intersection_over_union(box: Array, others: Array) -> Array:
-    """Of one box [2, 2] with others [B, 2, 2]; zero where an area is."""
+    """The overlap of one box [2, 2] with others [B, 2, 2]; zero where an area is."""
     low = np.maximum(box[0], others[:, 0])
     high = np.minimum(box[1], others[:, 1])
     shared = np.prod(np.clip(high - low, 0, None), axis=1)

@@ -143,7 +143,7 @@ def _common_factor(factors: Sequence[float], policy: str) -> float:
         return min(factors)
     if policy == "not_smaller":
         return max(factors)
-    raise ModelError(f"keep_aspect_ratio_policy {policy!r} is not known")
+    raise ModelError(f"unknown keep_aspect_ratio_policy {policy!r}")
 
 
 def _roi(node: Node, rank: int) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""How each op is cut along the batch; an op that is in no table stays whole."""
+"""The cut of each op along the batch; an op that is in no table stays whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def cut_op(case: Case) -> Cut | str:
-    """How ``case.op`` is cut, or why it stays whole."""
+    """The cut of ``case.op``, or the reason why it stays whole."""
     op = case.op
     spec = OPS.get(op.op_type)
     if op.subgraphs:

@@ -62,7 +62,7 @@ def _one_hot(case: Case) -> Cut | str:
 
 
 def _scatter_elements(case: Case) -> Cut | str:
-    axis = next((one for one in case.axes if one is not None), None)
+    axis = next((dim for dim in case.axes if dim is not None), None)
     sizes = set() if axis is None else {case.shape(index)[axis] for index in range(3)}
     if axis is None or axis == _own_axis(case) or len(sizes) > 1:
         return "it may write anywhere in the batch"
@@ -71,7 +71,7 @@ def _scatter_elements(case: Case) -> Cut | str:
 
 def _tensor_scatter(case: Case) -> Cut | str:
     if 0 not in case.axes:
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
     return case.cut(dict.fromkeys(range(3), 0), (0,))
 
 

@@ -16,7 +16,7 @@ _NOT_CUT: Final = "its operands are not cut"
 
 
 def _loss(classes_last: bool) -> Rule:  # noqa: FBT001
-    """Of losses over scores [N, C, ...], or [..., C], and labels without C."""
+    """A rule for losses over scores [N, C, ...], or [..., C], and labels without C."""
 
     def rule(case: Case) -> Cut | str:
         found = _axes(case, 0, classes_last=classes_last)
@@ -36,7 +36,7 @@ _LOSS_PLACES: Final[dict[str, Place]] = {"mean": Combination.MEAN, "sum": Combin
 
 
 def _loss_grad(classes_last: bool, *, shaped: bool = False) -> Rule:  # noqa: FBT001
-    """Of their gradients: that of the loss, the scores unless ``shaped``, the labels."""
+    """A rule for their gradients: that of the loss, the scores unless ``shaped``, the labels."""
 
     def rule(case: Case) -> Cut | str:
         first = 0 if shaped else 1
@@ -77,12 +77,12 @@ def _axes(
 
 
 def _counts(case: Case, weights: int) -> bool:
-    """Whether labels do not all count the same."""
+    """True if labels do not all count the same."""
     return case.has(weights) or "ignore_index" in case.op.attributes
 
 
 def _softmax_grad(case: Case) -> Cut | str:
-    axis = next((one for one in case.axes if one is not None), None)
+    axis = next((dim for dim in case.axes if dim is not None), None)
     if axis is None or axis == case.integer("axis", -1) % len(case.shape(0)):
         return "it works along the batch"
     return case.cut({0: axis, 1: axis}, (axis,))

@@ -56,13 +56,13 @@ def _sum(case: Case, added: tuple[int, ...], operands: dict[int, int]) -> Cut | 
 
 
 def _contracted(case: Case, index: int) -> int:
-    """Which axis of a factor is summed over."""
+    """The axis of a factor that is summed over."""
     rank = len(case.shape(index))
     return rank - 1 if index == 0 or rank == 1 else rank - 2
 
 
 def _result_axis(case: Case, index: int, axis: int) -> int:
-    """Which axis of the product an axis of a factor becomes."""
+    """The axis of the product that an axis of a factor becomes."""
     rank, result = len(case.shape(index)), case.op.output.type.rank
     if axis == _contracted(case, index):
         return _CONTRACTED
@@ -74,7 +74,7 @@ def _result_axis(case: Case, index: int, axis: int) -> int:
 
 
 def _operand_axis(case: Case, index: int, place: int) -> int | None:
-    """Which axis of a factor an axis of the product comes from."""
+    """The axis of a factor that an axis of the product comes from."""
     shape, stack = case.shape(index), _stack_rank(case)
     if place < stack:
         own = place - (stack - (len(shape) - 2))
@@ -86,7 +86,7 @@ def _operand_axis(case: Case, index: int, place: int) -> int | None:
 
 
 def _stack_rank(case: Case) -> int:
-    """How many axes of the product count matrices."""
+    """The number of axes of the product that count matrices."""
     return max(len(case.shape(0)), len(case.shape(1)), 2) - 2
 
 

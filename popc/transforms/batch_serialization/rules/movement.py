@@ -54,7 +54,7 @@ def _expand(case: Case) -> Cut | str:
 
 def _concat(case: Case) -> Cut | str:
     along = case.integer("axis")
-    axis = next((one for one in case.axes if one not in (None, along)), None)
+    axis = next((dim for dim in case.axes if dim not in (None, along)), None)
     if axis is None:
         return "it joins along the batch"
     return case.cut(dict.fromkeys(range(len(case.axes)), axis), (axis,))
@@ -66,7 +66,7 @@ def _beside_axis(case: Case) -> Cut | str:
     if axis is None:
         return _NOT_CUT
     if "axis" not in case.op.attributes:
-        return "along which axis it works is known at run time only"
+        return "its axis is known at run time only"
     if case.integer("axis") % len(case.shape(0)) == axis:
         return "it works along the batch"
     return case.cut({0: axis}, (axis,) * len(case.op.outputs))
@@ -103,7 +103,7 @@ def _tile(case: Case) -> Cut | str:
 def _matrices(case: Case) -> Cut | str:
     """Ops on each matrix in the last two axes of the last operand that has any."""
     ranks = {index: len(case.shape(index)) for index in range(len(case.axes)) if case.has(index)}
-    axis = next((one for one in case.axes if one is not None), None)
+    axis = next((dim for dim in case.axes if dim is not None), None)
     if axis is None or axis >= max(ranks.values()) - 2:
         return "its batch is part of the matrices"
     return case.cut({index: axis for index, rank in ranks.items() if rank > axis}, (axis,))
@@ -113,7 +113,7 @@ def _dynamic_slice(case: Case) -> Cut | str:
     axis = case.axis(2) if case.axis(0) is None else case.axis(0)
     if axis is None:
         return _NOT_CUT
-    if axis in [one % len(case.shape(0)) for one in case.integers("axes")]:
+    if axis in [dim % len(case.shape(0)) for dim in case.integers("axes")]:
         return "it slices the batch"
     return case.cut({0: axis, 2: axis}, (axis,))
 
@@ -121,7 +121,7 @@ def _dynamic_slice(case: Case) -> Cut | str:
 def _reverse_sequence(case: Case) -> Cut | str:
     batch = case.integer("batch_axis")
     if case.axis(0) != batch and case.axis(1) != 0:
-        return "what is cut of its operands is not their batch"
+        return "its operands are cut along another axis than their batch"
     return case.cut({0: batch, 1: 0}, (batch,))
 
 

@@ -24,7 +24,7 @@ def _reduce(case: Case) -> Cut | str:
     axis = case.axis(0)
     if axis is None:
         return "its operand is not cut"
-    axes = sorted(one % len(case.shape(0)) for one in case.integers("axes"))
+    axes = sorted(dim % len(case.shape(0)) for dim in case.integers("axes"))
     if axis not in axes:
         return case.cut({0: axis}, (_kept(axis, axes, case.integer("keepdims", 1)),))
     combination = _COMBINATIONS.get(case.op.op_type)
@@ -35,8 +35,8 @@ def _reduce(case: Case) -> Cut | str:
 
 
 def _kept(axis: int, axes: list[int], keepdims: int) -> int:
-    """Which axis of the result ``axis`` becomes."""
-    return axis if keepdims else axis - sum(one < axis for one in axes)
+    """The axis of the result that ``axis`` becomes."""
+    return axis if keepdims else axis - sum(dim < axis for dim in axes)
 
 
 def _arg(case: Case) -> Cut | str:

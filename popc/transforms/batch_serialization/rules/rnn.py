@@ -9,7 +9,7 @@ from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Plac
 __all__ = ["RULES"]
 
 _SUM: Final = Combination.SUM
-_NOT_BATCH: Final = "what is cut of its operands is not their batch"
+_NOT_BATCH: Final = "its operands are cut along another axis than their batch"
 _MASK: Final = 3
 
 

@@ -22,7 +22,7 @@ def _without_positions(case: Case) -> Cut | str:
 def _with_shape(case: Case) -> Cut | str:
     """Attribute ``shape`` is that of the result."""
     if case.axis(0) != 0:
-        return "what is cut of its operand is not the batch"
+        return "its operand is cut along another axis than its batch"
     return case.cut({0: 0}, (0,), {"shape": case.part_shape(case.integers("shape"), 0)})
 
 

@@ -1,4 +1,4 @@
-"""What a host can connect to the streams of a program."""
+"""Sources and sinks that a host can connect to the streams of a program."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class StreamType(Protocol):
-    """What a sample of a stream looks like."""
+    """The shape and type of a sample of a stream."""
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ def as_stored(array: Array, dtype: DType) -> Array:
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
     parts: list[str] = []
     if array.dtype.kind not in "biufcV":
-        return "give an array of numbers"
+        return "pass an array of numbers"
     if array.dtype != stream.dtype.storage:
         parts.append(f"convert it with .astype({stream.dtype.value!r})")
     if array.shape != shape:

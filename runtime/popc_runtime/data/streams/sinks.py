@@ -1,4 +1,4 @@
-"""What can receive an output stream.  A sink takes one sample per call."""
+"""Sinks that receive an output stream.  A sink takes one sample per call."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ class _ArraySink:
     def put(self, value: Array) -> None:
         if self._count == len(self._target):
             raise StreamUnderrunError(
-                f"stream {self._stream.name!r}: the array has room for {self._count} samples only",
+                f"stream {self._stream.name!r}: the array has room for only {self._count} samples",
                 subject=self._stream.name,
+                hint="pass a longer array or run fewer steps",
             )
         self._target[self._count] = value
         self._count += 1

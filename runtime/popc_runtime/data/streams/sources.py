@@ -1,4 +1,4 @@
-"""What can feed an input stream.  A source gives one sample per call."""
+"""Sources that feed an input stream.  A source gives one sample per call."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _CallSource:
                 f"stream {self._stream.name!r} has no sample {self._count}: its source returned "
                 "None",
                 subject=self._stream.name,
-                hint="only a source that is asked ahead of the program may have nothing to return",
+                hint="return a sample; None is allowed only when it is called with prefetch=True",
             )
         return self._checked(value)
 
@@ -140,7 +140,7 @@ class _QueueSource:
 
 
 def is_at_hand(source: object) -> bool:
-    """Whether reading samples ahead gains nothing: they lie in memory, a file or a queue."""
+    """True if reading samples ahead gains nothing: they lie in memory, a file or a queue."""
     kinds = (queue.Queue, str, os.PathLike, np.ndarray, list, tuple)
     return isinstance(source, kinds) or hasattr(source, "__array__")
 

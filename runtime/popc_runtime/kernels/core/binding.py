@@ -1,4 +1,4 @@
-"""What a kernel is given when a program is bound, and what it gives back.
+"""The operands of a kernel when a program is bound, and the calls that it gives back.
 
 Binding happens once, at load.  A kernel looks at its operands (fixed numpy views), prepares
 everything it can (strided views, reshaped operands, packed constants, scratch memory) and returns
@@ -61,7 +61,7 @@ class Scratch:
         self._used = self._peak = 0
 
     def mark(self) -> int:
-        """Where the next view would start: see `rewind`."""
+        """The place of the next view: see `rewind`."""
         return self._used
 
     def rewind(self, mark: int) -> None:
@@ -90,7 +90,7 @@ class Scratch:
 
 @frozen
 class Binding(Operands[Array]):
-    """What a kernel is given.
+    """The operands of a kernel.
 
     bfloat16 operands never reach a kernel: the binder converts them to float32 before and from
     float32 after (except for a `MoveKernel`).

@@ -72,12 +72,12 @@ class Bound(np.ndarray[Any, np.dtype[Any]]):
         context: object = None,
         return_scalar: bool = False,  # noqa: FBT001, FBT002 - numpy says so
     ) -> Any:
-        """What numpy's functions return: no memory of the program, but what they have computed."""
+        """The result of numpy's functions: what they have computed, no memory of the program."""
         del context
         return array[()] if return_scalar else array
 
     def _is_memory(self) -> bool:
-        """Whether it is a view of what `guarded` was given, and no result of a function of it."""
+        """True if it is a view of what `guarded` was given, and no result of a function of it."""
         base: Any = self.base
         while isinstance(base, Bound):
             base = base.base
@@ -85,7 +85,7 @@ class Bound(np.ndarray[Any, np.dtype[Any]]):
 
 
 class Result(Bound):
-    """What a kernel fills: a copy of it is wrong at any time."""
+    """A result that a kernel fills: a copy of it is wrong at any time."""
 
     def _is_strict(self) -> bool:
         return True
@@ -107,9 +107,9 @@ def guarded(binding: Binding) -> Binding:
     return replace(
         binding,
         inputs=tuple(
-            one if one is None or constant else one.view(Bound) for one, constant in pairs
+            array if array is None or constant else array.view(Bound) for array, constant in pairs
         ),
-        outputs=tuple(None if one is None else one.view(Result) for one in binding.outputs),
+        outputs=tuple(None if array is None else array.view(Result) for array in binding.outputs),
     )
 
 
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_plain, value)) if type(value) is tuple else value
     if isinstance(value, partial):
-        keywords = {name: _plain(one) for name, one in value.keywords.items()}
+        keywords = {name: _plain(argument) for name, argument in value.keywords.items()}
         return partial(_plain_function(value.func), *map(_plain, value.args), **keywords)
     return value
 

@@ -1,4 +1,4 @@
-"""How elements get from one strided array to another, fast; shared by every kernel that moves data.
+"""Fast copies from one strided array to another, shared by every kernel that moves data.
 
 numpy copies in the order of the target's memory.  When the source runs across it (a transpose),
 each element touches another cache line, and a large matrix evicts every line before its neighbours
@@ -122,7 +122,7 @@ def subarray(array: Array, windows: Sequence[slice]) -> Array:
 
 
 def is_same_memory(a: Array, b: Array) -> bool:
-    """Whether two arrays of the same type are the same elements (an op done in place)."""
+    """True if two arrays of the same type are the same elements (an op done in place)."""
     return (
         a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
         and a.strides == b.strides

@@ -1,4 +1,4 @@
-"""Which family file defines which instructions: imported only when an instruction is used.
+"""The family file of each instruction: imported only when an instruction is used.
 
 A program needs a few families, and importing all of them takes longer than running a small model.
 """

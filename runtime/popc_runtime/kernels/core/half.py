@@ -44,7 +44,7 @@ _16: Final = np.asarray(16, np.uint32)
 
 
 def is_half_conversion(target: Array, source: Array) -> bool:
-    """Whether `HalfConverter` can fill ``target`` from ``source``."""
+    """True if `HalfConverter` can fill ``target`` from ``source``."""
     return {target.dtype, source.dtype} == {np.dtype(np.float16), np.dtype(np.float32)}
 
 

@@ -14,7 +14,7 @@ _A = TypeVar("_A")
 
 @frozen
 class Operands(Generic[_A]):
-    """What an instruction works on.
+    """The operands of an instruction.
 
     Attributes:
         inputs: One per operand, ``None`` where an optional operand is absent.  They may be strided
@@ -66,7 +66,7 @@ class Operands(Generic[_A]):
         return self.outputs[index] if index < len(self.outputs) else None
 
     def is_constant(self, index: int) -> bool:
-        """Whether input ``index`` is present and final at bind time."""
+        """True if input ``index`` is present and final at bind time."""
         return index < len(self.constant) and self.constant[index]
 
     def integer(self, name: str, default: int | None = None) -> int:

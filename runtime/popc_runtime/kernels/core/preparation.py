@@ -71,7 +71,7 @@ def prepare(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:
 def prepare_together(kernel: CollectiveKernel, bindings: Sequence[Binding]) -> tuple[Call, ...]:
     """The calls of ``kernel`` on the operands of all replicas."""
     with while_binding():
-        return plain_calls(_as_tuple(kernel.together([guarded(one) for one in bindings])))
+        return plain_calls(_as_tuple(kernel.together([guarded(binding) for binding in bindings])))
 
 
 def _prepared(kernel: Kernel, binding: Binding) -> tuple[Call, ...]:

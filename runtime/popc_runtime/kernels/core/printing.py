@@ -1,4 +1,4 @@
-"""Where PrintTensor writes: standard error, unless the application says otherwise."""
+"""The text stream that PrintTensor writes to: standard error, unless the application chooses."""
 
 from __future__ import annotations
 

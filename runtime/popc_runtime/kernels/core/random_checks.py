@@ -47,11 +47,11 @@ def field_of(state: Any, name: str, where: str, kind: type[Any] = object) -> Any
         ValueError: there is none, or it is something else.
     """
     if not isinstance(state, dict):
-        raise ValueError(f"{where} is no table")
+        raise ValueError(f"{where} is not a table")
     if name not in state:
         raise ValueError(f"{where} lacks {name!r}")
     if not isinstance(state[name], kind):
-        raise ValueError(f"{where}.{name} is no {kind.__name__}")
+        raise ValueError(f"{where}.{name} is not of type {kind.__name__}")
     return state[name]
 
 
@@ -63,7 +63,7 @@ def check_seed(state: Any, where: str, *, drawn: bool) -> None:
     """
     seed = field_of(state, "seed", where)
     if type(seed) is not int or (drawn and seed < 0):
-        raise ValueError(f"{where}.seed is {_shown(seed)}, which is no seed")
+        raise ValueError(f"{where}.seed is {_shown(seed)}, which is not a seed")
 
 
 def check_generator(state: Any, name: str, where: str) -> None:
@@ -79,10 +79,10 @@ def check_generator(state: Any, name: str, where: str) -> None:
         for part in path.split("."):
             value, at = field_of(value, part, at), f"{at}.{part}"
         if count and (not isinstance(value, list | tuple) or len(value) != count):
-            raise ValueError(f"{at} is no list of {count} numbers")
-        for one in value if count else (value,):
-            if type(one) is not int or not 0 <= one <= most:
-                raise ValueError(f"{at} is {_shown(one)}, not a number from 0 to {most}")
+            raise ValueError(f"{at} is not a list of {count} numbers")
+        for number in value if count else (value,):
+            if type(number) is not int or not 0 <= number <= most:
+                raise ValueError(f"{at} is {_shown(number)}, not a number from 0 to {most}")
     if name == "MT19937":
         field_of(state, "gauss", where, float)
 

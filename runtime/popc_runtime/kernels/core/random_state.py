@@ -83,7 +83,7 @@ class RandomState:
 
     @property
     def _key(self) -> Any:
-        """What the sequence follows from."""
+        """The seed that the sequence follows from."""
         return self._seed
 
     @property
@@ -100,7 +100,7 @@ class RandomState:
 
     @property
     def source(self) -> Array:
-        """What native kernels draw from: see `_point`.  Seeding and restoring keep it current.
+        """The source of native kernels: see `_point`.  Seeding and restoring keep it current.
 
         Nothing else may draw from the sequence while a native program runs.
         """
@@ -147,9 +147,9 @@ class RandomState:
         return self._rounding_generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
 
     def save(self) -> Plain:
-        """Where all sequences are."""
+        """The states of all sequences."""
         drawn = None if self._generator is None else self._generator.bit_generator.state
-        numbered = {str(one): state.save() for one, state in sorted(self._numbered.items())}
+        numbered = {str(number): state.save() for number, state in sorted(self._numbered.items())}
         return {
             "seed": _plain(self._seed),
             "drawn": _plain(drawn),
@@ -170,7 +170,7 @@ class RandomState:
         if rounding is not None:
             check_generator(rounding, "SFC64", f"{where}.rounding")
         made = (drawn, rounding, self._source, self._rounding_source)
-        check_seed(state, where, drawn=any(one is not None for one in made))
+        check_seed(state, where, drawn=any(generator is not None for generator in made))
         own = field_of(state, "own", where, list)
         if len(own) != len(self._own):
             raise ValueError(f"{where} has {len(own)} own sequences, not {len(self._own)}")
@@ -241,7 +241,7 @@ class NumberedState(RandomState):
         return self._device.rounding_source
 
     def rounding_bits(self, count: int) -> Array:
-        """Those of the device."""
+        """The random bits of the device, for rounding."""
         return self._device.rounding_bits(count)
 
 
@@ -267,7 +267,7 @@ class LegacySequence:
 
     @property
     def source(self) -> Array:
-        """What native kernels draw from: see `_point`."""
+        """The source that native kernels draw from: see `_point`."""
         if self._source is None:
             import numpy as np
 
@@ -280,7 +280,7 @@ class LegacySequence:
         return self._generator.uniform(0.0, 1.0, shape)
 
     def save(self) -> Plain:
-        """Where the sequence is."""
+        """The state of the sequence."""
         return _plain(self._generator.get_state(legacy=False))
 
     def check(self, state: Plain, where: str = "random") -> None:
@@ -309,7 +309,7 @@ def state_of(operands: Operands[Any], device: RandomState) -> RandomState:
 
 
 def _entropy(seed: Any, replica: int) -> Any:
-    """What a generator of numpy is seeded with: the seed itself for replica 0."""
+    """The seed of a generator of numpy: the seed itself for replica 0."""
     if not replica:
         return seed
     return [*(seed if isinstance(seed, list) else [seed]), replica]
@@ -325,8 +325,8 @@ def _point(source: Array, bits: np.random.BitGenerator) -> None:
 
     interface = bits.ctypes
     drawn = (interface.next_uint32, interface.next_double, interface.bit_generator)
-    addresses = (cast(one, c_void_p).value for one in drawn)
-    source[:] = (interface.state_address, *(one or 0 for one in addresses))
+    addresses = (cast(pointer, c_void_p).value for pointer in drawn)
+    source[:] = (interface.state_address, *(pointer or 0 for pointer in addresses))
 
 
 def _plain(value: object) -> Plain:

@@ -1,4 +1,4 @@
-"""How the results of an instruction are rounded; `rounding` does it."""
+"""The rounding of the results of an instruction; `rounding` does it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Rounding"]
 
 @frozen
 class Rounding:
-    """How the results of an instruction are rounded.
+    """The rounding of the results of an instruction.
 
     Attributes:
         stochastic: To one of the two neighbours at random; otherwise to nearest, which is left to
@@ -24,10 +24,10 @@ class Rounding:
 
     @classmethod
     def of(cls, attributes: Attributes) -> Rounding:
-        """What an instruction asks for by its attributes ``rounding`` and ``overflow``."""
+        """The mode that an instruction asks for by its attributes ``rounding`` and ``overflow``."""
         stochastic = attributes.get("rounding") == "stochastic"
         return cls(stochastic, str(attributes.get("overflow", "infinity")))
 
     def __bool__(self) -> bool:
-        """Whether it differs from what a conversion does."""
+        """True if it differs from what a conversion does."""
         return self.stochastic or self.overflow != "infinity"

@@ -1,4 +1,4 @@
-"""How finely the work of an instruction is cut for `popc_runtime.kernels.core.parallel`.
+"""Shares of the work of an instruction, for `popc_runtime.kernels.core.parallel`.
 
 The estimates are rough on purpose: they only decide whether the work is worth a second thread.
 They depend on shapes alone, so that results do not depend on the machine.

@@ -1,4 +1,4 @@
-"""Which keys a query may attend to: mask operand, causality, windows, lengths of sequences.
+"""Keys that a query may attend to: mask operand, causality, windows, lengths of sequences.
 
 Everything becomes one bias that is added to the scores: 0 or the value of a float mask where a key
 is visible, -inf where it is not.
@@ -45,7 +45,7 @@ class AttentionMask:
         return replace(self, bias=self.bias.reshape(*shape, keys), dead=dead)
 
     def visible_keys(self, rows: slice, keys: int, *, whole: bool) -> int:
-        """How many of the leading keys the block of ``rows`` needs (``whole``: all of them)."""
+        """The number of leading keys that the block of ``rows`` needs (``whole``: all of them)."""
         if whole or self.frontier is None or rows.stop is None:
             return keys
         return min(keys, max(1, int(rows.stop) + self.frontier))
@@ -61,7 +61,7 @@ class AttentionMask:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which keys are visible by position, as ONNX Attention-25 defines it.
+    """Keys that are visible by position, as ONNX Attention-25 defines it.
 
     The query in row ``i`` has the absolute position ``i + offset``.
     """
@@ -74,13 +74,13 @@ class _Rule:
 
     @property
     def reach(self) -> int | None:
-        """How far beyond its own position a query sees; ``None``: without bound."""
+        """The reach of a query beyond its own position; ``None``: without bound."""
         bounds = [0] * self.causal + [self.right] * (self.right >= 0)
         return min(bounds, default=None)
 
     @property
     def restricts(self) -> bool:
-        """Whether any position may be hidden."""
+        """True if any position may be hidden."""
         return self.reach is not None or self.left >= 0
 
     def visible(self, offset: Array) -> Array:
@@ -148,7 +148,7 @@ def _broadcast(
 def _bias(
     mask: Array | None, lengths: Array | None, rule: _Rule, offset: int, dtype: np.dtype[Any]
 ) -> Array:
-    """What is added to the scores; broadcasts to [B, H, S, T]."""
+    """The addend of the scores; broadcasts to [B, H, S, T]."""
     ends = None if lengths is None else lengths.reshape(-1, 1, 1, 1)
     # With lengths, queries are the last tokens of each sequence.
     visible = rule.visible(np.asarray(offset) if ends is None else ends - rule.rows)

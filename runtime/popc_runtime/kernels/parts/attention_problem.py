@@ -1,4 +1,4 @@
-"""What attention and its gradient have in common: operands by head, blocks, scores.
+"""Common parts of attention and its gradient: operands by head, blocks, scores.
 
 Both run in blocks of heads (or of query rows) whose scores stay in L2.
 """
@@ -16,7 +16,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Scratch
 from popc_runtime.kernels.parts.attention_mask import AttentionMask, attention_mask
 
-__all__ = ["Problem", "Unit", "multipliable", "pieces", "set_up", "units"]
+__all__ = ["AttentionProblem", "Unit", "multipliable", "pieces", "set_up", "units"]
 
 _BLOCK: Final = 1 << 16  # scores of one block
 _FEWEST_ROWS: Final = 32  # below this, matrix products lose more than the cache gains
@@ -26,7 +26,7 @@ Unit: TypeAlias = "tuple[slice, slice, slice, slice]"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AttentionProblem:
     """Attention over [batch, kv head, group of query heads, row, ...].
 
     Attributes:
@@ -56,7 +56,7 @@ class Problem:
         return results.reshape(*self.q.shape[:4], results.shape[-1])
 
     def visible_keys(self, unit: Unit, *, whole: bool = False) -> int:
-        """How many of the leading keys a block needs (``whole``: all of them)."""
+        """The number of leading keys that a block needs (``whole``: all of them)."""
         return self.mask.visible_keys(unit[3], self.k.shape[2], whole=whole)
 
     def products(self, unit: Unit, keys: int, scratch: Scratch) -> tuple[Array, Array, list[Call]]:
@@ -77,7 +77,7 @@ class Problem:
         return wide, scores, calls
 
 
-def set_up(binding: Binding) -> tuple[Problem, list[Call]]:
+def set_up(binding: Binding) -> tuple[AttentionProblem, list[Call]]:
     """The problem of the operands q, k, v, mask, lengths, and the calls that prepare it."""
     q, k, v = (binding.input(index) for index in range(3))
     dtype = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
@@ -86,7 +86,7 @@ def set_up(binding: Binding) -> tuple[Problem, list[Call]]:
     batch, heads, rows, _ = q.shape
     kv_heads, keys = k.shape[1], k.shape[2]
     mask, prepare = attention_mask(binding, (batch, heads, rows, keys), dtype)
-    problem = Problem(
+    problem = AttentionProblem(
         q=q.reshape(batch, kv_heads, heads // kv_heads, rows, q.shape[3]),
         k=k,
         v=v,
@@ -106,7 +106,7 @@ def multipliable(x: Array, dtype: np.dtype[Any], scratch: Scratch) -> tuple[Arra
     return copy, [partial(np.copyto, copy, x)]
 
 
-def units(problem: Problem) -> Iterator[Unit]:
+def units(problem: AttentionProblem) -> Iterator[Unit]:
     """Blocks, as large as fit; those of the same batches and kv heads one after another."""
     batch, kv_heads, group, rows, _ = problem.q.shape
     keys = max(problem.k.shape[2], 1)

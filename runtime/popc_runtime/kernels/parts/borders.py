@@ -1,4 +1,4 @@
-"""Which elements stand in the borders that Pad adds, where they repeat those inside."""
+"""Places of the inner elements that Pad repeats in its borders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows the sums of an integer product or convolution, if something does.
+"""Epilogues of the sums of an integer product or convolution, if there is one.
 
 Sums are rounded to float32 once, and then, in this order and each if it is there: multiplied by
 operand 5, rounded to multiples (attributes ``rounding_scale``, ``rounding_low`` and
@@ -50,9 +50,9 @@ def finished(kernel: Kernel, channel_axis: Callable[[Binding], int]) -> Kernel:
         calls = kernel(inner)
         axis = channel_axis(binding)
         operands = [binding.optional(index) for index in (SCALE, BIAS, RESIDUAL)]
-        there = [one is not None for one in operands]
-        aligned = [_aligned(one, axis) for one in operands[:2] if one is not None]
-        aligned += [one for one in operands[2:] if one is not None]
+        there = [operand is not None for operand in operands]
+        aligned = [_aligned(operand, axis) for operand in operands[:2] if operand is not None]
+        aligned += [operand for operand in operands[2:] if operand is not None]
         activation = ACTIVATIONS.get(binding.text("activation", ""))
         finish = blocked(
             partial(_steps, binding, there),
@@ -94,7 +94,7 @@ def _steps(
 ) -> Iterator[Call]:
     """The calls of one block; ``there`` says which of scale, bias and residual there are."""
     others = iter(rest)
-    scale, bias, residual = (next(others) if one else None for one in there)
+    scale, bias, residual = (next(others) if given else None for given in there)
     values = sums
     if scale is not None:
         yield partial(np.multiply, values, scale, out=out)

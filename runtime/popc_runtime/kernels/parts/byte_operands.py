@@ -16,7 +16,7 @@ RESIDUAL: Final = 7
 
 
 def quotient_limits(attributes: Attributes, dtype: DType | None) -> tuple[float, float] | None:
-    """What is rounded for a result of 8 bits lies between these; ``None`` for other results."""
+    """The limits of values that are rounded to 8 bits; ``None`` for other results."""
     if dtype not in (DType.INT8, DType.UINT8):
         return None
     least = -128 if dtype is DType.INT8 else 0

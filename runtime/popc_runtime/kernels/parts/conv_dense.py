@@ -245,12 +245,12 @@ def _even(count: int, most: int) -> int:
 
 
 def _images(plane: Plane, limit: int) -> int:
-    """How many images of the batch to work on at once, if ``limit`` fit the cache."""
+    """The number of images of the batch to work on at once, if ``limit`` fit the cache."""
     return max(1, min(len(plane.out), limit))
 
 
 def _product_memory(binding: Binding, job: _Job, images: int, block: int) -> Array | None:
-    """Where products are before they are added up, if there are several."""
+    """The memory of products before they are added up, if there are several."""
     if len(job.matrices) == 1:
         return None
     out = job.plane.out

@@ -46,7 +46,7 @@ _MOST_WASTE: Final = 8  # rows of S per row of the kernel; beyond, a dense sum d
 
 
 def is_depthwise(plane: Plane) -> bool:
-    """Whether each group has one input channel, and banded matrices suit the kernel."""
+    """True if each group has one input channel, and banded matrices suit the kernel."""
     groups, _, *summed = plane.w.shape[:-2]
     return groups > 1 and summed == [1] and plane.rows.extent <= _MOST_WASTE * plane.rows.kernel
 
@@ -145,7 +145,7 @@ def _row_bands(binding: Binding, plane: Plane) -> _Bands:
 
 
 def _diagonal(banded: Array, axis: Axis, tap: int, *, windows_last: bool) -> Array:
-    """Where ``tap`` of each window of ``axis`` is: one dimension instead of the last two.
+    """The places of ``tap`` in the windows of ``axis``: one dimension instead of the last two.
 
     Those are the inputs and the windows of the axis, the windows last or first.
     """

@@ -80,7 +80,7 @@ class Plane:
 
 
 def is_flat(w: Array) -> bool:
-    """Whether the weights of a plane are few for their outputs, so that it should be folded."""
+    """True if the weights of a plane are few for their outputs, so that it should be folded."""
     outputs, summed = int(w.shape[1]), prod(w.shape[2:-2]) * int(w.shape[-1])
     return w.shape[-2] == 1 or summed < _FLAT * outputs
 

@@ -1,4 +1,4 @@
-"""Where the expanded input of a convolution keeps the rows that taps across rows read."""
+"""Places of the rows that taps across rows read, in the expanded input of a convolution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RowLayout", "row_layout"]
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Where S keeps the rows of the input.
+    """The places of the input's rows in S.
 
     Attributes:
         strips: Each holds every ``stride``-th row from another one on: the taps across rows that

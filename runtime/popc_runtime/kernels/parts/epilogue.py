@@ -1,4 +1,4 @@
-"""What follows a convolution or a matrix product, applied while its block is in the cache.
+"""Epilogues of a convolution or a matrix product, applied while its block is in the cache.
 
 The order is: add a bias, add a residual, apply an activation (attribute ``activation``, whose own
 attributes carry the prefix ``activation_``).
@@ -24,7 +24,7 @@ _PREFIX: Final = "activation_"
 
 
 def has_epilogue(binding: Binding, addends: Sequence[Array | None]) -> bool:
-    """Whether `epilogue_calls` has anything to do."""
+    """True if `epilogue_calls` has anything to do."""
     return bool(binding.text("activation", "")) or any(item is not None for item in addends)
 
 

@@ -16,7 +16,15 @@ from popc_runtime.format.program import Attribute, Attributes
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 
-__all__ = ["MOST_INPUTS", "MOST_STEPS", "STEP_OPCODES", "Step", "last_uses", "steps_of", "written"]
+__all__ = [
+    "MOST_INPUTS",
+    "MOST_STEPS",
+    "STEP_OPCODES",
+    "FusedStep",
+    "last_uses",
+    "steps_of",
+    "written",
+]
 
 # Bounds for what an archive may ask for; the native kernel has some for what steps come to.
 MOST_INPUTS: Final = 12
@@ -41,7 +49,7 @@ STEP_OPCODES: Final = frozenset(
 
 
 @frozen
-class Step:
+class FusedStep:
     """One function of single elements.
 
     Attributes:
@@ -57,7 +65,7 @@ class Step:
     attributes: Attributes
 
 
-def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
+def steps_of(attributes: Attributes, inputs: int) -> tuple[FusedStep, ...]:
     """The steps of an instruction with ``inputs`` operands.
 
     Raises:
@@ -66,57 +74,59 @@ def steps_of(attributes: Attributes, inputs: int) -> tuple[Step, ...]:
     opcodes, names = _texts(attributes, "steps"), _texts(attributes, "dtypes")
     arities, operands = _numbers(attributes, "arities"), _numbers(attributes, "operands")
     if not 0 < len(opcodes) <= MOST_STEPS or not 0 < inputs <= MOST_INPUTS:
-        raise ValueError(f"a program of {len(opcodes)} steps on {inputs} inputs")
+        raise ValueError(
+            f"{len(opcodes)} steps on {inputs} inputs: at most {MOST_STEPS} and {MOST_INPUTS}"
+        )
     ends = [0, *accumulate(arities)]
     if not len(opcodes) == len(names) == len(arities) or ends[-1] != len(operands):
         raise ValueError("steps, dtypes, arities and operands do not belong together")
-    steps: list[Step] = []
+    steps: list[FusedStep] = []
     parts = zip(opcodes, names, pairwise(ends), strict=True)
     for number, (opcode, name, (begin, end)) in enumerate(parts):
         reads = operands[begin:end]
         if opcode not in STEP_OPCODES or not reads:
-            raise ValueError(f"{opcode!r} of {len(reads)} operands is no step")
-        if not all(0 <= one < inputs + number for one in reads):
-            raise ValueError(f"step {number} reads {reads}")
+            raise ValueError(f"{opcode!r} of {len(reads)} operands is not a step")
+        if not all(0 <= index < inputs + number for index in reads):
+            raise ValueError(f"step {number} reads {reads}, but there are {inputs + number} values")
         prefix = f"step{number}_"
         own = {
             key.removeprefix(prefix): value
             for key, value in attributes.items()
             if key.startswith(prefix)
         }
-        steps.append(Step(opcode, reads, DType(name), own))
+        steps.append(FusedStep(opcode, reads, DType(name), own))
     return tuple(steps)
 
 
-def written(steps: Sequence[Step]) -> dict[str, Attribute]:
+def written(steps: Sequence[FusedStep]) -> dict[str, Attribute]:
     """The attributes that `steps_of` reads."""
     attributes: dict[str, Attribute] = {
         "steps": tuple(step.opcode for step in steps),
         "dtypes": tuple(step.dtype.value for step in steps),
         "arities": tuple(len(step.operands) for step in steps),
-        "operands": tuple(one for step in steps for one in step.operands),
+        "operands": tuple(index for step in steps for index in step.operands),
     }
     for number, step in enumerate(steps):
-        attributes |= {f"step{number}_{name}": one for name, one in step.attributes.items()}
+        attributes |= {f"step{number}_{name}": value for name, value in step.attributes.items()}
     return attributes
 
 
 def last_uses(reads: Iterator[Sequence[int]]) -> dict[int, int]:
     """For each value that is read, the number of the step that does so last."""
-    return {one: number for number, operands in enumerate(reads) for one in operands}
+    return {index: number for number, operands in enumerate(reads) for index in operands}
 
 
 def _texts(attributes: Attributes, name: str) -> tuple[str, ...]:
     value = attributes.get(name)
     if not isinstance(value, tuple):
-        raise ValueError(f"attribute {name!r} must be a list of texts, not {value!r}")
-    return tuple(str(one) for one in value)
+        raise ValueError(f"attribute {name!r} must be a list of strings, not {value!r}")
+    return tuple(str(item) for item in value)
 
 
 def _numbers(attributes: Attributes, name: str) -> tuple[int, ...]:
     value = attributes.get(name)
-    if not isinstance(value, tuple) or not all(isinstance(one, int) for one in value):
+    if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
         raise ValueError(f"attribute {name!r} must be a list of integers, not {value!r}")
-    if name == "arities" and any(int(one) < 0 for one in value):
+    if name == "arities" and any(int(item) < 0 for item in value):
         raise ValueError("an arity is negative")
-    return tuple(int(one) for one in value)
+    return tuple(int(item) for item in value)

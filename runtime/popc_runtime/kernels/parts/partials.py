@@ -34,7 +34,7 @@ _BLOCK: Final = 24576  # elements of a result that stay in the cache while they 
 
 
 def adds_up_in_half(binding: Binding) -> bool:
-    """Whether the sums of an instruction are rounded to float16 while they add up."""
+    """True if the sums of an instruction are rounded to float16 while they add up."""
     return binding.text("partials", "") == "half"
 
 
@@ -68,7 +68,7 @@ def half_product(binding: Binding, left: Array, right: Array, out: Array) -> Ite
 
 
 def _along_first(left: Array, right: Array, out: Array, part: slice) -> tuple[Array, Array]:
-    """What of the operands gives a part of the first dimension: rows, or a dimension of a batch."""
+    """The operands of a part of the first dimension: rows, or a dimension of a batch."""
     if out.ndim == 2:
         return left[part], right
 

@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from: source indices and weights, per ONNX Resize.
+"""Sources of the elements of a resized axis: indices and weights, per ONNX Resize.
 
 Resampling is separable, so an axis is described alone.  Coordinates are computed in float32, in
 the order of operations that other runtimes use: nearest neighbours hang on the last bit.  An axis
@@ -42,7 +42,7 @@ class Taps:
     weights: Sequence[Sequence[float]]
 
     def keeps(self, length: int) -> bool:
-        """Whether an axis of ``length`` elements stays as it is."""
+        """True if an axis of ``length`` elements stays as it is."""
         rows = enumerate(zip(self.indices, self.weights, strict=True))
         return len(self.indices) == length and all(
             sum(weight for index, weight in zip(*row, strict=True) if index == own) == 1.0
@@ -63,8 +63,10 @@ class Taps:
             # Unused taps have weight 0, and lie where they do not widen the band of neighbours.
             middle = source * (len(self.indices) - 1) // max(length - 1, 1)
             unused = count - len(found)
-            indices.append([one for one, _ in found] + [found[-1][0] if found else middle] * unused)
-            weights.append([one for _, one in found] + [0.0] * unused)
+            indices.append(
+                [taken for taken, _ in found] + [found[-1][0] if found else middle] * unused
+            )
+            weights.append([share for _, share in found] + [0.0] * unused)
         return Taps(indices, weights)
 
 
@@ -84,11 +86,11 @@ def _single(value: float) -> float:
 
 def _scaled(x: _Singles, axis: Axis) -> _Singles:
     scale = _single(axis.scale)
-    return _singles([one / scale for one in _singles([one + 0.5 for one in x])])
+    return _singles([position / scale for position in _singles([position + 0.5 for position in x])])
 
 
 def _half_pixel(x: _Singles, axis: Axis) -> _Singles:
-    return _singles([one - 0.5 for one in _scaled(x, axis)])
+    return _singles([position - 0.5 for position in _scaled(x, axis)])
 
 
 def _pytorch_half_pixel(x: _Singles, axis: Axis) -> _Singles:
@@ -98,7 +100,7 @@ def _pytorch_half_pixel(x: _Singles, axis: Axis) -> _Singles:
 def _half_pixel_symmetric(x: _Singles, axis: Axis) -> _Singles:
     """Half pixel about the centre of the axis, for scales that do not divide evenly."""
     scale, centre = _single(axis.scale), axis.resized / 2 - 0.5
-    return _singles([(one - centre) / scale + (axis.length / 2 - 0.5) for one in x])
+    return _singles([(position - centre) / scale + (axis.length / 2 - 0.5) for position in x])
 
 
 def _align_corners(x: _Singles, axis: Axis) -> _Singles:
@@ -106,12 +108,12 @@ def _align_corners(x: _Singles, axis: Axis) -> _Singles:
     span, last = _single(axis.scale * axis.length - 1), _single(axis.length - 1)
     if span <= 0:
         return _singles([0.0] * len(x))
-    return _singles([one / span for one in _singles([one * last for one in x])])
+    return _singles([position / span for position in _singles([position * last for position in x])])
 
 
 def _asymmetric(x: _Singles, axis: Axis) -> _Singles:
     scale = _single(axis.scale)
-    return _singles([one / scale for one in x])
+    return _singles([position / scale for position in x])
 
 
 def _tf_crop_and_resize(x: _Singles, axis: Axis) -> _Singles:
@@ -120,8 +122,12 @@ def _tf_crop_and_resize(x: _Singles, axis: Axis) -> _Singles:
     if axis.resized <= 1:
         return _singles([_single(0.5 * _single(start + end)) * last] * len(x))
     first, width, steps = _single(start * last), _single(end - start), _single(axis.resized - 1)
-    along = _singles([one * last for one in _singles([one * width for one in x])])
-    return _singles([first + one for one in _singles([one / steps for one in along])])
+    along = _singles(
+        [position * last for position in _singles([position * width for position in x])]
+    )
+    return _singles(
+        [first + position for position in _singles([position / steps for position in along])]
+    )
 
 
 _COORDINATES: Final[Mapping[str, _Coordinates]] = {
@@ -140,11 +146,11 @@ _HALF: Final = 0.5 + 1e-6
 
 
 def _round_prefer_floor(x: _Singles) -> list[int]:
-    return [ceil(one - _HALF) for one in x]
+    return [ceil(position - _HALF) for position in x]
 
 
 def _round_prefer_ceil(x: _Singles) -> list[int]:
-    return [floor(one + _HALF) for one in x]
+    return [floor(position + _HALF) for position in x]
 
 
 _NEAREST: Final[Mapping[str, Callable[[_Singles], list[int]]]] = {
@@ -161,10 +167,10 @@ def _coordinates(axis: Axis, transformation: str) -> _Singles:
 
 
 def outside(axis: Axis, transformation: str) -> list[bool]:
-    """Which elements lie outside the source: those that get the extrapolation value."""
+    """True for elements outside the source: those that get the extrapolation value."""
     if transformation != "tf_crop_and_resize":
         return [False] * axis.resized
-    return [not 0 <= one <= axis.length - 1 for one in _coordinates(axis, transformation)]
+    return [not 0 <= position <= axis.length - 1 for position in _coordinates(axis, transformation)]
 
 
 def nearest_indices(axis: Axis, transformation: str, nearest_mode: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What Resize and its gradient ask for, axis by axis."""
+"""The sizes, scales and regions that Resize and its gradient ask for, axis by axis."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def gradient_taps(binding: Operands[Any]) -> list[tuple[int, Taps]]:
 
 
 def _sources(binding: Operands[Any], axis: Axis) -> Taps:
-    """Where the elements of the resized axis came from; nowhere, outside the region's source."""
+    """Sources of the elements of the resized axis; none, outside the region's source."""
     transformation = binding.text("coordinate_transformation_mode")
     if binding.text("mode") == "nearest":
         indices = nearest_indices(axis, transformation, binding.text("nearest_mode"))

@@ -17,12 +17,12 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Call, Scratch
 from popc_runtime.kernels.parts.rnn_functions import Function, affine, limited, scalar, tanh
 
-__all__ = ["Cell", "CellParts", "Stage", "gru", "lstm", "rnn"]
+__all__ = ["Cell", "CellParts", "CellStage", "gru", "lstm", "rnn"]
 
 
 @dataclass(frozen=True, slots=True)
 class CellParts:
-    """What a cell is built from; all weights are multiplied by the gains of their functions.
+    """The parts of a cell; all weights are multiplied by the gains of their functions.
 
     Attributes:
         states: The state before the step, each [n, B, H]: h, for LSTM also c.
@@ -80,7 +80,7 @@ class CellParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CellStage:
     """Add the step's share of X W^T to ``target``, the gates from ``first`` on; then make calls."""
 
     target: Array
@@ -93,7 +93,7 @@ class Cell:
     """One step: ``start``, then the stages in order."""
 
     start: Call
-    stages: tuple[Stage, ...]
+    stages: tuple[CellStage, ...]
 
 
 def rnn(parts: CellParts) -> Cell:
@@ -103,7 +103,7 @@ def rnn(parts: CellParts) -> Cell:
     calls = parts.activated(0, gate[0], parts.buffer())
     if h is result:
         calls.append(partial(np.copyto, h, gate[0]))
-    return Cell(parts.product(h, 0, gate), (Stage(gate, 0, tuple(calls)),))
+    return Cell(parts.product(h, 0, gate), (CellStage(gate, 0, tuple(calls)),))
 
 
 def lstm(parts: CellParts) -> Cell:
@@ -130,7 +130,7 @@ def lstm(parts: CellParts) -> Cell:
         *_state_output(parts, new_c, product),
         partial(np.multiply, o, product, out=new_h),
     ]
-    return Cell(parts.product(h, 0, gates), (Stage(gates, 0, tuple(calls)),))
+    return Cell(parts.product(h, 0, gates), (CellStage(gates, 0, tuple(calls)),))
 
 
 def _state_output(parts: CellParts, c: Array, out: Array) -> list[Call]:
@@ -192,5 +192,5 @@ def gru(parts: CellParts) -> Cell:
         partial(np.multiply, result, z, out=result),
         partial(np.add, result, new, out=result),
     ]
-    first = Stage(gates[:2], 0, (*parts.activated(0, gates[:2], spare), *reset))
-    return Cell(start, (first, Stage(new[None], 2, tuple(update))))
+    first = CellStage(gates[:2], 0, (*parts.activated(0, gates[:2], spare), *reset))
+    return Cell(start, (first, CellStage(new[None], 2, tuple(update))))

@@ -29,7 +29,7 @@ class Function:
 
     @property
     def gain(self) -> float:
-        """What the function wants its argument multiplied by: sigmoid starts from x / 2."""
+        """The factor that the function wants on its argument: sigmoid starts from x / 2."""
         return 0.5 if self.name == "sigmoid" else 1.0
 
     def calls(self, x: Array, spare: Array, *, is_scaled: bool = True) -> list[Call]:
@@ -136,7 +136,7 @@ def _scaled_tanh(x: Array, spare: Array, alpha: Array, beta: Array) -> list[Call
 
 
 def _sigmoid(x: Array, spare: Array, alpha: Array, beta: Array) -> list[Call]:
-    """Of 2 x: see `Function.gain`."""
+    """The sigmoid of 2 x: see `Function.gain`."""
     del alpha, beta
     half = scalar(x, 0.5)
     return [partial(np.tanh, x, out=x), *affine(x, spare, half, half)]

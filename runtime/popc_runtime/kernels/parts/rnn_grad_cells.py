@@ -39,7 +39,7 @@ class Temporaries:
 
 @dataclass(frozen=True, slots=True)
 class GradParts:
-    """What a step is built from; n directions run together.
+    """The parts of a step; n directions run together.
 
     Attributes:
         grads: The gradients of the state, each [n, B, H], updated in place.

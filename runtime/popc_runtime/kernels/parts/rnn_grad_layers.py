@@ -37,7 +37,7 @@ Chunk: TypeAlias = Callable[[], Iterator[Call]]
 
 @dataclass(frozen=True, slots=True)
 class GradOperands:
-    """What all directions read and write, in the dtype of the computation.
+    """The arrays that all directions read and write, in the dtype of the computation.
 
     Attributes:
         x: [S, B, I], zero where a sequence has ended.
@@ -128,7 +128,7 @@ class LayerGrad:
         places, times = layer.places(step, steps), layer.times(step, steps)
 
         def at(x: Array | None) -> Array | None:
-            """What belongs to the step, of an array [n, S * B, ...]."""
+            """The rows of the step, of an array [n, S * B, ...]."""
             if x is None:
                 return None
             return pick(x.reshape(count * steps, batch, x.shape[-1]), places)

@@ -1,4 +1,4 @@
-"""What the forward and the backward pass of recurrent layers share: kinds, directions, views.
+"""Shared parts of both passes of recurrent layers: kinds, directions, views.
 
 Operands of every layer: X [S, B, I], W [D, G*H, I], R [D, G*H, H], bias [D, 2*G*H], lengths [B],
 initial_h [D, B, H], then initial_c [D, B, H] and peepholes [D, 3*H] of LSTM, or the attention
@@ -90,7 +90,7 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """How many directions run here, steps, batch and hidden size."""
+        """The number of directions that run here, of steps, the batch and the hidden size."""
         steps, batch, _ = self.binding.input(X).shape
         return len(self.backward), steps, batch, self.binding.input(R).shape[2]
 
@@ -102,7 +102,7 @@ class Layer:
 
     @property
     def resets_late(self) -> bool:
-        """Whether a GRU's reset gate applies to the recurrent product, bias included."""
+        """True if a GRU's reset gate applies to the recurrent product, bias included."""
         return self.kind is GRU and bool(self.binding.integer("linear_before_reset", 0))
 
     @property
@@ -120,7 +120,7 @@ class Layer:
         return [steps - 1 - step if back else step for back in self.backward]
 
     def places(self, step: int, steps: int) -> list[int]:
-        """Where the directions' times lie in an array whose first axis is [n * steps]."""
+        """The places of the directions' times in an array whose first axis is [n * steps]."""
         return [index * steps + time for index, time in enumerate(self.times(step, steps))]
 
     def take(self, shape: tuple[int, ...]) -> Array:
@@ -152,7 +152,7 @@ def layers_of(binding: Binding, kind: LayerKind, dtype: np.dtype[Any]) -> list[L
 
 
 def attention_left(layer: Layer) -> tuple[Array | None, tuple[Call, ...]]:
-    """What the update gate is multiplied by: 1 - attention, [S, B, 1]."""
+    """The factor of the update gate: 1 - attention, [S, B, 1]."""
     attention = layer.attention
     if attention is None:
         return None, ()

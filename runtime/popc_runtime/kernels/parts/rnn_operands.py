@@ -1,4 +1,4 @@
-"""Which operand of a recurrent layer is which, by number."""
+"""The operands of recurrent layers, by number."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ class Axis:
 
     @property
     def is_plain(self) -> bool:
-        """Whether output i reads input i, and nothing else."""
+        """True if output i reads input i, and nothing else."""
         return self.kernel == 1 and self.stride == 1 and self.begin == 0 and self.out == self.size
 
     def span(self, tap: int) -> Span:
-        """Where window element ``tap`` lies inside the input."""
+        """The span of windows whose element ``tap`` lies inside the input."""
         offset = tap * self.dilation - self.begin
         first = max(0, -(offset // self.stride))
         stop = min(self.out, (self.size - 1 - offset) // self.stride + 1)
@@ -81,7 +81,7 @@ class Axis:
         return Span(first, stop, first * self.stride + offset, self.stride)
 
     def counts(self, *, include_padding: bool) -> list[int]:
-        """How many elements each window averages over: inside the input, or inside the padding."""
+        """The size of each window: elements inside the input, or inside the padding."""
         low, high = (-self.begin, self.size + self.end) if include_padding else (0, self.size)
         counts: list[int] = []
         for window in range(self.out):

@@ -26,14 +26,14 @@ def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if mask is not None:
         mask = broadcast_to(mask, (*q.shape[:3], k.shape[2]))
     operands = (q, k, v, heads_first, mask, None if stage < 0 else binding.output(1), lengths)
-    words = [word for one in operands for word in tensor_words(one)]
+    words = [word for operand in operands for word in tensor_words(operand)]
     words += [float_word(binding.number("scale")), float_word(binding.number("softcap", 0.0))]
     words += [stage, binding.integer("offset", 0), *_visible(binding)]
     return Record("Attention_f32", tuple(words))
 
 
 def _computable(binding: Binding) -> bool:
-    """Whether the kernel knows the types, and there is something to compute."""
+    """True if the kernel knows the types, and there is something to compute."""
     floats = (*binding.input_dtypes[:3], *binding.output_dtypes)
     masks = (None, DType.FLOAT32, DType.BOOL)
     masked = all(dtype in masks for dtype in binding.input_dtypes[3:4])
@@ -49,7 +49,7 @@ def _computable(binding: Binding) -> bool:
 
 
 def _visible(binding: Binding) -> tuple[int, int, int]:
-    """Whether keys after a query's position are bounded, the bound, and the one before it."""
+    """The bound of keys after a query's position, if any (1 or 0 first), and of those before."""
     right = binding.integer("right_window", -1)
     bounds = [0] * bool(binding.integer("causal", 0)) + [right] * (right >= 0)
     return int(bool(bounds)), min(bounds, default=0), binding.integer("left_window", -1)
@@ -64,7 +64,7 @@ def _rotary(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     x, before = packed(binding, 0)
     cosine, sine = binding.input(1), binding.input(2)
     shape = (*x.shape[:-1], cosine.shape[-1])
-    tables = [broadcast_to(one, shape) for one in (cosine, sine)]
+    tables = [broadcast_to(table, shape) for table in (cosine, sine)]
     words = (*tensors(x, out, *tables), binding.integer("interleaved", 0))
     return Record("Rotary_f32", words, (x, out, *tables), before=before)
 

@@ -40,7 +40,7 @@ def _attention_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | No
 
 
 def _bias(binding: Binding, shape: tuple[int, int, int, int]) -> tuple[bool, View | None]:
-    """What is added to the scores, if that needs no work when the program runs."""
+    """The addend of the scores, if that needs no work when the program runs."""
     mask, lengths = binding.optional(3), binding.optional(4)
     found, calls = attention_mask(binding.for_numpy(), shape, np.dtype(np.float32))
     if not calls or found.bias is None:

@@ -84,7 +84,7 @@ def _packing(conv: Operands[View], kernel: str) -> Packing:
 
 
 def _kernel(conv: Operands[View]) -> str:
-    """Which kernel takes operands that lie in memory as these do; "" if none does."""
+    """The kernel for operands that lie in memory as these do; "" if there is none."""
     x, w, out = conv.input(0), conv.input(1), conv.output()
     bias, residual = conv.optional(2), conv.optional(3)
     group = conv.integer("group", 1)
@@ -103,7 +103,7 @@ def _kernel(conv: Operands[View]) -> str:
 
 
 def _kernel_of_sums(x: View, w: View, out: View, residual: View | None, group: int) -> str:
-    """Which kernel adds up products."""
+    """The kernel that adds up products."""
     plain = out.is_contiguous and (residual is None or residual.is_contiguous)
     last = is_channels_last(x) and not x.is_contiguous
     if x.shape[1] == group == w.shape[0] and (last or not plain):
@@ -117,11 +117,11 @@ def _kernel_of_sums(x: View, w: View, out: View, residual: View | None, group: i
 
 
 def _is_product(conv: Operands[View]) -> bool:
-    """Whether a single window is the whole input."""
+    """True if a single window is the whole input."""
     x, w, out = conv.input(0), conv.input(1), conv.output()
     whole = x.shape[1:] == w.shape[1:] and prod(out.shape[2:]) == 1
     operands = (x, w, out, conv.optional(2), conv.optional(3))
-    plain = all(one is None or one.is_contiguous for one in operands)
+    plain = all(operand is None or operand.is_contiguous for operand in operands)
     return whole and plain and x.size > 0 and not any(conv.integers("pads", ()))
 
 

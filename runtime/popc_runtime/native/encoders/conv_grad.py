@@ -129,8 +129,8 @@ class _Transposed:
     rest: tuple[View | None, int, tuple[int, ...]]
 
     def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
-        """Whether phases are computed one by one, and then woven to the result."""
-        counts = [len(one) for one in phases]
+        """True if phases are computed one by one, and then woven to the result."""
+        counts = [len(phase) for phase in phases]
         flat = all(count == 1 for count in counts[:-2])
         return self.binding.output().is_contiguous and flat and 1 < prod(counts) <= _MOST_PHASES
 
@@ -143,14 +143,14 @@ class _Transposed:
             if empty and self.rest[0] is None and self.rest[2] == NO_ACTIVATION:
                 results.append(None)
                 continue
-            result = scratch.take((*out.shape[:2], *(one.count for one in some)), DType.FLOAT32)
+            result = scratch.take((*out.shape[:2], *(phase.count for phase in some)), DType.FLOAT32)
             results.append(result)
             mark = scratch.mark()
             yield from self._phase(some, result)
             scratch.rewind(mark)
-        counts = [1, *(len(one) for one in phases)][-2:]
-        words = (*tensor_words(out), *counts, *(n for one in results for n in tensor_words(one)))
-        yield Record("Weave_f32", words, tuple(one for one in results if one is not None))
+        counts = [1, *(len(phase) for phase in phases)][-2:]
+        words = (*tensor_words(out), *counts, *(n for part in results for n in tensor_words(part)))
+        yield Record("Weave_f32", words, tuple(part for part in results if part is not None))
 
     def moved(self, phases: Sequence[tuple[_Phase, ...]]) -> Iterator[Record]:
         """Records of the phases, each moved to its places in the result."""

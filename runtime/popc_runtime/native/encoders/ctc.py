@@ -21,9 +21,9 @@ def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     """Logarithms [T, N, C], labels [N, S], lengths [N], lengths of labels [N]; the gradient."""
     del numbers
     types = (binding.input_dtypes[0], *binding.output_dtypes)
-    known = all(one in (None, DType.FLOAT32) for one in types)
+    known = all(dtype in (None, DType.FLOAT32) for dtype in types)
     indices = [binding.input(index) for index in (1, 2, 3)]
-    plain = all(one.size and one.is_contiguous and one.dtype in _INDICES for one in indices)
+    plain = all(view.size and view.is_contiguous and view.dtype in _INDICES for view in indices)
     if not known or not plain or binding.input(0).size == 0:
         return None
     logs, before = packed(binding, 0)
@@ -39,7 +39,7 @@ def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _what_is_wrong(binding: Binding) -> str:
-    """Which length or label is out of range."""
+    """The message about the length or label that is out of range."""
     from popc_runtime.kernels.ctc import KERNELS
 
     calls = KERNELS["Ctc"](binding.for_numpy())

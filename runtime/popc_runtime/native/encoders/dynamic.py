@@ -17,7 +17,7 @@ from popc_runtime.native.views import View, broadcast_to, filled
 __all__ = ["ENCODERS", "one_row"]
 
 _NUMBERS: Final = (DType.INT32, DType.INT64, DType.UINT32)
-# What a number is that is none of the places: known to csrc/kernels/moves.c.
+# What a number is that is none of the places: known to csrc/kernels/movement/moves.c.
 _NO_PLACE, _MODULO, _FROM_THE_END = range(3)
 
 
@@ -76,7 +76,7 @@ def _corner(binding: Binding, array: View) -> View:
 
 
 def _lies_within(binding: Binding, array: View) -> bool:
-    """Whether slices have an axis of ``array`` for each size, none of which is longer than that."""
+    """True if slices have an axis of ``array`` for each size, none of which is longer than that."""
     axes, sizes = binding.integers("axes"), binding.integers("sizes")
     distinct = len({axis % array.ndim for axis in axes}) == len(axes) if array.ndim else not axes
     pairs = zip(axes, sizes, strict=False)
@@ -95,13 +95,14 @@ def _places(binding: Binding, array: View) -> tuple[tuple[int, int], ...]:
 
 
 def _leaves(binding: Binding, array: View) -> str:
-    """Which offset lets a slice leave ``array``."""
+    """The message about an offset that lets a slice leave ``array``."""
     offsets = binding.input(1).tolist()
     windows = zip(offsets, binding.integers("axes"), binding.integers("sizes"), strict=True)
     for offset, axis, size in windows:
         dim = array.shape[axis]
         if not 0 <= offset <= dim - size:
-            return f"a slice of {size} from {offset} on leaves axis {axis % array.ndim} of {dim}"
+            at = axis % array.ndim
+            return f"a slice of {size} from {offset} on does not fit axis {at} of size {dim}"
     return ""
 
 
@@ -117,7 +118,7 @@ def _read(binding: Binding, source: View, target: View) -> Record:
 
 
 def _write(binding: Binding, source: View, *before: Record) -> Record:
-    """What comes after the result has begun as a copy of operand 0."""
+    """The record that writes a slice, after the result has begun as a copy of operand 0."""
     out = binding.output()
     return place_record(
         source,

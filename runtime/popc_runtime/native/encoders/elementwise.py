@@ -204,7 +204,7 @@ def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Reco
 
 
 def _divide(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
-    """What comes of integers divided by zero depends on their size."""
+    """A division; the result of integers divided by zero depends on their size."""
     dtype = binding.input_dtypes[0]
     narrow = dtype is not None and dtype.is_signed and dtype.itemsize < 8
     return _binary("DivNarrow" if narrow else "Div", binding, numbers)
@@ -234,8 +234,8 @@ def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         return map_record("Pow_wide_i64", out, [base, exponent], (), types) if fits else None
     work = DType.FLOAT32 if dtype in _FLOATS_OF_32 else DType.FLOAT64
     pairs = zip((base, exponent), types[1:], strict=True)
-    operands = [_as_float(binding, one, of, work) for one, of in pairs]
-    views, kinds = [one for one, _, _ in operands], [of for _, of, _ in operands]
+    operands = [_as_float(binding, operand, of, work) for operand, of in pairs]
+    views, kinds = [view for view, _, _ in operands], [of for _, of, _ in operands]
     before = tuple(step for _, _, steps in operands for step in steps)
     kernel = "Pow_f32" if work is DType.FLOAT32 else "Pow_f64"
     return replace(map_record(kernel, out, views, (), (dtype, *kinds)), before=before)
@@ -320,7 +320,7 @@ def _scaled_add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _is_simple(binding: Binding, operands: int) -> bool:
-    """Whether operands and the result have one type, and the result elements."""
+    """True if operands and the result have one type, and the result elements."""
     out = binding.output()
     types = {*binding.input_dtypes[:operands], *binding.output_dtypes}
     plain = out.ndim <= MAX_RANK and out.size > 0

@@ -1,4 +1,4 @@
-"""Which family file encodes which instructions: imported only when an instruction is used."""
+"""The family file that encodes each instruction: imported only when an instruction is used."""
 
 from __future__ import annotations
 

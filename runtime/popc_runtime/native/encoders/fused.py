@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
-from popc_runtime.kernels.parts.fused_steps import Step, last_uses, steps_of
+from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 from popc_runtime.native.binding import Binding, Space
 from popc_runtime.native.encode import encode
 from popc_runtime.native.record import Encoder, Record, tensor_words
@@ -19,7 +19,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# Bounds of csrc/kernels/fused_maps.c.
+# Bounds of csrc/kernels/fused/fused_maps.c.
 _MOST_TENSORS: Final = 24
 _MOST_SLOTS: Final = 24
 _MOST_MAPS: Final = 96
@@ -77,12 +77,12 @@ def _fused(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     words = _words(maps, out, binding.output_dtypes[0], last.address, numbers)
     if words is None:
         return _one_by_one(binding, numbers, steps)
-    kept = tuple(one for record in records for one in record.kept)
+    kept = tuple(view for record in records for view in record.kept)
     return Record("FusedMaps", words, (*binding.inputs, out, *kept))
 
 
 def _one_by_one(
-    binding: Binding, numbers: Mapping[str, int], steps: Sequence[Step]
+    binding: Binding, numbers: Mapping[str, int], steps: Sequence[FusedStep]
 ) -> Record | None:
     """All steps as records of their own; ``None`` if there are none for one of them."""
     records = _step_records(binding, numbers, steps, binding.scratch, binding.output())
@@ -95,7 +95,7 @@ def _one_by_one(
 def _step_records(
     binding: Binding,
     numbers: Mapping[str, int],
-    steps: Sequence[Step],
+    steps: Sequence[FusedStep],
     scratch: Space,
     last: View,
 ) -> list[Record] | None:
@@ -109,12 +109,12 @@ def _step_records(
         views.append(last if final else scratch.take(last.shape, _stored(step.dtype)))
         inner = replace(
             binding,
-            inputs=tuple(views[one] for one in step.operands),
+            inputs=tuple(views[index] for index in step.operands),
             outputs=(views[-1],),
-            input_dtypes=tuple(dtypes[one] for one in step.operands),
+            input_dtypes=tuple(dtypes[index] for index in step.operands),
             output_dtypes=(step.dtype,),
             attributes=step.attributes,
-            constant=tuple(one < known and binding.is_constant(one) for one in step.operands),
+            constant=tuple(index < known and binding.is_constant(index) for index in step.operands),
             scratch=scratch,
         )
         record = encode(step.opcode, inner, numbers)
@@ -129,15 +129,15 @@ def _stored(dtype: DType) -> DType:
 
 
 def _flat(record: Record) -> Iterator[Record]:
-    for one in record.before:
-        yield from _flat(one)
+    for call in record.before:
+        yield from _flat(call)
     yield replace(record, before=(), after=())
-    for one in record.after:
-        yield from _flat(one)
+    for call in record.after:
+        yield from _flat(call)
 
 
 def _map_of(record: Record, shape: tuple[int, ...]) -> _Map:
-    """What a record says, with tensors broadcast to ``shape``.
+    """The map of a record, with tensors broadcast to ``shape``.
 
     An operand that is converted is so by itself, whatever it is broadcast to afterwards.
     """
@@ -167,7 +167,7 @@ def _words(
     numbers: Mapping[str, int],
 ) -> tuple[int, ...] | None:
     """The record's words; ``None`` if there are more steps or tensors than the kernel takes."""
-    outside = dict.fromkeys(words for one in maps for words in one.tensors[1:] if words[0] >= 0)
+    outside = dict.fromkeys(words for map_ in maps for words in map_.tensors[1:] if words[0] >= 0)
     slots = _slots(maps, last)
     first = 1 + len(outside)  # the number of the first slot
     if first > _MOST_TENSORS or len(slots.sizes) > _MOST_SLOTS or len(maps) > _MOST_MAPS:
@@ -176,16 +176,16 @@ def _words(
     found = [first, *tensor_words(out, dtype=dtype)]
     found += [word for words in outside for word in words]
     found += [len(slots.sizes), *slots.sizes, len(maps)]
-    for one, (target, sources) in zip(maps, slots.references, strict=True):
+    for map_, (target, sources) in zip(maps, slots.references, strict=True):
         inside = iter(sources)
         references = (
             0 if target is None else first + target,
-            *(places[of] if of[0] >= 0 else first + next(inside) for of in one.tensors[1:]),
+            *(places[of] if of[0] >= 0 else first + next(inside) for of in map_.tensors[1:]),
         )
-        found.append(numbers[one.kernel])
-        for reference, words in zip(references, one.tensors, strict=True):
+        found.append(numbers[map_.kernel])
+        for reference, words in zip(references, map_.tensors, strict=True):
             found += [1 + reference, words[1], 0, 0]  # 0 stands for an absent tensor
-        found += one.parameters
+        found += map_.parameters
     return tuple(found)
 
 
@@ -205,29 +205,29 @@ def _slots(maps: Sequence[_Map], last: int) -> _Slots:
 
     What is written twice are two values.
     """
-    ends = last_uses(one.sources for one in maps)
+    ends = last_uses(map_.sources for map_ in maps)
     sizes: list[int] = []
     free: list[int] = []
     held: dict[int, int] = {}
     references: list[tuple[int | None, list[int]]] = []
-    for number, one in enumerate(maps):
-        sources = [held[address] for address in one.sources]
-        dead = [source for source in dict.fromkeys(one.sources) if ends[source] == number]
+    for number, map_ in enumerate(maps):
+        sources = [held[address] for address in map_.sources]
+        dead = [source for source in dict.fromkeys(map_.sources) if ends[source] == number]
         free += [held.pop(source) for source in dead]
         if number + 1 == len(maps):
-            assert one.target == last, "the last step gives the result"
+            assert map_.target == last, "the last step gives the result"
             references.append((None, sources))
             break
-        size = _SIZES[one.tensors[0][1]]
+        size = _SIZES[map_.tensors[0][1]]
         slot = next((each for each in reversed(free) if sizes[each] == size), None)
         if slot is None:
             slot = len(sizes)
             sizes.append(size)
         else:
             free.remove(slot)
-        if one.target in held:
-            free.append(held[one.target])
-        held[one.target] = slot
+        if map_.target in held:
+            free.append(held[map_.target])
+        held[map_.target] = slot
         references.append((slot, sources))
     return _Slots(sizes, references)
 

@@ -26,7 +26,9 @@ _Operands: TypeAlias = "tuple[View, View, View, View | None]"
 
 
 class ByteForm(IntEnum):
-    """How the library multiplies bytes; ``csrc/kernels/products_i8.h`` is the other side.
+    """The way the library multiplies bytes.
+
+    ``csrc/kernels/integer/products_i8.h`` is the other side.
 
     All forms give the same results.  A kernel refuses a form that the processor does not have.
     """
@@ -61,10 +63,10 @@ def byte_product_record(
     residual = binding.optional(RESIDUAL)
     if not _are_bytes(binding) or min(a.ndim, b.ndim) < 2 or out.ndim > MAX_RANK:
         return None
-    if any(one is not None and not _has_rows(one) for one in (out, residual)):
+    if any(view is not None and not _has_rows(view) for view in (out, residual)):
         return None
     zeros = _zeros(binding, (-2, -1))
-    left, right = (broadcast_to(one, (*out.shape[:-2], *one.shape[-2:])) for one in (a, b))
+    left, right = (broadcast_to(matrix, (*out.shape[:-2], *matrix.shape[-2:])) for matrix in (a, b))
     return _record("Product_i8", binding, (left, right, out, residual), (), zeros, form, numbers)
 
 
@@ -88,7 +90,7 @@ def byte_conv_record(binding: Binding, form: ByteForm, numbers: Mapping[str, int
         matrices = _as_matrices(x, w, out, residual)
         if matrices is not None:
             return _record("Product_i8", binding, matrices, (), zeros, form, numbers)
-    if any(merged_view(one[0, 0], (-1,)) is None for one in (out, residual) if one is not None):
+    if any(merged_view(view[0, 0], (-1,)) is None for view in (out, residual) if view is not None):
         return None
     words = (word for axis in axes for word in (axis.stride, axis.dilation, axis.begin))
     operands = (x, w, out, residual)
@@ -107,13 +109,13 @@ def _as_matrices(x: View, w: View, out: View, residual: View | None) -> _Operand
 
 
 def _are_bytes(binding: Binding) -> bool:
-    """Whether both factors are, and there are some."""
+    """True if both factors are bytes, and none of the operands is empty."""
     factors = (binding.input(0), binding.input(1), binding.output())
-    return set(binding.input_dtypes[:2]) <= set(_BYTES) and all(one.size for one in factors)
+    return set(binding.input_dtypes[:2]) <= set(_BYTES) and all(factor.size for factor in factors)
 
 
 def _has_rows(matrix: View) -> bool:
-    """Whether the rows of a matrix are contiguous."""
+    """True if the rows of a matrix are contiguous."""
     return matrix.shape[-1] == 1 or matrix.strides[-1] == matrix.itemsize
 
 
@@ -158,16 +160,16 @@ def _record(
     words = (
         *(
             word
-            for index, one in enumerate(operands)
-            for word in tensor_words(one, constant=index == 1 and binding.is_constant(1))
+            for index, operand in enumerate(operands)
+            for word in tensor_words(operand, constant=index == 1 and binding.is_constant(1))
         ),
         *geometry,
-        *(word for one in parameters for word in tensor_words(one)),
+        *(word for parameter in parameters for word in tensor_words(parameter)),
         int(form),
         *epilogue.words,
     )
     kept = (*operands, *parameters, *epilogue.kept)
-    return Record(kernel, words, tuple(one for one in kept if one is not None))
+    return Record(kernel, words, tuple(operand for operand in kept if operand is not None))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {

@@ -19,12 +19,12 @@ _INDICES: Final = (DType.INT32, DType.INT64)
 
 
 def _is_plain(binding: Binding, indices: int) -> bool:
-    """Whether all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
+    """True if all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
     dtypes = list(binding.input_dtypes)
     number = dtypes.pop(indices)
-    floats = all(one in (None, DType.FLOAT32) for one in (*dtypes, *binding.output_dtypes))
+    floats = all(dtype in (None, DType.FLOAT32) for dtype in (*dtypes, *binding.output_dtypes))
     first, *arrays = (*binding.inputs, *binding.outputs)
-    contiguous = all(one is None or (one.is_contiguous and one.size) for one in arrays)
+    contiguous = all(view is None or (view.is_contiguous and view.size) for view in arrays)
     return floats and number in _INDICES and contiguous and first is not None and first.size > 0
 
 
@@ -110,7 +110,7 @@ def _picked_grad(binding: Binding, numbers: Mapping[str, int], *, last: bool) ->
 
 
 def _wrong_label(labels: View, classes: int, ignored: object) -> str:
-    """Which label is none."""
+    """The message about the label that is out of range."""
     import numpy as np
 
     from popc_runtime.kernels.parts.labels import check_labels

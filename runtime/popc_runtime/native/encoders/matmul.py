@@ -39,7 +39,7 @@ def _product(
     numbers: Mapping[str, int],
     turned: tuple[bool, ...] = (False, False),
 ) -> Record | None:
-    """Of the first two operands, transposed if they are ``turned``."""
+    """The product of the first two operands, transposed if they are ``turned``."""
     left, right, out = binding.input(0), binding.input(1), binding.output()
     if not _are_floats(binding):
         return None
@@ -55,7 +55,9 @@ def _product(
         residual, before = packed(binding, 3)  # numbers of a row have to lie side by side
     panels = binding.panels(1, Packing.ROWS if turned[1] else Packing.COLUMNS)
     right = right if panels is None else panels
-    left, right = (one.T if turn else one for one, turn in zip((left, right), turned, strict=True))
+    left, right = (
+        factor.T if turn else factor for factor, turn in zip((left, right), turned, strict=True)
+    )
     left, right, out, residual = _flattened(left, right, out, residual)
     if out.ndim > MAX_RANK:
         return None
@@ -75,10 +77,10 @@ def _product(
 
 
 def _are_floats(binding: Binding) -> bool:
-    """Whether all operands are float32, but for a constant factor, which may be a half."""
+    """True if all operands are float32, but for a constant factor, which may be a half."""
     left, right, *others = (*binding.input_dtypes, *binding.output_dtypes)
     half = right is not DType.FLOAT32
-    return all(one in (None, DType.FLOAT32) for one in (left, *others)) and (
+    return all(dtype in (None, DType.FLOAT32) for dtype in (left, *others)) and (
         not half or stays_half(binding, 1)
     )
 

@@ -152,7 +152,7 @@ def _pad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 def _borders(
     out: View, window: list[slice], axis: int, mode: str, value: View | None
 ) -> list[tuple[View, View]]:
-    """What fills the borders along one axis of the ``window`` that is filled already."""
+    """Targets and sources of the borders along one axis; the ``window`` is filled already."""
     front, back = tuple(window[:axis]), tuple(window[axis + 1 :])
     inner, total = window[axis], out.shape[axis]
     if value is not None:

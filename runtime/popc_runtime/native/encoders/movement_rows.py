@@ -29,13 +29,13 @@ def _triangle(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _is_movable(*arrays: View) -> bool:
-    return all(one.size > 0 and one.ndim < MAX_RANK for one in arrays)
+    return all(view.size > 0 and view.ndim < MAX_RANK for view in arrays)
 
 
 def _are_numbers(*arrays: View | None) -> bool:
     return all(
-        one is None or (one.dtype in (DType.INT32, DType.INT64) and one.is_contiguous)
-        for one in arrays
+        view is None or (view.dtype in (DType.INT32, DType.INT64) and view.is_contiguous)
+        for view in arrays
     )
 
 

@@ -30,21 +30,21 @@ def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     zero = tensors(None) if stored[2] is None else tensor_words(stored[2], constant=True)
     result = out.reshape(-1, out.shape[-1])
     words = (*tensors(*operands), *zero, *tensors(*stored[3:], result), *sizes)
-    kept = tuple(one for one in (*operands, *stored, result) if one is not None)
+    kept = tuple(view for view in (*operands, *stored, result) if view is not None)
     return Record("ProductBits_f32", words, kept, before=before)
 
 
 def _are_known(binding: Binding) -> bool:
-    """Whether operands are of types that the kernel reads, without gaps, zero points final."""
+    """True if operands are of types that the kernel reads, without gaps, zero points final."""
     stored = [binding.optional(index) for index in _STORED]
     types = binding.input_dtypes
     floats = [types[index] for index in _FLOATS if index < len(types)]
     zero = types[3] if len(types) > 3 else None
     return (
-        all(one in (None, DType.FLOAT32) for one in (*floats, *binding.output_dtypes))
+        all(dtype in (None, DType.FLOAT32) for dtype in (*floats, *binding.output_dtypes))
         and zero in (None, DType.UINT8, DType.FLOAT32)
         and (zero is None or binding.is_constant(3))
-        and all(one is None or one.is_contiguous for one in stored)
+        and all(view is None or view.is_contiguous for view in stored)
         and binding.input(1).address % _WORD == 0
     )
 

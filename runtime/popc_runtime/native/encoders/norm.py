@@ -20,7 +20,7 @@ def _record(
     x, out = binding.input(0), binding.output()
     vectors = [binding.input(index) for index in range(1, operands)]
     plain = is_float32(binding) and is_plain(binding) and out.is_contiguous
-    if not plain or x.size == 0 or any(not one.is_contiguous for one in vectors):
+    if not plain or x.size == 0 or any(not vector.is_contiguous for vector in vectors):
         return None
     x, before = packed(binding, 0)
     words = (*tensors(x, *vectors, out), *x.shape[:2], prod(x.shape[2:]), width)

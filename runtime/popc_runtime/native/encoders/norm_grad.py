@@ -25,9 +25,9 @@ __all__ = ["ENCODERS"]
 
 
 def _is_plain(binding: Binding) -> bool:
-    """Whether all operands and results are float32, contiguous and not empty."""
+    """True if all operands and results are float32, contiguous and not empty."""
     arrays = (*binding.inputs, *binding.outputs)
-    plain = all(one is None or (one.is_contiguous and one.size) for one in arrays)
+    plain = all(view is None or (view.is_contiguous and view.size) for view in arrays)
     return plain and is_float32(binding)
 
 
@@ -98,8 +98,8 @@ def _softmax_grad(logarithm: int, binding: Binding, numbers: Mapping[str, int]) 
     if axis == rank - 1:
         return _softmax_record(logarithm, (*given, out))
     order = (*range(axis), *range(axis + 1, rank), axis)
-    far = [one.transpose(*order) for one in (*given, out)]
-    near = [binding.scratch.take(one.shape, DType.FLOAT32) for one in far]
+    far = [view.transpose(*order) for view in (*given, out)]
+    near = [binding.scratch.take(view.shape, DType.FLOAT32) for view in far]
     copies = [move_record(*pair) for pair in zip(near[:2], far[:2], strict=True)]
     record = _softmax_record(logarithm, near)
     return replace(record, before=tuple(copies), after=(move_record(far[2], near[2]),))

@@ -66,7 +66,7 @@ def _is_plain(
 
 
 def _is_final(binding: Binding, index: int, value: float) -> bool:
-    """Whether scalar ``index`` is final and has the given value."""
+    """True if scalar ``index`` is final and has the given value."""
     scalar = binding.optional(index)
     return scalar is not None and binding.is_constant(index) and scalar.item() == value
 

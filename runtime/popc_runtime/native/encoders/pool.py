@@ -45,7 +45,7 @@ def _norm_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | None:
     """Kernels of pool_rows.c, which know up to three axes; maxima also of channels side by side."""
     x, out, taps = binding.input(0), binding.output(), binding.integers("kernel_shape")
-    results = [one for one in (out, places) if one is not None]
+    results = [result for result in (out, places) if result is not None]
     if not 1 <= len(taps) <= MOST_AXES or out.size == 0 or x.size == 0:
         return None
     axes, sizes = window_axes(binding, x.shape[2:], taps, out.shape[2:]), x.shape[2:]
@@ -53,7 +53,7 @@ def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | Non
     last = kernel == "MaxPoolRows" and places is None and not out.is_contiguous
     if last:
         results = [out := out.transpose(*pixels)]
-    if not all(one.is_contiguous for one in results):
+    if not all(result.is_contiguous for result in results):
         return None
     x, before = made_contiguous(binding, x.transpose(*pixels) if last else x)
     by_column = bool(binding.integer("storage_order", 0))
@@ -76,7 +76,7 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     if not plain or out.size == 0 or x.size == 0:
         return None
     axes = window_axes(binding, x.shape[2:], kernel, out.shape[2:])
-    last = any(is_channels_last(one) and not one.is_contiguous for one in (x, out))
+    last = any(is_channels_last(image) and not image.is_contiguous for image in (x, out))
     last = last or not out.is_contiguous
     kernel_name = "PoolLast_f32" if last else "Pool_f32"
     if maximum and of_squares(axes) and x.is_contiguous and out.is_contiguous:
@@ -102,7 +102,7 @@ def _unpool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     if not out.is_contiguous:
         return None
     (values, first), (places, second) = packed(binding, 0), packed(binding, 1)
-    flat = [one.reshape(-1) for one in (out, places, values)]
+    flat = [view.reshape(-1) for view in (out, places, values)]
     zero = Record("Fill", (*tensors(out), 0), (out,))
     words = (*tensors(*flat), 0, 0, 0)
     return Record("PutPlaces", words, tuple(flat), before=(zero, *first, *second))

@@ -38,7 +38,7 @@ def pooling_words(
 
 
 def of_squares(axes: Sequence[Axis]) -> bool:
-    """Whether windows are squares of 2 x 2 side by side."""
+    """True if windows are squares of 2 x 2 side by side."""
     return len(axes) == 2 and all(
         (axis.kernel, axis.stride, axis.dilation, axis.begin) == (2, 2, 1, 0)
         and axis.out == axis.size // 2
@@ -47,12 +47,12 @@ def of_squares(axes: Sequence[Axis]) -> bool:
 
 
 def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
-    """What each element of a window counts in an average, [*windows] float32.
+    """The weight of each element of a window in an average, [*windows] float32.
 
     Attribute ``count_include_pad`` says whether padding is counted.
     """
     include = bool(binding.integer("count_include_pad", 0))
-    counts = [[max(one, 1) for one in axis.counts(include_padding=include)] for axis in axes]
+    counts = [[max(count, 1) for count in axis.counts(include_padding=include)] for axis in axes]
     shares = [1 / prod(window) for window in product(*counts)]
     return view_of_numbers(shares, DType.FLOAT32, tuple(map(len, counts)))
 
@@ -61,7 +61,7 @@ def _axes(binding: Binding) -> tuple[Axis, ...] | None:
     """The axes; ``None`` if there are too many, or memory is not plain."""
     arrays = [*binding.inputs, *binding.outputs]
     kernel = binding.integers("kernel_shape")
-    plain = all(one is None or (one.is_contiguous and one.size) for one in arrays)
+    plain = all(view is None or (view.is_contiguous and view.size) for view in arrays)
     if not plain or not is_float32(binding) or not 1 <= len(kernel) <= _AXES:
         return None
     return window_axes(binding, binding.output().shape[2:], kernel, binding.input(0).shape[2:])

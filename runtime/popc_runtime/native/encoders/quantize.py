@@ -1,4 +1,4 @@
-"""What turns floats into small integers, and back."""
+"""Encoders that turn floats into small integers, and back."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ def _dynamic_quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | 
     if not x.is_contiguous or not y.is_contiguous or x.size == 0 or x.ndim > MAX_RANK:
         return None
     tensors = (x, y, binding.optional_output(1), binding.optional_output(2))
-    words = tuple(word for one in tensors for word in tensor_words(one))
-    return Record("DynamicQuantize_u8", words, tuple(one for one in tensors if one is not None))
+    words = tuple(word for tensor in tensors for word in tensor_words(tensor))
+    return Record(
+        "DynamicQuantize_u8", words, tuple(tensor for tensor in tensors if tensor is not None)
+    )
 
 
 def _requantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:

@@ -40,7 +40,7 @@ def _has_scalars(ratio: View, training: View) -> bool:
 def _drops_float32(
     binding: Binding, given: View, mask: View | None, ratio: View, training: View
 ) -> bool:
-    """Whether the kernels know the operands of a dropout, or of its gradient."""
+    """True if the kernels know the operands of a dropout, or of its gradient."""
     plain = (
         _is_plain(given, DType.FLOAT32)
         and _is_plain(binding.output(), DType.FLOAT32)
@@ -61,8 +61,8 @@ def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
         sequence: RandomState | LegacySequence = binding.random.legacy_sequence(seed)
     else:
         sequence = binding.random
-    words = [word for one in (x, ratio, training, out, mask) for word in tensor_words(one)]
-    kept = tuple(one for one in (x, ratio, training, out, mask, sequence) if one is not None)
+    words = [word for view in (x, ratio, training, out, mask) for word in tensor_words(view)]
+    kept = tuple(view for view in (x, ratio, training, out, mask, sequence) if view is not None)
     return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), kept)
 
 
@@ -73,7 +73,7 @@ def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     if not _drops_float32(binding, g, mask, ratio, training):
         return None
     arrays = (g, ratio, training, out, mask)
-    words = tuple(word for one in arrays for word in tensor_words(one))
+    words = tuple(word for view in arrays for word in tensor_words(view))
     return Record("DropoutGrad_f32", words, arrays)
 
 
@@ -121,7 +121,7 @@ def _filled(
 
 
 def _numpy_function(name: str) -> int:
-    """Where a function of numpy's interface for random numbers in C is; 0 if it is not exported."""
+    """The address of a function of numpy's interface for random numbers in C; 0 if not exported."""
     from ctypes import CDLL, c_void_p, cast
 
     from numpy.random import _generator

@@ -10,7 +10,7 @@ from popc_runtime.native.record import Record
 
 __all__ = ["REDUCTIONS", "general_reduction"]
 
-# The order is known to csrc/kernels/reduce.c.
+# The order is known to csrc/kernels/reduce/reduce.c.
 REDUCTIONS: Final = (
     "ReduceL1",
     "ReduceL2",

@@ -13,14 +13,14 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# The numbers are known to csrc/kernels/grid.c.
+# The numbers are known to csrc/kernels/regions/grid.c.
 _MODES: Final = {"nearest": 0, "linear": 1, "cubic": 2}
 _PADDINGS: Final = {"zeros": 0, "border": 1, "reflection": 2}
 
 
 def _has_elements(binding: Binding) -> bool:
-    arrays = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
-    return is_plain(binding) and all(one.size > 0 for one in arrays)
+    arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    return is_plain(binding) and all(view.size > 0 for view in arrays)
 
 
 def _grid_sample(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
@@ -41,7 +41,7 @@ def _roi_align(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     floats = (*binding.input_dtypes[:2], *binding.output_dtypes)
     fits = _has_elements(binding) and binding.output().is_contiguous
-    if not fits or any(one is not DType.FLOAT32 for one in floats):
+    if not fits or any(dtype is not DType.FLOAT32 for dtype in floats):
         return None
     if binding.input_dtypes[2] is not DType.INT64:
         return None
@@ -72,7 +72,7 @@ def _max_roi_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None
 
 def _all_packed(binding: Binding, count: int) -> tuple[tuple[View, ...], tuple[Record, ...]]:
     pairs = [packed(binding, index) for index in range(count)]
-    return tuple(one for one, _ in pairs), tuple(step for _, steps in pairs for step in steps)
+    return tuple(word for word, _ in pairs), tuple(step for _, steps in pairs for step in steps)
 
 
 ENCODERS: Final[dict[str, Encoder]] = {

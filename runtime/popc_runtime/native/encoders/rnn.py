@@ -57,15 +57,17 @@ def _layer(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
     constant = tuple(binding.is_constant(index) for index in (X, W, R, BIAS))
     finals = (*constant, *(False for _ in operands[len(constant) :]))
     words: list[int] = []
-    for one, final in zip(operands, finals, strict=True):
-        words += tensor_words(one, constant=final)
-    for one in results:
-        words += tensor_words(one)
+    for operand, final in zip(operands, finals, strict=True):
+        words += tensor_words(operand, constant=final)
+    for result in results:
+        words += tensor_words(result)
     late = opcode == "GRU" and bool(binding.integer("linear_before_reset", 0))
     words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
     words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
     words += (float_word(binding.number("clip", 0.0)), *functions)
-    return Record("Recurrent_f32", tuple(words), tuple(one for one in operands if one is not None))
+    return Record(
+        "Recurrent_f32", tuple(words), tuple(operand for operand in operands if operand is not None)
+    )
 
 
 def _operands(opcode: str, binding: Binding) -> list[View | None]:
@@ -85,15 +87,17 @@ def _results(opcode: str, binding: Binding) -> list[View | None]:
 
 
 def _is_plain(binding: Binding, arrays: list[View | None]) -> bool:
-    types = [one for one in (*binding.input_dtypes, *binding.output_dtypes) if one is not None]
+    types = [
+        dtype for dtype in (*binding.input_dtypes, *binding.output_dtypes) if dtype is not None
+    ]
     lengths = binding.optional(LENGTHS)
     others = types.copy()
     if lengths is not None:
         others.remove(lengths.dtype)
     return (
-        all(one is DType.FLOAT32 for one in others)
+        all(dtype is DType.FLOAT32 for dtype in others)
         and (lengths is None or lengths.dtype is DType.INT32)
-        and all(one is None or one.is_contiguous for one in arrays)
+        and all(view is None or view.is_contiguous for view in arrays)
         and binding.input(X).size > 0
         and binding.input(R).size > 0
     )
@@ -116,13 +120,13 @@ def _functions(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> tup
 
 
 def _is_usual(opcode: str, binding: Binding) -> bool:
-    """Whether the layer has the standard's functions, and nothing beyond states and bias."""
+    """True if the layer has the standard's functions, and nothing beyond states and bias."""
     directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
     beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]
     kept = binding.outputs[1 + _STATES[opcode] :]
     return (
         opcode in _USUAL
-        and all(one is None for one in (*beyond, *kept))
+        and all(view is None for view in (*beyond, *kept))
         and binding.attributes["activations"] == _USUAL[opcode] * directions
         and binding.number("clip", 0.0) == 0
         and not binding.integer("input_forget", 0)

@@ -15,7 +15,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-# The numbers are known to csrc/kernels/places.c.
+# The numbers are known to csrc/kernels/scatter/places.c.
 _COMBINATIONS: Final = {"none": 0, "add": 1, "sum": 1, "mul": 2, "min": 3, "max": 4}
 _COMBINED: Final = ("float32", "float64", "int32", "int64")
 
@@ -26,7 +26,7 @@ def _indices(binding: Binding, index: int) -> bool:
 
 def _has_places(table: View, indices: View, values: View) -> bool:
     dimensions = table.ndim > 0 and indices.ndim > 0
-    return dimensions and all(one.size > 0 for one in (table, indices, values))
+    return dimensions and all(view.size > 0 for view in (table, indices, values))
 
 
 def _take(axis: int | None, binding: Binding, numbers: Mapping[str, int]) -> Record | None:

@@ -18,8 +18,8 @@ _AXES: Final = (DType.INT32, DType.INT64)
 
 
 def _fits(binding: Binding) -> bool:
-    results = [one for one in binding.outputs if one is not None]
-    plain = is_plain(binding) and all(one.is_contiguous for one in results)
+    results = [result for result in binding.outputs if result is not None]
+    plain = is_plain(binding) and all(result.is_contiguous for result in results)
     return plain and binding.input(0).size > 0 and binding.input(0).ndim > 0
 
 

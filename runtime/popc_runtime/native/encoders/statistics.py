@@ -20,15 +20,15 @@ _MOST_FACTOR: Final = 64
 
 
 def _has_elements(binding: Binding) -> bool:
-    arrays = [one for one in (*binding.inputs, *binding.outputs) if one is not None]
-    return is_plain(binding) and all(one.size > 0 for one in arrays)
+    arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    return is_plain(binding) and all(view.size > 0 for view in arrays)
 
 
 # -- Fourier transforms ----------------------------------------------------------------------------
 
 
 def _has_large_factor(length: int) -> bool:
-    """Whether a length has a prime factor that the kernel is slower for than numpy is."""
+    """True if a length has a prime factor that the kernel is slower for than numpy is."""
     for prime in range(2, _MOST_FACTOR + 1):
         while length > 0 and length % prime == 0:
             length //= prime

@@ -1,4 +1,4 @@
-"""What layers have in common."""
+"""Common parts of layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scaled(builder: Builder, shape: tuple[int, ...], terms: int, like: Value) ->
 
 
 def broadcasts(a: Value, b: Value) -> bool:
-    """Whether two tensors can be added."""
+    """True if two tensors can be added."""
     try:
         np.broadcast_shapes(a.shape, b.shape)
     except ValueError:

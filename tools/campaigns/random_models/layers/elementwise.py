@@ -96,6 +96,7 @@ def _cast(builder: Builder) -> None:
     kinds = [
         onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.INT32,
         onnx.TensorProto.INT8, onnx.TensorProto.INT64, onnx.TensorProto.BOOL,
+        onnx.TensorProto.DOUBLE,
     ]  # fmt: skip
     there = builder.put("Cast", [x.name], to=builder.choice(kinds))
     if builder.chance(0.7):

@@ -68,7 +68,7 @@ def _conv(builder: Builder) -> None:
 
 
 def activate(builder: Builder, y: Value) -> None:
-    """What convolutions and products are fused with."""
+    """Apply one of the functions that convolutions and products are fused with."""
     if builder.chance(0.5):
         kind = builder.choice(
             ["Relu", "Sigmoid", "LeakyRelu", "HardSwish", "Tanh", "Clip", "Swish"]
@@ -126,7 +126,7 @@ def _pool(builder: Builder) -> None:
 
 
 def _require_window(x: Value, window: dict[str, Any]) -> None:
-    """Where a window does not fit, onnxruntime makes one up.
+    """Refuse a window that does not fit: onnxruntime makes one up.
 
     Raises:
         RefusedError: some window is larger than the padded image.

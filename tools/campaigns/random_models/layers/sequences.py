@@ -51,7 +51,7 @@ def _product(builder: Builder) -> None:
     )
     perm = [*range(len(other.shape) - 2), len(other.shape) - 1, len(other.shape) - 2]
     turned = builder.do("Transpose", [other.name], perm=perm)
-    scale = builder.constant(1 / sqrt(x.shape[-1]), x.array.dtype)
+    scale = builder.constant(1 / sqrt(max(x.shape[-1], 1)), x.array.dtype)
     builder.put("Mul", [builder.do("MatMul", [x.name, turned]), scale])
 
 

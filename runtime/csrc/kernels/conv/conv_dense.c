@@ -1,0 +1,312 @@
+// Convolutions as matrix products: weights [out][in * taps] times windows [in * taps][pixels], where
+// panels of windows are collected just before they are multiplied.
+#include <stdlib.h>
+#include <string.h>
+
+#include "conv.h"
+
+enum { PIXEL_PANELS = 4 };  // panels of a chunk: their slices stay in the second cache
+
+typedef struct {
+    Conv conv;
+    int64_t k;  // in * window
+    bool direct;  // windows are single pixels: the input is read where it lies
+    float *packed;  // constant weights, group after group
+    int64_t packed_group;  // floats
+    int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
+    int64_t input_floats;  // of the laid out input
+    int64_t column_group;  // pixels of a chunk
+    int64_t row_group;  // output channels of a chunk
+    bool early;  // several chunks use the same windows, which are collected before any of them
+    int64_t panels_size;  // floats of all windows of a group of an image
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    const float *weights;
+    float *input;
+    float *windows;  // those collected early
+} Job;
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static bool reads_in_place(const Conv *conv) {
+    if (!conv->plain) return false;
+    for (int axis = 0; axis < AXES; axis++)
+        if (conv->stride[axis] != 1 || conv->before[axis] || conv->size[axis] != conv->result[axis])
+            return false;
+    return conv->window == 1;
+}
+
+static void pack_weights(const State *state, float *to, int64_t group) {
+    const Conv *conv = &state->conv;
+    ISA(pack_panels)(
+        to + group * state->packed_group, conv->w + group * conv->out * state->k, state->k, 1,
+        conv->out, state->k, TILE_ROWS);
+}
+
+// Pixels are divided among chunks, and channels too where there are few pixels.
+static void choose_groups(State *state) {
+    const Conv *conv = &state->conv;
+    const int64_t planes = conv->batch * conv->groups;
+    const bool few = conv->pixels <= 2 * PIXEL_PANELS * TILE_COLUMNS && planes == 1;
+    state->column_group = (few ? PIXEL_PANELS / 2 : PIXEL_PANELS) * TILE_COLUMNS;
+    const int64_t chunks = ceil_div(conv->pixels, state->column_group) * planes;
+    const int64_t work = state->k * conv->out * conv->pixels;
+    int64_t wanted = chunks >= 3 ? 1 : 8 / chunks;
+    if (wanted > work / (1 << 19)) wanted = work / (1 << 19);
+    const int64_t panels = ceil_div(conv->out, TILE_ROWS);
+    if (wanted > panels) wanted = panels;
+    if (wanted < 1) wanted = 1;
+    state->row_group = ceil_div(panels, wanted) * TILE_ROWS;
+    state->early = state->row_group < conv->out;
+    state->panels_size = state->early ? padded(conv->pixels, TILE_COLUMNS) * state->k : 0;
+}
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->packed);
+    free(state->offsets);
+    free(state);
+}
+
+static bool allocate(State *state) {
+    const Conv *conv = &state->conv;
+    state->offsets = malloc((size_t)state->k * sizeof(int64_t));
+    if (!state->offsets) return false;
+    const int64_t plane = state->direct ? conv->x_channel : conv->plane;
+    for (int64_t i = 0; i < state->k; i++)
+        state->offsets[i] = i / conv->window * plane +
+                            (state->direct ? 0 : ISA(tap_offset)(conv, i % conv->window));
+    if (!conv->constant) return true;
+    state->packed =
+        aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
+    for (int64_t group = 0; state->packed && group < conv->groups; group++)
+        pack_weights(state, state->packed, group);
+    return state->packed != NULL;
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    Conv *conv = &state->conv;
+    if (!ISA(read_conv)(conv, params)) {
+        free(state);
+        return NULL;
+    }
+    state->k = conv->in * conv->window;
+    state->direct = reads_in_place(conv);
+    state->packed_group = padded(conv->out, TILE_ROWS) * state->k;
+    if (!allocate(state)) {
+        release(state);
+        return NULL;
+    }
+    choose_groups(state);
+    // What is read and written beyond the end of a panel is never used.
+    state->input_floats =
+        state->direct
+            ? 0
+            : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
+    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
+    const int64_t depth = lesser(state->k, DEPTH);
+    const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
+    needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
+    needs->own = state->early ? 0
+                              : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
+    return state;
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+static void lay_out(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const Conv *conv = &job->state->conv;
+    const int64_t channels = conv->groups * conv->in;
+    const float *channel = conv->x + chunk / channels * conv->x_batch +
+                           chunk % channels * conv->x_channel;
+    ISA(lay_out_channel)(conv, channel, job->input + chunk * conv->plane);
+}
+
+static void pack_group(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    pack_weights(job->state, (float *)job->weights, chunk);
+}
+
+// Pixels of a panel whose windows lie side by side.
+typedef struct {
+    int start, count;
+    int64_t place;
+} Stretch;
+
+static int find_stretches(const State *state, int64_t first, int count, Stretch *stretches) {
+    const Conv *conv = &state->conv;
+    if (state->direct) {
+        stretches[0] = (Stretch){0, count, first};
+        return 1;
+    }
+    int found = 0;
+    for (int done = 0; done < count;) {
+        const int64_t pixel = first + done;
+        const int64_t column = pixel % conv->result[2], line = pixel / conv->result[2];
+        const int64_t row = line % conv->result[1], slice = line / conv->result[1];
+        int64_t length = conv->result[2] - column;
+        if (length > count - done) length = count - done;
+        const int64_t place = (slice * conv->phase[1] + row) * conv->phase[2] + column;
+        stretches[found++] = (Stretch){done, (int)length, place};
+        done += (int)length;
+    }
+    return found;
+}
+
+// Numbers begin .. end - 1 of the windows of up to TILE_COLUMNS pixels.
+static void collect(
+    const State *state, const float *input, int64_t first, int count, int64_t begin, int64_t end,
+    float *to) {
+    Stretch stretches[TILE_COLUMNS];
+    const int found = find_stretches(state, first, count, stretches);
+    const bool whole = found == 1 && count == TILE_COLUMNS;
+    // What is left of earlier kernels must not be multiplied: subnormal numbers are slow.
+    if (count < TILE_COLUMNS) memset(to, 0, (size_t)((end - begin) * TILE_COLUMNS) * sizeof(float));
+    for (int64_t i = begin; i < end; i++, to += TILE_COLUMNS) {
+        const float *from = input + state->offsets[i];
+        if (whole) {
+            const float *source = from + stretches[0].place;
+            store(to, load(source));
+            store(to + LANES, load(source + LANES));
+        } else if (state->direct) {
+            copy_floats(to, from + first, count);
+        } else {
+            for (int s = 0; s < found; s++) {
+                const float *source = from + stretches[s].place;
+                for (int j = 0; j < stretches[s].count; j += LANES)
+                    store(to + stretches[s].start + j, load(source + j));
+            }
+        }
+    }
+}
+
+static const float *input_of(const Job *job, int64_t plane) {
+    const Conv *conv = &job->state->conv;
+    if (!job->state->direct) return job->input + plane * conv->in * conv->plane;
+    return conv->x + plane / conv->groups * conv->x_batch +
+           plane % conv->groups * conv->in * conv->x_channel;
+}
+
+// Panels of one slice of the windows lie one behind the other, slice after slice.
+static void collect_early(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t pixels = state->conv.pixels, all = padded(pixels, TILE_COLUMNS);
+    const int64_t slices = ceil_div(state->k, DEPTH);
+    const int64_t plane = chunk / slices, done = chunk % slices * DEPTH;
+    const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
+    const float *input = input_of(job, plane);
+    float *windows = job->windows + plane * state->panels_size + done * all;
+    for (int64_t j = 0; j < pixels; j += TILE_COLUMNS) {
+        const int count = pixels - j < TILE_COLUMNS ? (int)(pixels - j) : TILE_COLUMNS;
+        // The last store may reach into the next panel, which the same thread fills afterwards, or
+        // into the next slice, which it must not.
+        float last[TILE_COLUMNS * 2];
+        float *to = windows + j * depth;
+        collect(state, input, j, count, done, done + depth - 1, to);
+        collect(state, input, j, count, done + depth - 1, done + depth, last);
+        memcpy(to + (depth - 1) * TILE_COLUMNS, last, TILE_COLUMNS * sizeof(float));
+    }
+}
+
+// A slice of the sums of height x width results.
+static void multiply_slice(
+    const State *state, const float *left, const float *windows, int64_t done, int64_t depth,
+    Place out, int64_t height, int64_t width, const Epilogue *epilogue) {
+    const bool last = done + depth == state->k;
+    for (int64_t i = 0; i < height; i += TILE_ROWS) {
+        const int rows = height - i < TILE_ROWS ? (int)(height - i) : TILE_ROWS;
+        Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
+        for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
+            const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
+            const Place part = {tile.data + j, out.row, 0, 0};
+            const int64_t next = i + TILE_ROWS;
+            const int64_t ahead = height - next < TILE_ROWS ? height - next : TILE_ROWS;
+            expect(out.data + next * out.row + j, out.row, ahead, count);
+            if (last && epilogue->residual)
+                expect(
+                    epilogue->residual + (out.first_row + next) * out.row + out.first_column + j,
+                    out.row, ahead, count);
+            ISA(multiply_tile)(
+                left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows,
+                count, done > 0);
+        }
+        if (last) ISA(finish)(epilogue, tile, rows, width);
+    }
+}
+
+static void convolve(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t columns = ceil_div(conv->pixels, state->column_group);
+    const int64_t row_groups = ceil_div(conv->out, state->row_group);
+    const int64_t first = chunk % columns * state->column_group;
+    const int64_t top = chunk / columns % row_groups * state->row_group;
+    const int64_t plane = chunk / columns / row_groups;  // number of the group, image by image
+    const int64_t group = plane % conv->groups;
+    const int64_t width = lesser(conv->pixels - first, state->column_group);
+    const int64_t height = conv->out - top < state->row_group ? conv->out - top : state->row_group;
+    const float *left = job->weights + group * state->packed_group + top * state->k;
+    Epilogue epilogue = conv->epilogue;
+    if (epilogue.row_bias) epilogue.row_bias += group * conv->out;
+    if (epilogue.residual) epilogue.residual += plane * conv->out * conv->pixels;
+    const Place out = {
+        conv->y + (plane * conv->out + top) * conv->pixels + first, conv->pixels, top, first};
+    for (int64_t done = 0; done < state->k; done += DEPTH) {
+        const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
+        const float *windows;
+        if (state->early) {
+            windows = job->windows + plane * state->panels_size +
+                      done * padded(conv->pixels, TILE_COLUMNS) + first * depth;
+        } else {
+            float *own = (float *)job->run->own[thread];
+            windows = own;
+            for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
+                const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
+                collect(
+                    state, input_of(job, plane), first + j, count, done, done + depth,
+                    own + j * depth);
+            }
+        }
+        multiply_slice(state, left, windows, done, depth, out, height, width, &epilogue);
+    }
+}
+
+static Failure run_conv(const void *argument, const Run *run) {
+    const State *state = argument;
+    const Conv *conv = &state->conv;
+    Job job = {state, run, state->packed, (float *)run->shared, NULL};
+    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
+    job.windows = (float *)run->shared + padded(state->input_floats + weights, 16);
+    if (!conv->constant) {
+        job.weights = (float *)run->shared + state->input_floats;
+        share_chunks(run, conv->groups, pack_group, &job);
+    }
+    if (!state->direct) {
+        const int64_t used = conv->batch * conv->groups * conv->in * conv->plane;
+        memset(job.input + used, 0, (size_t)(state->input_floats - used) * sizeof(float));
+        share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &job);
+    }
+    if (state->early)
+        share_chunks(
+            run, conv->batch * conv->groups * ceil_div(state->k, DEPTH), collect_early, &job);
+    const int64_t columns = ceil_div(conv->pixels, state->column_group);
+    const int64_t rows = ceil_div(conv->out, state->row_group);
+    share_chunks(run, conv->batch * conv->groups * rows * columns, convolve, &job);
+    return OK;
+}
+
+const Kernel ISA(CONVOLUTIONS)[] = {
+    {"Conv_f32", prepare, run_conv, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,140 @@
+// Convolutions of one channel by one channel: lines swept one by one, or, where lines are short, whole
+// copies of the image for each tap.
+#include <stdlib.h>
+
+#include "copies.h"
+#include "window.h"
+
+enum { SHORT = 32 };  // columns of a line
+
+typedef struct {
+    Conv conv;
+    bool is_short;  // lines
+    Copies copies;
+    int64_t *offsets;  // of each tap
+    int64_t unit;  // channels of a chunk
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+} Job;
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->offsets);
+    ISA(free_copies)(&state->copies);
+    free(state);
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    Conv *conv = &state->conv;
+    if (!ISA(read_conv)(conv, params) || conv->in != 1 ||
+        !(state->offsets = malloc((size_t)conv->window * sizeof(int64_t)))) {
+        release(state);
+        return NULL;
+    }
+    // Copies that are made line by line take longer than they save.
+    state->is_short = conv->result[2] < SHORT && ISA(prepare_copies)(&state->copies, conv) &&
+                      state->copies.masks;
+    for (int64_t tap = 0; tap < conv->window; tap++)
+        state->offsets[tap] = state->is_short ? ISA(copied_offset)(&state->copies, 1, 0, tap)
+                                              : ISA(tap_offset)(conv, tap);
+    state->unit = ceil_div(1 << 17, conv->pixels * conv->window);
+    const int64_t copied = conv->taps[2] * state->copies.floats + LANES;
+    needs->own = (state->is_short ? copied : sweep_floats(conv)) * (int64_t)sizeof(float);
+    return state;
+}
+
+static void convolve_slice(
+    const State *state, const float *from, const float *weights, float *to, int64_t count) {
+    const int64_t window = state->conv.window, *offsets = state->offsets;
+    SWEEP_LOOPS((Floats){0}, total[v] += weights[tap] * part)
+}
+
+static void convolve_copies(
+    const State *state, const float *copies, const float *weights, float *y) {
+    const int64_t pixels = state->conv.pixels, window = state->conv.window;
+    for (int64_t i = 0; i < pixels; i += LANES) {
+        Floats total = {0};
+        for (int64_t tap = 0; tap < window; tap++)
+            total += load(copies + state->offsets[tap] + i) * weights[tap];
+        if (i + LANES <= pixels) {
+            store(y + i, total);
+            continue;
+        }
+        float rest[LANES];
+        store(rest, total);
+        copy_floats(y + i, rest, pixels - i);
+    }
+}
+
+static void convolve_slices(
+    const State *state, const float *plane, const float *weights, float *y, float *results) {
+    const Conv *conv = &state->conv;
+    const int64_t slice = conv->result[1] * conv->result[2];
+    for (int64_t d = 0; d < conv->result[0]; d++) {
+        convolve_slice(
+            state, plane + d * conv->phase[1] * conv->phase[2], weights, results,
+            sweep_count(conv));
+        keep_lines(conv, results, y + d * slice);
+    }
+}
+
+static void convolve_channel(
+    const State *state, int64_t channel, const float *plane, float *results) {
+    const Conv *conv = &state->conv;
+    const int64_t group = channel / conv->out % conv->groups;
+    const int64_t number = group * conv->out + channel % conv->out;
+    const float *weights = conv->w + number * conv->window;
+    float *y = conv->y + channel * conv->pixels;
+    if (state->is_short)
+        convolve_copies(state, plane, weights, y);
+    else
+        convolve_slices(state, plane, weights, y, results);
+    Epilogue epilogue = conv->epilogue;
+    if (epilogue.row_bias) epilogue.row_bias += number;
+    if (epilogue.residual) epilogue.residual += channel * conv->pixels;
+    ISA(finish)(&epilogue, (Place){y, conv->pixels, 0, 0}, 1, conv->pixels);
+}
+
+static void some_channels(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t all = conv->batch * conv->groups * conv->out;
+    int64_t end = (chunk + 1) * state->unit;
+    if (end > all) end = all;
+    float *plane = (float *)job->run->own[thread], *results = sweep_results(conv, plane);
+    int64_t laid_out = -1;
+    if (!state->is_short) end_plane(conv, plane);
+    for (int64_t channel = chunk * state->unit; channel < end; channel++) {
+        const int64_t source = channel / conv->out;  // several outputs may have one input
+        if (source != laid_out) {
+            const float *x = conv->x + source / conv->groups * conv->x_batch +
+                             source % conv->groups * conv->x_channel;
+            if (state->is_short)
+                ISA(copy_channels)(&state->copies, x, 1, plane);
+            else
+                ISA(lay_out_channel)(conv, x, plane);
+            laid_out = source;
+        }
+        convolve_channel(state, channel, plane, results);
+    }
+}
+
+static Failure run_depthwise(const void *argument, const Run *run) {
+    const State *state = argument;
+    const Conv *conv = &state->conv;
+    Job job = {state, run};
+    share_chunks(
+        run, ceil_div(conv->batch * conv->groups * conv->out, state->unit), some_channels, &job);
+    return OK;
+}
+
+const Kernel ISA(DEPTHWISE)[] = {
+    {"DepthwiseConv_f32", prepare, run_depthwise, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,396 @@
+// Dense and grouped convolutions, straight from the pixels of a channels-last input.
+//
+// Channels of the result are divided into strips of one to four vectors, and pixels into tiles
+// (direct.h).  Weights lie in panels of PANEL_COLUMNS channels (gemm.h), which have zeros beyond the
+// channels that there are: as archives store them, or packed here.  An input with other strides is
+// copied first, with its padding, so that the taps of a line are one run.
+#include <stdlib.h>
+#include <string.h>
+
+#include "direct.h"
+#include "../support/squares.h"
+
+enum {
+    SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
+    FEW_PIXELS =
+        256,  // that strips of weights, which come from far away, are worth being asked for
+    BLOCK_FLOATS = 1 << 16,  // of the input that all strips go by, or of strips that a tile goes by
+    MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
+    SHORT_RUN = 32,
+    MOST_BESIDE = 16,
+    CHUNKS = 16,  // as many as are worth having
+    SQUARE = 16,  // numbers of windows that are packed at once: a line of the cache
+};
+
+typedef struct {
+    Conv conv;
+    Input input;
+    Limits limits;
+    int64_t k, vectors, strips;  // numbers of a window; vectors of channels and strips of a group
+    int64_t panels;  // of weights of a group
+    int64_t blocks, parts;  // of pixels and of strips
+    int64_t beside;  // strips that a tile goes by before the next one does
+    int64_t slices;  // of a window
+    bool expected;  // whether each tile asks for where the next one will write
+    int64_t packed_floats;
+    float *own;  // weights that are packed when this is prepared
+    const float *packed;  // NULL: they are packed before each run
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    const float *weights;
+    Input input;
+    float *copy, *unpacked;
+} Job;
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->own);
+    ISA(release_input)(&state->input);
+    free(state);
+}
+
+// -- preparing ------------------------------------------------------------------------------------
+
+// The first vector of a strip; the end of the last one for the number behind it.
+static int64_t first_vector(const State *state, int64_t strip) {
+    if (!PAIRS || state->strips == 1 || strip == state->strips)
+        return state->vectors * strip / state->strips;
+    // Strips begin with panels, but for one in the middle if one more is wanted than there are pairs.
+    const int64_t middle = state->vectors < 2 * state->strips && state->vectors % 2 == 0
+                               ? state->strips / 2
+                               : state->strips;
+    return 2 * strip - (strip >= middle) - (strip > middle);
+}
+
+// Where a vector of channels begins in the panels of its group.
+static int64_t place_of(const State *state, int64_t vector) {
+    const int64_t column = vector * LANES % PANEL_COLUMNS;
+    return (vector * LANES - column) * state->k + column;
+}
+
+// Where numbers `from` .. of a window, by channels and then taps, go in a panel: by taps first.
+typedef struct {
+    const Conv *conv;
+    int64_t channel, tap;
+} Line;
+
+static int64_t next_line(Line *line) {
+    const int64_t at = line->tap * line->conv->in + line->channel;
+    if (++line->tap == line->conv->window) {
+        line->tap = 0;
+        line->channel++;
+    }
+    return at;
+}
+
+// SQUARE numbers of the windows of `count` channels of a panel, or fewer.
+static void pack_lines(
+    const float *from, int64_t k, int64_t numbers, Line line, float *to, int64_t count) {
+    float *lines[SQUARE];
+    for (int64_t q = 0; q < numbers; q++) lines[q] = to + next_line(&line) * PANEL_COLUMNS;
+    int64_t o = 0;
+    for (; o + 4 <= count; o += 4, from += 4 * k) {
+        int64_t q = 0;
+        for (; q + 4 <= numbers; q += 4) {
+            Four four[4];
+            for (int i = 0; i < 4; i++) four[i] = load_four(from + i * k + q);
+            turn_square(four);
+            for (int i = 0; i < 4; i++) store_four(lines[q + i] + o, four[i]);
+        }
+        for (; q < numbers; q++)
+            for (int i = 0; i < 4; i++) lines[q][o + i] = from[i * k + q];
+    }
+    for (; o < count; o++, from += k)
+        for (int64_t q = 0; q < numbers; q++) lines[q][o] = from[q];
+    for (int64_t q = 0; count < PANEL_COLUMNS && q < numbers; q++)
+        memset(lines[q] + count, 0, (size_t)(PANEL_COLUMNS - count) * sizeof(float));
+}
+
+// Weights [out][in][taps] of a panel become [tap][in][PANEL_COLUMNS].
+static void pack_panel(const State *state, int64_t number, float *packed) {
+    const Conv *conv = &state->conv;
+    const int64_t group = number / state->panels, first = number % state->panels * PANEL_COLUMNS;
+    const int64_t rest = conv->out - first, count = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
+    const float *from = conv->w + (group * conv->out + first) * state->k;
+    float *to = packed + number * PANEL_COLUMNS * state->k;
+    for (int64_t q = 0; q < state->k; q += SQUARE) {
+        const int64_t numbers = state->k - q < SQUARE ? state->k - q : SQUARE;
+        const Line line = {conv, q / conv->window, q % conv->window};
+        pack_lines(from + q, state->k, numbers, line, to, count);
+    }
+}
+
+// How the work is divided.  Sums are the same however that is done.
+static void plan_chunks(State *state) {
+    const Conv *conv = &state->conv;
+    const bool few = conv->pixels <= FEW_PIXELS;
+    const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
+    const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
+    state->vectors = ceil_div(conv->out, LANES);
+    state->strips = narrow ? greater(1, state->vectors / 2)
+                           : ceil_div(state->vectors, MOST_VECTORS);
+    state->panels = ceil_div(conv->out, PANEL_COLUMNS);
+    // Two threads take half of them each.
+    if (few && state->strips > 1) state->strips = lesser(padded(state->strips, 2), state->vectors);
+    state->blocks = ceil_div(conv->pixels, greater(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
+    state->parts = 1;
+    if (few || state->vectors * LANES * state->k > MANY_WEIGHTS)
+        state->parts = lesser(state->strips, ceil_div(wanted, state->blocks));
+    if (2 * state->blocks * state->parts < wanted || state->parts == 1)
+        state->blocks = greater(
+            state->blocks,
+            lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
+    state->beside =
+        few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
+    state->beside = lesser(state->beside, lesser(state->strips, MOST_BESIDE));
+    state->slices = state->beside == 1 ? greater(1, state->k / SLICE) : 1;
+    state->expected = state->beside == state->strips && state->slices == 1 && conv->y_channel == 1;
+}
+
+// Finds the weights, if they are constant, or packs them.  False if memory is exhausted, or if panels
+// of archives, which do not end with a group, are not those of groups.
+static bool find_weights(State *state) {
+    const Conv *conv = &state->conv;
+    state->packed_floats = conv->groups * state->panels * PANEL_COLUMNS * state->k;
+    if (conv->packed) {
+        state->packed = conv->w;
+        return (conv->groups == 1 || conv->out % PANEL_COLUMNS == 0) &&
+               (uintptr_t)conv->w % 64 == 0;
+    }
+    if (!conv->constant) return true;
+    state->packed = state->own = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
+    for (int64_t i = 0; state->own && i < conv->groups * state->panels; i++)
+        pack_panel(state, i, state->own);
+    return state->own;
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    Conv *conv = &state->conv;
+    if (!ISA(read_strided_conv)(conv, params) || conv->out == 0) {
+        release(state);
+        return NULL;
+    }
+    state->limits = limits_of(&conv->epilogue);
+    state->k = conv->in * conv->window;
+    const bool there = ISA(plan_input)(conv, &state->input);
+    plan_chunks(state);
+    if (!there || !find_weights(state)) {
+        release(state);
+        return NULL;
+    }
+    const int64_t packed_now = state->packed ? 0 : state->packed_floats;
+    if (state->slices > 1)
+        needs->own = ceil_div(conv->pixels, state->blocks) * MOST_WIDTH * (int64_t)sizeof(float);
+    needs->shared = (state->input.copy_floats + packed_now) * (int64_t)sizeof(float);
+    return state;
+}
+
+static void copy_line(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    ISA(copy_line)(&job->state->conv, &job->state->input, chunk, job->copy);
+}
+
+static void pack(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    pack_panel(job->state, chunk, job->unpacked);
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+// What a chunk computes.
+typedef struct {
+    int64_t image, group;
+    int64_t first, end;  // pixels
+    int64_t strip, last;  // strips strip .. last - 1
+    bool whole;  // other blocks come first, before other strips do
+} Part;
+
+static Part part_of(const State *state, int64_t chunk) {
+    const Conv *conv = &state->conv;
+    const int64_t block = chunk % state->blocks, rest = chunk / state->blocks;
+    const int64_t number = rest % state->parts, plane = rest / state->parts;
+    Part part = {
+        .image = plane / conv->groups,
+        .group = plane % conv->groups,
+        .first = conv->pixels * block / state->blocks,
+        .end = conv->pixels * (block + 1) / state->blocks,
+        .strip = state->strips * number / state->parts,
+        .last = state->strips * (number + 1) / state->parts,
+    };
+    part.whole = part.last - part.strip <= state->beside && state->slices == 1;
+    return part;
+}
+
+static Strip strip_of(const Job *job, const Part *part, int64_t number, float *missing) {
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const Epilogue *epilogue = &conv->epilogue;
+    const int64_t vector = first_vector(state, number);
+    const int64_t width = first_vector(state, number + 1) * LANES - vector * LANES;
+    const int64_t channel = part->group * conv->out + vector * LANES;
+    const int64_t start = place_of(state, vector);
+    Strip strip = {
+        .weights = job->weights + part->group * state->panels * PANEL_COLUMNS * state->k + start,
+        .bias = missing,
+        .y = conv->y + part->image * conv->y_batch + channel * conv->y_channel,
+        .vectors = (int)(width / LANES),
+        .channels = (int)lesser(conv->out - vector * LANES, width),
+    };
+    for (int v = 0; v < strip.vectors; v++) strip.apart[v] = place_of(state, vector + v) - start;
+    if (epilogue->row_bias && strip.channels == width)
+        strip.bias = epilogue->row_bias + channel;
+    else if (epilogue->row_bias)
+        copy_floats(missing, epilogue->row_bias + channel, strip.channels);
+    if (epilogue->residual)
+        strip.residual = epilogue->residual + part->image * conv->residual_batch +
+                         channel * conv->residual_channel;
+    return strip;
+}
+
+// All tiles of a block together ask for the strip that comes next, or each for where the next one will
+// write.  `place`: of this strip among those that a tile goes by.
+static void look_ahead(
+    const Job *job, const Part *part, const Tile *tile, int64_t number, int64_t place,
+    Strip *strip) {
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t bytes = (tile->end - tile->first) * strip->vectors * VECTOR_BYTES;
+    const int64_t next = number + state->beside;
+    strip->ahead_pixel = 0;
+    strip->ahead = (const char *)strip->weights;
+    if (state->expected) {
+        strip->ahead_pixel = conv->y_axis[2] * (int64_t)sizeof(float) / state->beside;
+        strip->ahead = (const char *)(conv->y + part->image * conv->y_batch);
+        strip->ahead_place = place * strip->ahead_pixel;
+    } else if (next < state->strips || tile->end < state->k) {
+        strip->ahead_pixel = bytes / (part->whole ? conv->pixels : part->end - part->first);
+        const int64_t vector = first_vector(state, number);
+        const int64_t distance = place_of(state, first_vector(state, next)) -
+                                 place_of(state, vector);
+        strip->ahead =
+            (const char *)(strip->weights +
+                           (tile->end < state->k ? tile->end * PANEL_COLUMNS : distance));
+    }
+    strip->ahead_line = strip->ahead_pixel * 65536 / (tile->end - tile->first);
+}
+
+// What a tile of a block asks for, `position` bytes from the first on: numbers of a slice lie together
+// within a panel.
+static const char *ahead_of(const State *state, const Tile *tile, int64_t position) {
+    if (state->slices == 1) return tile->strip->ahead + position;
+    const int64_t line = PANEL_COLUMNS * sizeof(float), slice = (tile->end - tile->first) * line;
+    return tile->strip->ahead + position / slice * (state->k * line) + position % slice;
+}
+
+// Finds the next pixels.
+static void find_tile(const Job *job, Walk *walk, Tile *tile, int count) {
+    const Conv *conv = &job->state->conv;
+    tile->even = walk->index[2] + count <= conv->result[2] && lies_inside(conv, walk, count);
+    if (!tile->even) {
+        tile->inside = walk_pixels(conv, &job->input.source, walk, count, tile->pixels);
+        for (int p = 0; p < count; p++) {
+            tile->y[p] = tile->pixels[p].y;
+            tile->residual[p] = tile->pixels[p].residual;
+        }
+        return;
+    }
+    tile->from = walk->pixel.from;
+    for (int p = 0; p < MOST_PIXELS; p++) {
+        tile->y[p] = walk->pixel.y + p * conv->y_axis[2];
+        tile->residual[p] = walk->pixel.residual + p * conv->residual_axis[2];
+    }
+    pass_pixels(conv, &job->input.source, walk, count);
+}
+
+// How many pixels are the next tile, if `rest` are left.  Where runs are short, tiles do not go over
+// the ends of long lines, so that most of them are even.
+static int tile_pixels(const State *state, const Walk *walk, int64_t rest, int64_t highest) {
+    const int64_t length = state->conv.result[2], line = length - walk->index[2];
+    if (state->input.run < SHORT_RUN && length >= 3 * highest && line < rest) rest = line;
+    return (int)ceil_div(rest, ceil_div(rest, highest));
+}
+// A block of pixels by strips first .. first + count - 1.
+static void make_block(
+    const Job *job, const Part *part, Tile *tile, const Strip *strips, int64_t count,
+    float *partial) {
+    const State *state = job->state;
+    int vectors = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (strips[i].vectors > vectors) vectors = strips[i].vectors;
+    const int64_t highest = ISA(most_pixels)(vectors);
+    Walk walk = walk_from(&state->conv, &job->input.source, part->first);
+    int pixels;
+    for (int64_t first = part->first; first < part->end; first += pixels) {
+        pixels = tile_pixels(state, &walk, part->end - first, highest);
+        find_tile(job, &walk, tile, pixels);
+        for (int64_t i = 0; i < count; i++) {
+            const Strip *strip = strips + i;
+            tile->strip = strip;
+            tile->partial = partial + (first - part->first) * strip->vectors * LANES;
+            tile->ahead_step = pixels * strip->ahead_line / 65536;
+            tile->ahead = ahead_of(
+                state, tile,
+                state->expected
+                    ? walk.pixel.y * (int64_t)sizeof(float) + pixels * strip->ahead_place
+                    : (part->whole ? first : first - part->first) * strip->ahead_pixel);
+            ISA(make_tile)(tile, pixels);
+        }
+    }
+}
+
+static void convolve(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const Part part = part_of(state, chunk);
+    float missing[MOST_WIDTH] = {0}, *partial = (float *)job->run->own[thread];
+    Tile tile = {
+        .conv = conv,
+        .input = &job->input,
+        .limits = state->limits,
+        .image = job->input.source.data + part.image * job->input.source.batch +
+                 part.group * conv->in,
+        .distance = conv->stride[2] * job->input.source.axis[2],
+        .expected = state->expected,
+    };
+    for (int64_t first = part.strip; first < part.last; first += state->beside) {
+        const int64_t count = lesser(state->beside, part.last - first);
+        Strip strips[MOST_BESIDE];
+        for (int64_t i = 0; i < count; i++) strips[i] = strip_of(job, &part, first + i, missing);
+        for (int64_t slice = 0; slice < state->slices; slice++) {
+            tile.first = state->k * slice / state->slices;
+            tile.end = state->k * (slice + 1) / state->slices;
+            for (int64_t i = 0; i < count; i++)
+                look_ahead(job, &part, &tile, first + i, i, &strips[i]);
+            make_block(job, &part, &tile, strips, count, partial);
+        }
+    }
+}
+
+static Failure run_direct(const void *argument, const Run *run) {
+    const State *state = argument;
+    const Conv *conv = &state->conv;
+    Job job = {state, run, state->packed, state->input, (float *)run->shared, NULL};
+    if (!state->packed) {
+        job.weights = job.unpacked = (float *)run->shared + state->input.copy_floats;
+        share_chunks(run, conv->groups * state->panels, pack, &job);
+    }
+    if (state->input.copied) {
+        job.input.source.data = job.copy;
+        share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
+    }
+    share_chunks(run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
+    return OK;
+}
+
+const Kernel ISA(DIRECT_CONVOLUTIONS)[] = {
+    {"ConvDirect_f32", prepare, run_direct, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,177 @@
+// Convolutions of many narrow images, as matrix products: weights [out][in * taps] times windows
+// [in * taps][pixels], which are read where they lie.
+//
+// A thread lays out an image once for each tap of the last axis, so that what a tap reads for
+// neighbouring pixels lies side by side, be they in one line of the result or in two.
+#include <stdlib.h>
+#include <string.h>
+
+#include "copies.h"
+
+typedef struct {
+    Conv conv;
+    int64_t k;  // in * window
+    int64_t rows;  // of the weights that are multiplied at once
+    Copies copies;
+    int64_t image;  // floats of all channels and taps
+    int64_t vectors;  // of the pixels of an image
+    int64_t images;  // of a chunk
+    int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
+    float *packed;  // constant weights, group after group
+    int64_t packed_group;  // floats
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    const float *weights;
+} Job;
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->packed);
+    free(state->offsets);
+    ISA(free_copies)(&state->copies);
+    free(state);
+}
+
+static int rows_of(const State *state, int64_t first) {
+    return (int)lesser(state->conv.out - first, state->rows);
+}
+
+static void pack_weights(const State *state, float *to, int64_t group) {
+    const Conv *conv = &state->conv;
+    to += group * state->packed_group;
+    for (int64_t i = 0; i < conv->out; i += state->rows, to += TILE_ROWS * state->k)
+        ISA(pack_panels)(
+            to, conv->w + (group * conv->out + i) * state->k, state->k, 1, rows_of(state, i),
+            state->k, TILE_ROWS);
+}
+
+static bool allocate(State *state) {
+    const Conv *conv = &state->conv;
+    state->offsets = malloc((size_t)state->k * sizeof(int64_t));
+    if (!state->offsets) return false;
+    for (int64_t i = 0; i < state->k; i++)
+        state->offsets[i] =
+            ISA(copied_offset)(&state->copies, conv->in, i / conv->window, i % conv->window);
+    if (!conv->constant) return true;
+    state->packed =
+        aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
+    for (int64_t group = 0; state->packed && group < conv->groups; group++)
+        pack_weights(state, state->packed, group);
+    return state->packed != NULL;
+}
+
+static int64_t input_floats(const State *state) {
+    return padded(state->images * state->image + LANES, 16);
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    if (!state) return NULL;
+    Conv *conv = &state->conv;
+    if (!ISA(read_conv)(conv, params) || !ISA(prepare_copies)(&state->copies, conv)) {
+        free(state);
+        return NULL;
+    }
+    state->k = conv->in * conv->window;
+    state->rows = even_rows(conv->out);
+    state->packed_group = ceil_div(conv->out, state->rows) * TILE_ROWS * state->k;
+    state->image = conv->in * conv->taps[2] * state->copies.floats;
+    state->vectors = ceil_div(conv->pixels, LANES);
+    // A tile has two vectors, which may be those of two images.
+    state->images = 1 + state->vectors % 2;
+    if (!allocate(state)) {
+        release(state);
+        return NULL;
+    }
+    const int64_t size = sizeof(float);
+    needs->shared = conv->constant ? 0 : state->packed_group * conv->groups * size;
+    needs->own = (input_floats(state) + conv->out * TILE_COLUMNS) * size;
+    return state;
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+static void pack_group(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    pack_weights(job->state, (float *)job->weights, chunk);
+}
+
+// What a vector of a tile is: pixels of an image.
+typedef struct {
+    int64_t plane;  // number of the image and group
+    int64_t first, count;  // pixels
+} Part;
+
+static void finish_part(const State *state, Part part, int64_t group, float *sums) {
+    const Conv *conv = &state->conv;
+    Epilogue epilogue = conv->epilogue;
+    if (epilogue.row_bias) epilogue.row_bias += group * conv->out;
+    if (epilogue.residual) epilogue.residual += part.plane * conv->out * conv->pixels;
+    const Place place = {sums, TILE_COLUMNS, 0, part.first};
+    ISA(finish)(&epilogue, place, conv->out, part.count);
+    float *to = conv->y + part.plane * conv->out * conv->pixels + part.first;
+    for (int64_t i = 0; i < conv->out; i++, to += conv->pixels, sums += TILE_COLUMNS)
+        copy_floats(to, sums, part.count);
+}
+
+static void multiply_tile(
+    const State *state, const float *weights, const float *const *right, float *sums) {
+    const Conv *conv = &state->conv;
+    for (int64_t done = 0; done < state->k; done += DEPTH) {
+        const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
+        const float *panel = weights + done * TILE_ROWS;
+        for (int64_t i = 0; i < conv->out; i += state->rows, panel += TILE_ROWS * state->k)
+            ISA(multiply_lines)(
+                panel, right, state->offsets + done, depth, sums + i * TILE_COLUMNS, TILE_COLUMNS,
+                rows_of(state, i), done > 0);
+    }
+}
+
+static void convolve(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Conv *conv = &state->conv;
+    const int64_t group = chunk % conv->groups, first = chunk / conv->groups * state->images;
+    const int64_t images = lesser(conv->batch - first, state->images);
+    const float *weights = job->weights + group * state->packed_group;
+    float *input = (float *)job->run->own[thread], *sums = input + input_floats(state);
+    for (int64_t i = 0; i < images; i++)
+        ISA(copy_channels)(
+            &state->copies,
+            conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel, conv->in,
+            input + i * state->image);
+    const int64_t vectors = images * state->vectors;
+    for (int64_t v = 0; v < vectors; v += 2) {
+        const float *right[2];
+        Part parts[2];
+        const int count = vectors - v < 2 ? 1 : 2;
+        for (int h = 0; h < 2; h++) {
+            const int64_t number = v + (h < count ? h : 0), image = number / state->vectors;
+            const int64_t pixel = number % state->vectors * LANES, left = conv->pixels - pixel;
+            right[h] = input + image * state->image + pixel;
+            parts[h] = (Part){(first + image) * conv->groups + group, pixel, lesser(left, LANES)};
+        }
+        multiply_tile(state, weights, right, sums);
+        for (int h = 0; h < count; h++) finish_part(state, parts[h], group, sums + h * LANES);
+    }
+}
+
+static Failure run_lines(const void *argument, const Run *run) {
+    const State *state = argument;
+    const Conv *conv = &state->conv;
+    Job job = {state, run, state->packed ? state->packed : (const float *)run->shared};
+    if (!state->packed) share_chunks(run, conv->groups, pack_group, &job);
+    share_chunks(run, conv->groups * ceil_div(conv->batch, state->images), convolve, &job);
+    return OK;
+}
+
+const Kernel ISA(LINE_CONVOLUTIONS)[] = {
+    {"ConvLines_f32", prepare, run_lines, release},
+    {NULL, NULL, NULL, NULL},
+};

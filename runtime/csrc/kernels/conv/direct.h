@@ -1,0 +1,78 @@
+// Direct convolutions: their input, and their tiles.  A tile is a few pixels by a few vectors of output
+// channels, whose sums stay in registers while the numbers of the windows, one by one, are multiplied
+// with vectors of weights.
+#ifndef POPC_DIRECT_H
+#define POPC_DIRECT_H
+
+#include "limits.h"
+#include "pixels.h"
+
+// Of a tile.  Two instructions multiply at once and take four cycles, so that eight sums at least have
+// to be under way, and all of them have to be in registers.
+enum {
+    MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4,
+    MOST_PIXELS = 12,
+    MOST_WIDTH = MOST_VECTORS * LANES
+};
+
+// Whether the first two vectors of a strip are those of a panel: registers for addresses are few.
+enum { PAIRS = VECTOR_BYTES == 32 };
+
+// What windows read: the input, or a copy of it whose channels lie side by side, with its padding.
+typedef struct {
+    Source source;
+    int64_t window, run;  // taps of the source, and floats that each reads
+    int64_t joined;  // taps of a line whose runs follow each other, where they lie inside
+    int64_t (*taps)[AXES];  // where each is
+    int64_t *distances;  // from the first one, in floats
+    float *outside;
+    bool copied;
+    int64_t copy_floats;
+} Input;
+
+// Lines of pixels that are like one become one in `conv`.  False if memory is exhausted.
+bool ISA(plan_input)(Conv *conv, Input *input);
+void ISA(release_input)(Input *input);
+
+// Lines of the copy, each of which can be made by itself.
+int64_t ISA(input_lines)(const Conv *conv, const Input *input);
+void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy);
+
+// Some vectors of output channels of an image.
+typedef struct {
+    const float *weights;  // of the first vector, [tap][in][PANEL_COLUMNS]
+    int64_t apart[MOST_VECTORS];  // those of each vector from these
+    const float *bias;  // the same
+    const float *residual;  // of the first channel; NULL if there is none
+    float *y;
+    int vectors, channels;  // channels that there are
+    // Tiles ask for what is needed next, so many bytes for each of their pixels.
+    const char *ahead;
+    int64_t ahead_place;  // from where on
+    int64_t ahead_pixel, ahead_line;  // the latter divided by lines of weights, in 65536ths
+} Strip;
+
+typedef struct {
+    const Conv *conv;
+    const Input *input;
+    Limits limits;
+    int64_t first, end;  // numbers of the window that are multiplied
+    float *partial;  // the sums of those before, or of these if they are not the last ones
+    const float *image;  // of the input or its copy, from the first channel of the group on
+    bool even;  // all windows lie inside, and each at the same distance from the one before
+    int64_t distance, from;  // then; where the first begins
+    bool inside;  // all their windows, if they are not even
+    Pixel pixels[MOST_PIXELS];
+    int64_t y[MOST_PIXELS], residual[MOST_PIXELS];  // where pixels lie
+    const Strip *strip;
+    bool expected;  // whether the tile before has asked for the results
+    const char *ahead;  // what is needed next: so many bytes for each line of weights
+    int64_t ahead_step;
+} Tile;
+
+// The most pixels of a tile of so many vectors.
+int ISA(most_pixels)(int vectors);
+
+void ISA(make_tile)(const Tile *tile, int pixels);
+
+#endif

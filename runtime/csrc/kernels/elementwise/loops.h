@@ -1,0 +1,85 @@
+// Maps from expressions: plain C in a form that compilers turn into vector code.  The distance
+// between elements is a constant in each copy of a loop, and bodies have no branches.
+#ifndef POPC_LOOPS_H
+#define POPC_LOOPS_H
+
+#include "maps.h"
+
+// A loop over contiguous data, and one for any distances.
+#define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                    \
+    INLINE void NAME##_steps(                                                                     \
+        char *out, const char *in, int64_t so, int64_t si, int64_t n, const double *parameters) { \
+        const float p0 = (float)parameters[0], p1 = (float)parameters[1],                         \
+                    p2 = (float)parameters[2];                                                    \
+        (void)p0, (void)p1, (void)p2;                                                             \
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                             \
+            const FROM x = *(const FROM *)(in + i * si);                                          \
+            *(TO *)(out + i * so) = EXPRESSION;                                                   \
+        }                                                                                         \
+    }                                                                                             \
+    static void NAME(                                                                             \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
+        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
+        if (steps[0] == to && steps[1] == from)                                                   \
+            NAME##_steps(out, in[0], to, from, n, p);                                             \
+        else                                                                                      \
+            NAME##_steps(out, in[0], steps[0], steps[1], n, p);                                   \
+    }
+
+// Loops over contiguous data, over data and one element, and one for any distances.
+#define BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                             \
+    INLINE void NAME##_steps(                                                               \
+        char *out, const char *left, const char *right, int64_t so, int64_t sl, int64_t sr, \
+        int64_t n, const double *parameters) {                                              \
+        const float p0 = (float)parameters[0];                                              \
+        (void)p0;                                                                           \
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                       \
+            const FROM a = *(const FROM *)(left + i * sl);                                  \
+            const FROM b = *(const FROM *)(right + i * sr);                                 \
+            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                       \
+        }                                                                                   \
+    }                                                                                       \
+    static void NAME(                                                                       \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {     \
+        const int64_t from = sizeof(FROM), to = sizeof(TO);                                 \
+        if (steps[0] != to)                                                                 \
+            NAME##_steps(out, in[0], in[1], steps[0], steps[1], steps[2], n, p);            \
+        else if (steps[1] == from && steps[2] == from)                                      \
+            NAME##_steps(out, in[0], in[1], to, from, from, n, p);                          \
+        else if (steps[1] == from && steps[2] == 0)                                         \
+            NAME##_steps(out, in[0], in[1], to, from, 0, n, p);                             \
+        else if (steps[1] == 0 && steps[2] == from)                                         \
+            NAME##_steps(out, in[0], in[1], to, 0, from, n, p);                             \
+        else                                                                                \
+            NAME##_steps(out, in[0], in[1], to, steps[1], steps[2], n, p);                  \
+    }
+
+// The element type that loops over a type of C are for.  Signs make no difference to it.
+#define DTYPE_OF(TYPE) \
+    _Generic(          \
+        (TYPE){0},     \
+        float: F32,    \
+        double: F64,   \
+        uint8_t: BOOL, \
+        int8_t: I8,    \
+        int32_t: I32,  \
+        uint32_t: I32, \
+        int64_t: I64,  \
+        uint64_t: U64)
+
+// For each map its loop, and how it is prepared.
+#define PREPARE(NAME, OPERANDS, COST, FROM, TO)                  \
+    static void *prepare_##NAME(Params *params, Needs *needs) {  \
+        static const Map map = {NAME, OPERANDS, COST, FROM, TO}; \
+        return ISA(map_prepare)(params, needs, &map);            \
+    }
+#define UNARY_MAP(NAME, FROM, TO, COST, EXPRESSION) \
+    UNARY_LOOP(NAME, FROM, TO, EXPRESSION)          \
+    PREPARE(NAME, 1, COST, DTYPE_OF(FROM), DTYPE_OF(TO))
+#define BINARY_MAP(NAME, FROM, TO, COST, EXPRESSION) \
+    BINARY_LOOP(NAME, FROM, TO, EXPRESSION)          \
+    PREPARE(NAME, 2, COST, DTYPE_OF(FROM), DTYPE_OF(TO))
+
+#define ENTRY(NAME) {#NAME, prepare_##NAME, ISA(map_run), NULL},
+
+#endif

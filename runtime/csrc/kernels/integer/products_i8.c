@@ -1,0 +1,201 @@
+// Matrix products of bytes less their zero points, in int32, and what follows them.
+#include <stdlib.h>
+
+#include "byte_panels.h"
+#include "../support/fits.h"
+
+// Columns are divided only where there are few rows: each of their chunks packs the rows again.
+enum { CHUNK_ROWS = 4 * BYTE_ROWS, FEW_CHUNKS = 4 };
+
+// A matrix of bytes.
+typedef struct {
+    const uint8_t *data;
+    int64_t line, along;  // bytes from row to row (column to column), and along the sum
+    int64_t batch[MAX_RANK];
+} Operand;
+
+typedef struct {
+    BytePanels panels;
+    int64_t m;
+    int64_t batch, right_batch;  // products, and different right matrices
+    int batch_rank;
+    int64_t batch_dims[MAX_RANK], out_batch[MAX_RANK], residual_batch[MAX_RANK];
+    Operand left, right;
+    char *out;
+    const char *residual;  // NULL: there is none
+    int64_t out_row, residual_row;
+    bool takes_lines;  // of the left matrix, which need not be packed
+    int8_t *packed;  // the right matrix, if it is constant
+    int64_t row_chunks, column_chunks, chunk_panels;
+} State;
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    int8_t *right;
+} Job;
+
+static int64_t batch_offset(const State *state, const int64_t *strides, int64_t number) {
+    int64_t offset = 0;
+    for (int axis = state->batch_rank - 1; axis >= 0; axis--) {
+        offset += number % state->batch_dims[axis] * strides[axis];
+        number /= state->batch_dims[axis];
+    }
+    return offset;
+}
+
+static void pack_right(const State *state, int8_t *packed, int64_t chunk) {
+    const int64_t number = chunk / state->panels.panels, panel = chunk % state->panels.panels;
+    ISA(pack_panel)(
+        &state->panels,
+        state->right.data + batch_offset(state, state->right.batch, number) +
+            panel * BYTE_COLUMNS * state->right.line,
+        state->right.line, state->right.along, panel,
+        packed + number * matrix_bytes(&state->panels));
+}
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static Operand operand_of(const Tensor *tensor, int line, int along) {
+    Operand operand = {
+        .data = (const uint8_t *)tensor->data,
+        .line = tensor->strides[line],
+        .along = tensor->strides[along],
+    };
+    for (int axis = 0; axis < tensor->rank - 2; axis++)
+        operand.batch[axis] = tensor->dims[axis] == 1 ? 0 : tensor->strides[axis];
+    return operand;
+}
+
+static bool has_rows(const Tensor *tensor) {
+    const int column = tensor->rank - 1;
+    return tensor->dims[column] == 1 || tensor->strides[column] == item_size(tensor->dtype);
+}
+
+static bool read_operands(State *state, Params *params, bool *constant) {
+    Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
+    Tensor residual = maybe_tensor(params);
+    const int rank = out.rank, row = rank - 2, column = rank - 1;
+    if (params->bad || !factors_fit(&left, &right, &out)) return false;
+    if (!residual_fits(&residual, &out)) return false;
+    if (!has_rows(&out) || (residual.data && !has_rows(&residual))) return false;
+    state->m = out.dims[row];
+    state->panels.n = out.dims[column];
+    state->panels.k = left.dims[column];
+    state->left = operand_of(&left, row, column);
+    state->right = operand_of(&right, column, row);
+    state->out = out.data;
+    state->out_row = out.strides[row];
+    state->residual = residual.data;
+    state->residual_row = residual.strides[row];
+    state->batch = 1;
+    state->batch_rank = row;
+    bool repeated = true;
+    for (int axis = 0; axis < row; axis++) {
+        state->batch *= state->batch_dims[axis] = out.dims[axis];
+        state->out_batch[axis] = out.strides[axis];
+        state->residual_batch[axis] = residual.strides[axis];
+        if (state->right.batch[axis] && out.dims[axis] > 1) repeated = false;
+    }
+    state->right_batch = repeated ? 1 : state->batch;
+    *constant = right.constant;
+    return ISA(read_panels)(
+        &state->panels, params, &left, &right, out.dtype, state->m, state->panels.n);
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    bool constant = false;
+    if (!state || !read_operands(state, params, &constant)) {
+        free(state);
+        return NULL;
+    }
+    state->row_chunks = ceil_div(state->m, CHUNK_ROWS);
+    const int64_t wanted = ceil_div(FEW_CHUNKS, state->batch * state->row_chunks);
+    state->chunk_panels = ceil_div(state->panels.panels, wanted);
+    state->column_chunks = ceil_div(state->panels.panels, state->chunk_panels);
+    const int64_t bytes = state->right_batch * matrix_bytes(&state->panels);
+    if (constant) {
+        state->packed = aligned_alloc(64, (size_t)padded(bytes + 64, 64));
+        if (!state->packed) {
+            free(state);
+            return NULL;
+        }
+        for (int64_t i = 0; i < state->right_batch * state->panels.panels; i++)
+            pack_right(state, state->packed, i);
+    } else {
+        needs->shared = bytes;
+    }
+    state->takes_lines = takes_lines(&state->panels) && state->left.along == 1 &&
+                         state->panels.k % 4 == 0 && state->left.line != 0;
+    if (!state->takes_lines) needs->own = row_bytes(&state->panels, CHUNK_ROWS);
+    return state;
+}
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->packed);
+    free(state);
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+static void pack_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    pack_right(job->state, job->right, chunk);
+}
+
+// The rows where they lie, or packed in memory of a thread.
+static LeftRows left_rows(
+    const State *state, const uint8_t *from, int64_t first, int64_t rows, void *own) {
+    const BytePanels *panels = &state->panels;
+    const Operand *left = &state->left;
+    if (state->takes_lines) return (LeftRows){(uint8_t *)from, NULL, first, left->line};
+    const LeftRows packed = rows_in(panels, own, first, rows);
+    ISA(pack_rows)(panels, from, left->line, left->along, 0, rows, packed);
+    return packed;
+}
+
+static void product_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const BytePanels *panels = &state->panels;
+    const int64_t part = chunk % state->column_chunks, rest = chunk / state->column_chunks;
+    const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
+    const int64_t rows = lesser(state->m - first, CHUNK_ROWS);
+    const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
+    const LeftRows left =
+        left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
+    BytePlace place = {
+        .data = state->out + batch_offset(state, state->out_batch, number) + first * state->out_row,
+        .row = state->out_row,
+        .residual_row = state->residual_row,
+        .rows = rows,
+    };
+    if (state->residual)
+        place.residual = state->residual + batch_offset(state, state->residual_batch, number) +
+                         first * state->residual_row;
+    int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * matrix_bytes(panels);
+    const int64_t last = lesser((part + 1) * state->chunk_panels, panels->panels);
+    for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
+        BytePlace there = place;
+        there.data += panel * BYTE_COLUMNS * item_size(panels->epilogue.type);
+        if (there.residual) there.residual += panel * BYTE_COLUMNS * (int64_t)sizeof(float);
+        ISA(multiply_panel)(panels, matrix, panel, left, 0, there);
+    }
+}
+
+static Failure run_products(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run, state->packed ? state->packed : (int8_t *)run->shared};
+    if (!state->packed)
+        share_chunks(run, state->right_batch * state->panels.panels, pack_chunk, &job);
+    share_chunks(run, state->batch * state->row_chunks * state->column_chunks, product_chunk, &job);
+    return OK;
+}
+
+const Kernel ISA(BYTE_PRODUCTS)[] = {
+    {"Product_i8", prepare, run_products, release},
+    {NULL, NULL, NULL, NULL},
+};

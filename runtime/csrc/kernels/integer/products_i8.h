@@ -1,0 +1,43 @@
+// Products of bytes: packed panels, and the tiles that multiply two of them.
+//
+// Numbers lie in groups of four along the sum, [k / 4][rows or columns][4]; what is missing is zero.
+// The left panel holds unsigned bytes and the right one signed bytes, whatever the operands are:
+// 128 is added or taken away where they are not, and the zero points with it.
+#ifndef POPC_PRODUCTS_I8_H
+#define POPC_PRODUCTS_I8_H
+
+#include <stdbool.h>
+
+#include "../support/simd.h"
+
+typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t LooseInts __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+
+#if VECTOR_BYTES == 64
+enum { BYTE_ROWS = 12 };
+#else
+enum { BYTE_ROWS = 4 };
+#endif
+enum { BYTE_COLUMNS = 2 * LANES };
+
+// Rows of a left operand: packed in a panel, or where they lie, each in whole groups.
+typedef struct {
+    const uint8_t *data;
+    int64_t line;  // bytes from row to row where they lie; 0: packed
+} ByteLines;
+
+// out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up; only
+// the first `rows` rows are wanted.
+typedef void (*ByteTile)(
+    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows);
+
+// How a tile is computed; the numbers are those of ByteForm in popc_runtime/native/byte_products.py.
+typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;
+
+// NULL if this processor has no such form.
+ByteTile ISA(byte_tile)(ByteForm form);
+
+// Whether a tile uses products of four bytes.
+bool ISA(is_vnni)(ByteTile tile);
+
+#endif

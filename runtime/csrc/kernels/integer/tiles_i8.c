@@ -1,0 +1,166 @@
+// Tiles of products of bytes.  All forms are exact.
+#include "../../processor.h"
+#include "products_i8.h"
+
+#include <stddef.h>
+
+static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)from; }
+
+// Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
+enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
+
+// A tile from one that has constant rows.  Rows that are not there are the last one again.
+#define TILE(NAME)                                                                              \
+    static void NAME(                                                                           \
+        ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {      \
+        const uint8_t *lines[BYTE_ROWS];                                                        \
+        for (int64_t i = 0; i < BYTE_ROWS; i++)                                                 \
+            lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i); \
+        if (left.line && rows <= FEW_ROWS)                                                      \
+            NAME##_rows(lines, false, right, groups, out, FEW_ROWS);                            \
+        else if (left.line)                                                                     \
+            NAME##_rows(lines, false, right, groups, out, BYTE_ROWS);                           \
+        else if (rows <= FEW_ROWS)                                                              \
+            NAME##_rows(lines, true, right, groups, out, FEW_ROWS);                             \
+        else                                                                                    \
+            NAME##_rows(lines, true, right, groups, out, BYTE_ROWS);                            \
+    }
+
+// Group number p of a row.
+INLINE const uint8_t *group_of(const uint8_t *const *lines, int i, int64_t p, const bool packed) {
+    return packed ? lines[0] + 4 * (p * BYTE_ROWS + i) : lines[i] + 4 * p;
+}
+
+INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        for (int half = 0; half < 2; half++)
+            *(LooseInts *)(out + i * BYTE_COLUMNS + half * LANES) = sums[i][half];
+}
+
+// One number of each group, with its sign.
+static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
+
+INLINE void portable_rows(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
+        for (int half = 0; half < 2; half++) {
+            const Ints group = load_ints(right + half * VECTOR_BYTES);
+            for (int which = 0; which < 4; which++) {
+                const Ints numbers = number_of(group, which);
+                UNROLLED_FOR (int i = 0; i < rows; i++)
+                    sums[i][half] += numbers * (int32_t)group_of(lines, i, p, packed)[which];
+            }
+        }
+    }
+    store_sums(out, sums, rows);
+}
+
+TILE(portable)
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+static inline int32_t group_at(const uint8_t *from) {
+    int32_t group;
+    memcpy(&group, from, sizeof(group));
+    return group;
+}
+
+// A byte is widened to 16 bits before it is multiplied: the processor's product of bytes, without
+// VNNI, saturates at 16 bits.
+#if defined(__AVX512BW__)
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
+    _mm512_add_epi32(                                                                        \
+        _mm512_madd_epi16(_mm512_and_si512((__m512i)(GROUP), _mm512_set1_epi16(255)), EVEN), \
+        _mm512_madd_epi16(_mm512_srli_epi16((__m512i)(GROUP), 8), ODD))
+#define EVEN_OF(V) _mm512_srai_epi16(_mm512_slli_epi16(V, 8), 8)
+#define ODD_OF(V) _mm512_srai_epi16(V, 8)
+typedef __m512i Wide;
+#else
+#define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
+    _mm256_add_epi32(                                                                        \
+        _mm256_madd_epi16(_mm256_and_si256((__m256i)(GROUP), _mm256_set1_epi16(255)), EVEN), \
+        _mm256_madd_epi16(_mm256_srli_epi16((__m256i)(GROUP), 8), ODD))
+#define EVEN_OF(V) _mm256_srai_epi16(_mm256_slli_epi16(V, 8), 8)
+#define ODD_OF(V) _mm256_srai_epi16(V, 8)
+typedef __m256i Wide;
+#endif
+
+INLINE void wide_rows(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
+        const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
+        const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
+        const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
+            const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
+            for (int half = 0; half < 2; half++)
+                sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
+        }
+    }
+    store_sums(out, sums, rows);
+}
+
+TILE(wide)
+#endif
+
+// Products of four bytes with sums of 32 bits: part of AVX-512, and, later, of AVX.
+#if defined(__AVX512F__)
+#define HAS_VNNI __attribute__((target("avx512vnni")))
+#define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
+    _mm512_dpbusd_epi32((__m512i)(SUM), (__m512i)(LEFT), (__m512i)(RIGHT))
+#define RUNS_VNNI processor_has_avx512_vnni
+#elif defined(__AVX2__) && __has_include(<avxvnniintrin.h>)
+#define HAS_VNNI __attribute__((target("avxvnni")))
+#define FOUR_PRODUCTS(SUM, LEFT, RIGHT) \
+    _mm256_dpbusd_avx_epi32((__m256i)(SUM), (__m256i)(LEFT), (__m256i)(RIGHT))
+#define RUNS_VNNI processor_has_avx_vnni
+#endif
+
+#if defined(HAS_VNNI)
+HAS_VNNI INLINE void vnni_rows(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
+        const Ints first = load_ints(right), second = load_ints(right + VECTOR_BYTES);
+        if (rows < BYTE_ROWS)
+            for (int64_t line = 0; line < 4 * BYTE_COLUMNS; line += 64)
+                __builtin_prefetch(right + AHEAD + line);
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
+            const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
+            sums[i][0] = (Ints)FOUR_PRODUCTS(sums[i][0], group, first);
+            sums[i][1] = (Ints)FOUR_PRODUCTS(sums[i][1], group, second);
+        }
+    }
+    store_sums(out, sums, rows);
+}
+
+HAS_VNNI TILE(vnni)
+
+static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }
+#else
+static ByteTile vnni_tile(void) { return NULL; }
+#endif
+
+static ByteTile wide_tile(void) {
+#if defined(__AVX2__)
+    return wide;
+#else
+    return NULL;
+#endif
+}
+
+ByteTile ISA(byte_tile)(ByteForm form) {
+    if (form == PORTABLE) return portable;
+    if (form == WIDE) return wide_tile();
+    if (form == VNNI) return vnni_tile();
+    if (vnni_tile()) return vnni_tile();
+    return wide_tile() ? wide_tile() : portable;
+}
+
+bool ISA(is_vnni)(ByteTile tile) { return tile == vnni_tile(); }

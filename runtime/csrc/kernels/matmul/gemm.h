@@ -1,0 +1,103 @@
+// The heart of matrix products: packed panels and the tile that multiplies two of them.
+//
+// The left matrix is packed into panels of TILE_ROWS rows, [k][TILE_ROWS] each, the right one into
+// panels of PANEL_COLUMNS columns, [k][PANEL_COLUMNS] each; what is missing at the end is zero.  How
+// wide the latter are is part of the format of archives, and the same for all processors: a tile
+// reads a panel, two neighbouring ones, or half of one.
+#ifndef POPC_GEMM_H
+#define POPC_GEMM_H
+
+#include "../elementwise/maps.h"
+#include "../support/sizes.h"
+
+#if VECTOR_BYTES == 64
+enum { TILE_ROWS = 12 };
+#elif VECTOR_BYTES == 32
+enum { TILE_ROWS = 6 };
+#else
+enum { TILE_ROWS = 8 };
+#endif
+enum {
+    TILE_COLUMNS = 2 * LANES,
+    PANEL_COLUMNS = 16,
+    // What is divided between tiles and threads: whole panels and whole tiles.
+    WHOLE_COLUMNS = TILE_COLUMNS > PANEL_COLUMNS ? TILE_COLUMNS : PANEL_COLUMNS,
+    // Rows that are multiplied without being packed, by so many columns at once.
+    FEW_ROWS = VECTOR_BYTES == 64 ? 6 : 3,
+    FEW_COLUMNS = VECTOR_BYTES == 64 ? 4 * PANEL_COLUMNS : 2 * PANEL_COLUMNS,
+    // Lines of panels that are multiplied in one turn of a loop: where tiles are small, counting would
+    // take the place of products.
+    AT_ONCE = VECTOR_BYTES == 32 ? 2 : 1,
+    DEPTH =
+        256,  // about: of products that are made at once, so that a panel stays in the first cache
+    // Of both matrices what is used in turn: with their results they stay in the second cache.
+    BLOCK_TILES = 16,
+    BLOCK_COLUMNS = 8 * TILE_COLUMNS,
+};
+
+// Rows of tiles of about the same height: one of few rows takes longer than its share.
+static inline int64_t even_rows(int64_t rows) { return ceil_div(rows, ceil_div(rows, TILE_ROWS)); }
+
+// What happens to a part of the result before it is left alone, in this order.
+typedef struct {
+    const float *row_bias;  // one number for each row
+    const float *column_bias;  // one for each column
+    const float *residual;  // like the result, with its own distance between rows
+    int64_t residual_row;
+    MapLoop activation;  // NULL: there is none
+    bool relu;  // the activation is Relu, and `activation` NULL
+    double parameters[MAX_PARAMETERS];
+} Epilogue;
+
+// Where part of a result goes.
+typedef struct {
+    float *data;
+    int64_t row;  // floats from row to row
+    int64_t first_row, first_column;  // of this part, for the epilogue
+} Place;
+
+// Asks for what comes next: lines of a result lie too far apart for the processor to guess it.
+static inline void expect(const float *from, int64_t row, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += 16) __builtin_prefetch(from + i * row + j, 1);
+}
+
+// Packs `rows` rows (columns of the right matrix: swap the strides) into panels of `width`.
+void ISA(pack_panels)(
+    float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k, int width);
+
+// out = left * right of a panel of rows and TILE_COLUMNS columns, [depth][TILE_COLUMNS], with `depth`
+// numbers to add up; if `add`, added to out.
+void ISA(multiply_tile)(
+    const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
+    bool add);
+
+// A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
+// offsets[p] and right[1] + offsets[p].
+void ISA(multiply_lines)(
+    const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
+    int64_t out_row, int rows, bool add);
+
+// out[columns] = left[k] * right, from packed panels: for products of a single row.
+void ISA(multiply_row)(
+    const float *left, const float *right, int64_t k, float *out, int64_t columns);
+
+// The same for up to FEW_ROWS rows, two at least, whose numbers lie side by side: floats from row to row
+// are `left_row`.
+void ISA(multiply_few)(
+    const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
+    int64_t columns);
+
+// Applies `epilogue` to rows x columns of a result.
+void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns);
+
+// Reads an epilogue's activation: its number and three parameters.
+void ISA(next_activation)(Params *params, Epilogue *epilogue);
+
+// All of out[rows][columns] from packed panels; `k` numbers to add up, panels of `left` and `right`
+// that lie behind each other.  Threads may call it for different parts.
+void ISA(multiply_panels)(
+    const float *left, const float *right, int64_t k, Place out, int64_t rows, int64_t columns,
+    const Epilogue *epilogue);
+
+#endif

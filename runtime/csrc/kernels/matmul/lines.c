@@ -1,0 +1,51 @@
+#include "gemm.h"
+
+// `rows` is a constant wherever this is called, so that the sums stay in registers.
+INLINE void multiply_rows(
+    const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
+    int64_t out_row, const int rows, bool add) {
+    const float *first = right[0], *second = right[1];
+    Floats sums[TILE_ROWS][2];
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < 2; v++)
+            sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
+    for (int64_t p = 0; p < depth; p++, left += TILE_ROWS) {
+        const int64_t offset = offsets[p];
+        const Floats low = load(first + offset), high = load(second + offset);
+        __builtin_prefetch(left + 32 * TILE_ROWS);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            sums[i][0] += left[i] * low;
+            sums[i][1] += left[i] * high;
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < 2; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+}
+
+#define CASE(N) \
+    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, add); break;
+
+void ISA(multiply_lines)(
+    const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
+    int64_t out_row, int rows, bool add) {
+    switch (rows) {
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+        CASE(5)
+#if VECTOR_BYTES == 64
+        CASE(6)
+        CASE(7)
+        CASE(8)
+        CASE(9)
+        CASE(10)
+        CASE(11)
+#elif VECTOR_BYTES != 32
+        CASE(6)
+        CASE(7)
+#endif
+        default: multiply_rows(left, right, offsets, depth, out, out_row, TILE_ROWS, add);
+    }
+}

@@ -1,0 +1,395 @@
+// Matrix products of floats: out[b] = left[b] right[b], then an epilogue.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/fits.h"
+#include "half_panels.h"
+
+enum {
+    MEDIUM_ROWS = 256,  // up to which every chunk has all rows
+    BLOCK_ROWS = BLOCK_TILES * TILE_ROWS,
+};
+
+typedef struct {
+    int64_t m, n, k;
+    int64_t batch;
+    int batch_rank;
+    int64_t batch_dims[MAX_RANK];
+    int64_t left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK],
+        residual_batch[MAX_RANK];
+    const float *left;
+    const void *right;
+    DType right_type;  // F32, or of constants a half
+    int64_t left_row, left_column, right_row, right_column, out_row;
+    float *out;
+    const float *packed;  // the right matrix, if it is constant and the same for the whole batch
+    const uint16_t *halves;  // instead of `packed`, of few rows
+    void *own;  // where either lies, unless it is stored so
+    Epilogue epilogue;
+    int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
+    bool tall;  // all chunks use all columns, and each packs its own rows
+    bool packs_early;  // several chunks use the same columns, which are packed before any of them
+} State;
+
+// The operands of one product of a batch.
+typedef struct {
+    const float *left, *right;
+    float *out;
+    Epilogue epilogue;
+} Product;
+
+static Product product_of(const State *state, int64_t number) {
+    Product product = {state->left, (const float *)state->right, state->out, state->epilogue};
+    for (int axis = state->batch_rank - 1; axis >= 0; axis--) {
+        const int64_t index = number % state->batch_dims[axis];
+        number /= state->batch_dims[axis];
+        product.left += index * state->left_batch[axis];
+        product.right += index * state->right_batch[axis];
+        product.out += index * state->out_batch[axis];
+        if (product.epilogue.residual)
+            product.epilogue.residual += index * state->residual_batch[axis];
+    }
+    return product;
+}
+
+static bool is_batched(const int64_t *strides, int rank) {
+    for (int axis = 0; axis < rank; axis++)
+        if (strides[axis]) return true;
+    return false;
+}
+
+// -- preparing ------------------------------------------------------------------------------------
+
+static int64_t stride_of(const Tensor *tensor, int axis) {
+    return tensor->dims[axis] == 1 ? 0 : tensor->strides[axis] / item_size(tensor->dtype);
+}
+
+// Halves are read only to be packed.
+static bool is_right_type(const Tensor *right) {
+    const bool half = right->dtype == F16 || right->dtype == BF16;
+    return right->dtype == F32 || (half && right->constant && !right->packed);
+}
+
+static void read_batch(State *state, const Tensor *const operands[4]) {
+    int64_t *strides[] = {
+        state->left_batch, state->right_batch, state->out_batch, state->residual_batch};
+    for (int axis = 0; axis < state->batch_rank; axis++) {
+        state->batch *= state->batch_dims[axis] = operands[2]->dims[axis];
+        for (int i = 0; i < 4; i++)
+            strides[i][axis] = operands[i]->data ? stride_of(operands[i], axis) : 0;
+    }
+}
+
+// Whether numbers of a row lie side by side.
+static bool has_lines(const Tensor *matrix) {
+    const int column = matrix->rank - 1;
+    return matrix->dims[column] == 1 || matrix->strides[column] == (int64_t)sizeof(float);
+}
+
+// All operands have the rank of `out`; batch dimensions of 1 are repeated.
+static bool read_operands(State *state, Params *params, bool *constant) {
+    Tensor left = next_tensor(params), right = next_tensor(params), out = next_tensor(params);
+    Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
+    ISA(next_activation)(params, &state->epilogue);
+    const int rank = out.rank, row = rank - 2, column = rank - 1;
+    if (params->bad || !factors_fit(&left, &right, &out)) return false;
+    if (left.dtype != F32 || out.dtype != F32 || !is_right_type(&right)) return false;
+    if (!may_hold(&bias, F32, out.dims[column])) return false;
+    if (!residual_fits(&residual, &out)) return false;
+    *state = (State){
+        .m = out.dims[row],
+        .n = out.dims[column],
+        .k = left.dims[column],
+        .batch = 1,
+        .batch_rank = row,
+        .left = (const float *)left.data,
+        .right = right.data,
+        .right_type = right.dtype,
+        .out = (float *)out.data,
+        .left_row = stride_of(&left, row),
+        .left_column = stride_of(&left, column),
+        .right_row = stride_of(&right, row),
+        .right_column = stride_of(&right, column),
+        .out_row = out.dims[row] == 1 ? out.dims[column] : stride_of(&out, row),
+        .epilogue = state->epilogue,
+    };
+    if (!has_lines(&out) || (residual.data && !has_lines(&residual))) return false;
+    const Tensor *const operands[] = {&left, &right, &out, &residual};
+    read_batch(state, operands);
+    state->epilogue.column_bias = (const float *)bias.data;
+    state->epilogue.residual = (const float *)residual.data;
+    state->epilogue.residual_row = residual.data ? stride_of(&residual, row) : 0;
+    *constant = right.constant && !is_batched(state->right_batch, row);
+    if (right.packed) state->packed = (const float *)right.data;
+    return right.dtype == F32 ? *constant || !right.packed : *constant && !right.packed;
+}
+
+// Whether rows are few enough to be read where they lie.
+static bool is_few(const State *state) {
+    return state->batch == 1 && state->m <= FEW_ROWS && (state->left_column == 1 || state->k == 1);
+}
+
+// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
+// together, so that every thread reads columns of its own, and reads them once.  Of many rows, blocks of
+// columns come first; rows are divided too, but not so far that packed columns are used for few.
+static void choose_groups(State *state) {
+    const int64_t work = state->m * state->n * state->k;
+    const int64_t most = state->m == 1 ? 64 : state->m <= MEDIUM_ROWS ? 16 : 32;
+    int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
+    chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
+    const int64_t unit = is_few(state) ? FEW_COLUMNS : WHOLE_COLUMNS;
+    const int64_t column_panels = ceil_div(state->n, unit);
+    const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
+    const int64_t blocks = ceil_div(state->n, BLOCK_COLUMNS);
+    int64_t across = state->m <= MEDIUM_ROWS && blocks < chunks ? chunks : blocks;
+    if (across > column_panels) across = column_panels;
+    int64_t down = ceil_div(chunks, across);
+    if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
+    if (across * down < chunks) across = ceil_div(chunks, down);
+    if (across > column_panels) across = column_panels;
+    state->column_group = ceil_div(column_panels, across) * unit;
+    state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
+}
+
+// Floats of the left matrix that are packed before all else.
+static int64_t early_rows(const State *state) {
+    return state->tall ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
+}
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->own);
+    free(state);
+}
+
+// Room for so many numbers of `size` bytes.
+static void *room_for(int64_t count, size_t size) {
+    return aligned_alloc(64, (size_t)padded(count, 32) * size);
+}
+
+static bool pack_floats(State *state, int64_t count) {
+    float *packed = state->own = room_for(count, sizeof(float));
+    if (!packed) return false;
+    ISA(pack_panels)(
+        packed, (const float *)state->right, state->right_column, state->right_row, state->n,
+        state->k, PANEL_COLUMNS);
+    state->packed = packed;
+    return true;
+}
+
+// Halves that few rows meet stay halves: reading them takes the time.  Others become floats.
+static bool pack_halves(State *state, int64_t count) {
+    uint16_t *halves = room_for(count, sizeof(uint16_t));
+    if (!halves) return false;
+    ISA(pack_half_panels)(
+        halves, (const uint16_t *)state->right, state->right_row, state->right_column, state->k,
+        state->n);
+    if (state->batch == 1 && state->m <= HALF_ROWS) {
+        state->halves = state->own = halves;
+        return true;
+    }
+    float *packed = state->own = room_for(count, sizeof(float));
+    if (packed) ISA(widen)(packed, halves, count, state->right_type == BF16);
+    free(halves);
+    state->packed = packed;
+    return packed;
+}
+
+// Packs the right matrix into so many numbers.
+static bool pack_constant(State *state, int64_t count) {
+    return state->right_type == F32 ? pack_floats(state, count) : pack_halves(state, count);
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    bool constant = false;
+    if (!state || !read_operands(state, params, &constant) || state->m == 0 || state->n == 0 ||
+        state->k == 0) {
+        free(state);
+        return NULL;
+    }
+    choose_groups(state);
+    state->packs_early = !constant && state->row_group < state->m;
+    state->tall = state->column_group >= state->n && state->row_group < state->m;
+    const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
+    const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
+    if (constant && !state->packed && !pack_constant(state, right_floats)) {
+        release(state);
+        return NULL;
+    }
+    if (state->batch > 1) {
+        const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
+                                                                      : BLOCK_COLUMNS * state->k;
+        needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
+    } else {
+        const int64_t early = state->packs_early ? right_floats : 0;
+        needs->shared = (early_rows(state) + early) * (int64_t)sizeof(float);
+        const int64_t late = constant || early ? 0 : state->column_group * state->k;
+        needs->own = (state->tall ? BLOCK_ROWS * state->k : late) * (int64_t)sizeof(float);
+    }
+    return state;
+}
+
+// -- many products: each thread makes whole ones --------------------------------------------------
+
+typedef struct {
+    const State *state;
+    const Run *run;
+} Job;
+
+static void batch_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Product product = product_of(state, chunk);
+    float *left = (float *)job->run->own[thread];
+    float *own_right = left + padded(state->m, TILE_ROWS) * state->k;
+    ISA(pack_panels)(
+        left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
+    for (int64_t j = 0; j < state->n; j += BLOCK_COLUMNS) {
+        const int64_t width = state->n - j < BLOCK_COLUMNS ? state->n - j : BLOCK_COLUMNS;
+        const float *right = state->packed + j * state->k;
+        if (!state->packed) {
+            ISA(pack_panels)(
+                own_right, product.right + j * state->right_column, state->right_column,
+                state->right_row, width, state->k, PANEL_COLUMNS);
+            right = own_right;
+        }
+        const Place out = {product.out + j, state->out_row, 0, j};
+        ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
+    }
+}
+
+// -- one product: threads share it ----------------------------------------------------------------
+
+enum { PANELS_AT_ONCE = 8 };
+
+static int64_t left_packs(const State *state) {
+    return state->tall ? 0 : ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+}
+
+static float *early_columns(const Job *job) {
+    return (float *)job->run->shared + early_rows(job->state);
+}
+
+static void pack_left(const State *state, int64_t first, int64_t rows, float *to) {
+    ISA(pack_panels)(
+        to, state->left + first * state->left_row, state->left_row, state->left_column, rows,
+        state->k, TILE_ROWS);
+}
+
+static void pack_right(const State *state, int64_t first, int64_t columns, float *to) {
+    ISA(pack_panels)(
+        to, (const float *)state->right + first * state->right_column, state->right_column,
+        state->right_row, columns, state->k, PANEL_COLUMNS);
+}
+
+// Panels of rows and, behind them, those of columns.
+static void pack_some(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    if (chunk >= left_packs(state)) {
+        const int64_t j = (chunk - left_packs(state)) * BLOCK_COLUMNS;
+        pack_right(
+            state, j, lesser(state->n - j, BLOCK_COLUMNS), early_columns(job) + j * state->k);
+        return;
+    }
+    const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
+    int64_t rows = state->m - first;
+    if (rows > PANELS_AT_ONCE * TILE_ROWS) rows = PANELS_AT_ONCE * TILE_ROWS;
+    pack_left(state, first, rows, (float *)job->run->shared + first * state->k);
+}
+
+// Few rows by columns that stayed halves.
+static void multiply_halves(
+    const State *state, const float *left, int64_t step, Place out, int64_t columns) {
+    ISA(multiply_half_panels)(
+        left, step, state->halves + out.first_column * state->k, state->right_type == BF16,
+        state->k, out, (int)state->m, columns, &state->epilogue);
+}
+
+// A few rows need no packing, and their chunks share nothing.
+static void few_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t j = chunk * state->column_group;
+    const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
+    const Place out = {state->out + j, state->out_row, 0, j};
+    if (state->halves) {
+        multiply_halves(state, state->left, 1, out, width);
+        return;
+    }
+    const float *right = state->packed + j * state->k;
+    if (state->m == 1)
+        ISA(multiply_row)(state->left, right, state->k, out.data, width);
+    else
+        ISA(multiply_few)(state->left, state->left_row, right, state->k, out, state->m, width);
+    ISA(finish)(&state->epilogue, out, state->m, width);
+}
+
+static void single_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t down = ceil_div(state->m, state->row_group);
+    const int64_t j = chunk / down * state->column_group, i = chunk % down * state->row_group;
+    const int64_t width = state->n - j < state->column_group ? state->n - j : state->column_group;
+    const int64_t height = state->m - i < state->row_group ? state->m - i : state->row_group;
+    const Place out = {state->out + i * state->out_row + j, state->out_row, i, j};
+    const float *left = (float *)job->run->shared + i * state->k;
+    if (state->halves) {
+        multiply_halves(state, left, TILE_ROWS, out, width);
+        return;
+    }
+    const float *right = state->packed + j * state->k;
+    if (state->packs_early) {
+        right = early_columns(job) + j * state->k;
+    } else if (!state->packed) {
+        float *own = (float *)job->run->own[thread];
+        pack_right(state, j, width, own);
+        right = own;
+    }
+    ISA(multiply_panels)(left, right, state->k, out, height, width, &state->epilogue);
+}
+
+// Rows that are used once do not leave the second cache between packing and use.
+static void tall_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    float *left = (float *)job->run->own[thread];
+    const float *right = state->packed ? state->packed : early_columns(job);
+    const int64_t first = chunk * state->row_group, rest = state->m - first;
+    const int64_t end = rest < state->row_group ? state->m : first + state->row_group;
+    for (int64_t i = first; i < end; i += BLOCK_ROWS) {
+        const int64_t height = end - i < BLOCK_ROWS ? end - i : BLOCK_ROWS;
+        const Place out = {state->out + i * state->out_row, state->out_row, i, 0};
+        pack_left(state, i, height, left);
+        ISA(multiply_panels)(left, right, state->k, out, height, state->n, &state->epilogue);
+    }
+}
+
+static Failure run_product(const void *argument, const Run *run) {
+    const State *state = argument;
+    Job job = {state, run};
+    if (state->batch > 1) {
+        const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
+        const Run alone = {1, run->shared, {run->own[0]}};
+        share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
+        return OK;
+    }
+    if (is_few(state) && (state->packed || (state->halves && state->m == 1))) {
+        share_chunks(run, ceil_div(state->n, state->column_group), few_chunk, &job);
+        return OK;
+    }
+    const int64_t columns = ceil_div(state->n, BLOCK_COLUMNS);
+    share_chunks(run, left_packs(state) + (state->packs_early ? columns : 0), pack_some, &job);
+    const int64_t across = ceil_div(state->n, state->column_group);
+    const int64_t down = ceil_div(state->m, state->row_group);
+    share_chunks(run, across * down, state->tall ? tall_chunk : single_chunk, &job);
+    return OK;
+}
+
+const Kernel ISA(PRODUCTS)[] = {
+    {"Product_f32", prepare, run_product, release},
+    {NULL, NULL, NULL, NULL},
+};

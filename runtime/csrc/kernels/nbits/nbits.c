@@ -1,0 +1,272 @@
+// Products of floats with a matrix that is stored in 2, 4 or 8 bits a number: each block of a row has a
+// scale, and perhaps a zero point.  Rows of it are the columns of the result.  What is stored is all that
+// is read from memory: sixteen rows at a time are turned, so that a vector of words holds some numbers of
+// each, and become floats in registers if there is one row on the left, else in the second cache.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../matmul/gemm.h"
+#include "nbits.h"
+
+enum {
+    BLOCK_STEP = 16,  // what blocks are multiples of: whole words
+    ROW_CHUNK = 1 << 17,  // products of a chunk of a single row
+    MOST_CHUNKS = 64,
+    FEW_CHUNKS = 16,  // fewer chunks of columns than these are divided into rows too
+    PANELS_AT_ONCE = 8,
+};
+
+typedef struct {
+    int64_t m, left_row;
+    const float *left;
+    float *out;
+    Epilogue epilogue;
+    PackedBits bits;
+    void *offsets;  // where zero points lie that were packed here
+    int64_t column_group, row_group;  // of a chunk
+} State;
+
+// -- preparing ------------------------------------------------------------------------------------
+
+// Zero points, less the middle of the range, in panels like those of scales.
+static bool pack_zeros(State *state, const Tensor *zero) {
+    PackedBits *bits = &state->bits;
+    const int64_t panels = ceil_div(bits->rows, PANEL_COLUMNS), count = panels * bits->blocks;
+    const bool floats = zero->dtype == F32;
+    const size_t size = floats ? sizeof(float) : 1;
+    char *offsets = state->offsets = calloc((size_t)(count * PANEL_COLUMNS), size);
+    if (!offsets) return false;
+    const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
+    const int middle = 1 << (bits->width - 1), mask = 2 * middle - 1;
+    for (int64_t row = 0; row < bits->rows; row++) {
+        for (int64_t block = 0; block < bits->blocks; block++) {
+            const int64_t panel = row / PANEL_COLUMNS * bits->blocks + block;
+            const int64_t to = panel * PANEL_COLUMNS + row % PANEL_COLUMNS;
+            const int64_t place = block * bits->width;
+            if (floats) {
+                const float value = ((const float *)zero->data)[row * bits->blocks + block];
+                ((float *)offsets)[to] = value - (float)middle;
+            } else {
+                const uint8_t byte = (uint8_t)zero->data[row * row_bytes + place / 8];
+                offsets[to] = (char)((byte >> place % 8 & mask) - middle);
+            }
+        }
+    }
+    if (floats)
+        bits->float_offsets = (const float *)offsets;
+    else
+        bits->offsets = (const int8_t *)offsets;
+    return true;
+}
+
+static bool zeros_fit(const PackedBits *bits, const Tensor *zero) {
+    if (!zero->data) return true;
+    const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
+    return zero->constant &&
+           (holds(zero, F32, bits->rows * bits->blocks) || holds(zero, U8, bits->rows * row_bytes));
+}
+
+static bool weights_fit(const PackedBits *bits, const Tensor *packed, const Tensor *scale) {
+    if (bits->width != 2 && bits->width != 4 && bits->width != 8) return false;
+    if (bits->block < BLOCK_STEP || bits->block > MOST_BYTES || bits->block % BLOCK_STEP)
+        return false;
+    return packed->dims[1] == ceil_div(bits->k, bits->block) &&
+           packed->dims[2] == bits->block / 8 * bits->width && packed->dtype == U8 &&
+           is_contiguous(packed) && (intptr_t)packed->data % 4 == 0 &&
+           holds(scale, F32, bits->rows * bits->blocks);
+}
+
+static bool read_operands(State *state, Params *params, Tensor *zero) {
+    const Tensor left = next_tensor(params), packed = next_tensor(params);
+    const Tensor scale = next_tensor(params);
+    *zero = maybe_tensor(params);
+    const Tensor groups = maybe_tensor(params), bias = maybe_tensor(params);
+    const Tensor out = next_tensor(params);
+    const int64_t width = next_int(params), block = next_int(params);
+    if (params->bad || left.rank != 2 || packed.rank != 3 || out.rank != 2) return false;
+    const int64_t m = left.dims[0], k = left.dims[1], n = packed.dims[0];
+    if (m < 1 || k < 1 || n < 1 || left.dtype != F32 || !holds(&out, F32, m * n)) return false;
+    if (out.dims[0] != m || (k > 1 && left.strides[1] != (int64_t)sizeof(float))) return false;
+    *state = (State){
+        .m = m,
+        .left_row = left.strides[0] / (int64_t)sizeof(float),
+        .left = (const float *)left.data,
+        .out = (float *)out.data,
+        .bits =
+            {(const float *)packed.data, (const float *)scale.data, (const int32_t *)groups.data,
+             NULL, NULL, n, k, packed.dims[1], block, 0, (int)width},
+    };
+    state->epilogue.column_bias = (const float *)bias.data;
+    PackedBits *bits = &state->bits;
+    if (width < 0 || width > 8 || !weights_fit(bits, &packed, &scale)) return false;
+    bits->words = bits->blocks * (block / 32 * width + block % 32 * width / 32);
+    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) && are_apart(&groups, &out) &&
+           may_hold(&bias, F32, n);
+}
+
+static bool is_row(const State *state) { return state->m == 1 && !state->bits.groups; }
+
+static bool is_few(const State *state) { return state->m <= FEW_ROWS; }
+
+static void choose_groups(State *state) {
+    const int64_t n = state->bits.rows, unit = is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS;
+    const int64_t units = ceil_div(n, unit);
+    int64_t across = units;
+    if (is_few(state)) {
+        across = n * state->bits.k / ROW_CHUNK;
+        across = across < 1 ? 1 : across > MOST_CHUNKS ? MOST_CHUNKS : across;
+    }
+    state->column_group = ceil_div(units, across < units ? across : units) * unit;
+    state->row_group = state->m;
+    if (is_few(state) || units >= FEW_CHUNKS) return;
+    const int64_t most = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+    const int64_t down = ceil_div(FEW_CHUNKS, units);
+    state->row_group = ceil_div(ceil_div(state->m, down < most ? down : most), TILE_ROWS) *
+                       TILE_ROWS;
+}
+
+static void release(void *argument) {
+    State *state = argument;
+    free(state->offsets);
+    free(state);
+}
+
+// Floats of a row that ends with its last block.
+static int64_t whole_row(const State *state) { return state->bits.blocks * state->bits.block; }
+
+static void *prepare(Params *params, Needs *needs) {
+    State *state = calloc(1, sizeof(State));
+    Tensor zero = {0};
+    if (!state || !read_operands(state, params, &zero)) {
+        free(state);
+        return NULL;
+    }
+    if (zero.data && !pack_zeros(state, &zero)) {
+        release(state);
+        return NULL;
+    }
+    choose_groups(state);
+    const PackedBits *bits = &state->bits;
+    const int64_t turned = (bits->words + bits->blocks) * PANEL_COLUMNS;
+    const int64_t expanded =
+        is_row(state) ? 0 : bits->k * (is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS);
+    needs->own = (turned + expanded) * (int64_t)sizeof(float);
+    const int64_t packed = is_few(state) ? 0 : padded(state->m, TILE_ROWS) * bits->k;
+    needs->shared = (is_row(state) ? whole_row(state) + bits->blocks : packed) *
+                    (int64_t)sizeof(float);
+    return state;
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+typedef struct {
+    const State *state;
+    const Run *run;
+    const float *left, *sums;  // of a single row, and of its blocks
+} Job;
+
+static int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
+
+static void row_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t n = state->bits.rows, first = chunk * state->column_group;
+    const int64_t end = at_most(first + state->column_group, n);
+    for (int64_t j = first; j < end; j += PANEL_COLUMNS) {
+        float part[PANEL_COLUMNS];
+        const Turned panel = ISA(turn_bits)(&state->bits, j, (float *)job->run->own[thread]);
+        ISA(multiply_bits)(&state->bits, &panel, job->left, job->sums, part);
+        memcpy(state->out + j, part, (size_t)at_most(n - j, PANEL_COLUMNS) * sizeof(float));
+    }
+    const Place out = {state->out + first, n, 0, first};
+    ISA(finish)(&state->epilogue, out, 1, end - first);
+}
+
+static void run_row(const State *state, const Run *run, int64_t chunks) {
+    const PackedBits *bits = &state->bits;
+    float *left = (float *)run->shared, *sums = left + whole_row(state);
+    memcpy(left, state->left, (size_t)bits->k * sizeof(float));
+    memset(left + bits->k, 0, (size_t)(whole_row(state) - bits->k) * sizeof(float));
+    for (int64_t block = 0; block < bits->blocks; block++) {
+        float sum = 0;
+        for (int64_t p = 0; p < bits->block; p++) sum += left[block * bits->block + p];
+        sums[block] = sum;
+    }
+    Job job = {state, run, left, sums};
+    share_chunks(run, chunks, row_chunk, &job);
+}
+
+// Columns from `first` on as floats, in panels, which lie behind what was turned.
+static const float *expand(const State *state, int64_t first, int64_t end, float *own) {
+    const PackedBits *bits = &state->bits;
+    float *const to = own + (bits->words + bits->blocks) * PANEL_COLUMNS;
+    for (int64_t j = first; j < end; j += PANEL_COLUMNS) {
+        const Turned panel = ISA(turn_bits)(bits, j, own);
+        ISA(expand_bits)(bits, &panel, to + (j - first) * bits->k);
+    }
+    return to;
+}
+
+static void few_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t n = state->bits.rows, k = state->bits.k, first = chunk * state->column_group;
+    const int64_t end = at_most(first + state->column_group, n);
+    for (int64_t j = first; j < end; j += PANEL_COLUMNS) {
+        const int64_t stop = at_most(j + PANEL_COLUMNS, end);
+        const float *right = expand(state, j, stop, (float *)job->run->own[thread]);
+        const Place out = {state->out + j, n, 0, j};
+        if (state->m == 1)
+            ISA(multiply_row)(state->left, right, k, out.data, stop - j);
+        else
+            ISA(multiply_few)(state->left, state->left_row, right, k, out, state->m, stop - j);
+        ISA(finish)(&state->epilogue, out, state->m, stop - j);
+    }
+}
+
+static void pack_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t k = state->bits.k, first = chunk * PANELS_AT_ONCE * TILE_ROWS;
+    ISA(pack_panels)(
+        (float *)job->run->shared + first * k, state->left + first * state->left_row,
+        state->left_row, 1, at_most(state->m - first, PANELS_AT_ONCE * TILE_ROWS), k, TILE_ROWS);
+}
+
+static void many_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t n = state->bits.rows, k = state->bits.k;
+    const int64_t down = ceil_div(state->m, state->row_group);
+    const int64_t j = chunk / down * state->column_group, i = chunk % down * state->row_group;
+    const int64_t width = at_most(n - j, state->column_group);
+    const float *right = expand(state, j, j + width, (float *)job->run->own[thread]);
+    const Place out = {state->out + i * n + j, n, i, j};
+    ISA(multiply_panels)(
+        (const float *)job->run->shared + i * k, right, k, out,
+        at_most(state->m - i, state->row_group), width, &state->epilogue);
+}
+
+static Failure run_product(const void *argument, const Run *run) {
+    const State *state = argument;
+    const PackedBits *bits = &state->bits;
+    for (int64_t p = 0; bits->groups && p < bits->k; p++)
+        if (bits->groups[p] < 0 || bits->groups[p] >= bits->blocks) return INDEX_OUTSIDE;
+    const int64_t across = ceil_div(bits->rows, state->column_group);
+    Job job = {state, run, NULL, NULL};
+    if (is_row(state)) {
+        run_row(state, run, across);
+    } else if (is_few(state)) {
+        share_chunks(run, across, few_chunk, &job);
+    } else {
+        share_chunks(run, ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS), pack_chunk, &job);
+        share_chunks(run, across * ceil_div(state->m, state->row_group), many_chunk, &job);
+    }
+    return OK;
+}
+
+const Kernel ISA(PACKED_PRODUCTS)[] = {
+    {"ProductBits_f32", prepare, run_product, release},
+    {NULL, NULL, NULL, NULL},
+};

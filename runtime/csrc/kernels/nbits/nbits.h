@@ -1,0 +1,41 @@
+// Matrices that are stored in 2, 4 or 8 bits a number.
+#ifndef POPC_NBITS_H
+#define POPC_NBITS_H
+
+#include "../support/simd.h"
+
+// Rows of numbers, low bits of each word first.  A number less its zero point, times its scale, is what
+// it stands for; both are those of its block.
+typedef struct {
+    const float *packed;  // words, moved as if they were floats
+    const float *scales;  // [rows][blocks]
+    const int32_t *groups;  // the block of each number of a row, or NULL: they follow each other
+    const int8_t
+        *offsets;  // zero points less the middle of the range, [blocks][16] for 16 rows, or NULL
+    const float *float_offsets;  // the same, instead of `offsets`
+    int64_t rows, k, blocks, block;  // numbers of a row, its blocks, numbers of a block
+    int64_t words;  // of a row
+    int width;  // bits of a number
+} PackedBits;
+
+// Sixteen rows side by side.
+typedef struct {
+    const float *words;  // [words][16]
+    const float *scales;  // [blocks][16]
+    const int8_t *offsets;  // [blocks][16], or NULL
+    const float *float_offsets;
+    const float *next;  // words that will be turned after these
+} Turned;
+
+// Rows from `first` on, a multiple of 16, in `to`, which has room for words and scales of 16 rows.
+Turned ISA(turn_bits)(const PackedBits *bits, int64_t first, float *to);
+
+// out[16] = what the rows stand for, times left, which is zero behind the last number; `sums` are those
+// of its blocks.  Without groups.
+void ISA(multiply_bits)(
+    const PackedBits *bits, const Turned *panel, const float *left, const float *sums, float *out);
+
+// What the rows stand for: a panel [k][16].
+void ISA(expand_bits)(const PackedBits *bits, const Turned *panel, float *to);
+
+#endif

@@ -1,0 +1,99 @@
+// Pooling: the largest element, or the mean, of each window.
+#include <math.h>
+#include <stdlib.h>
+
+#include "../conv/window.h"
+
+typedef struct {
+    Conv conv;  // without weights: `groups` channels, each by itself
+    int64_t *offsets;
+    int64_t unit;
+    bool maximum;
+    const float *factors;  // of a mean: one over the number of elements of each window
+} Pool;
+
+typedef struct {
+    const Pool *pool;
+    const Run *run;
+} Job;
+
+static void release(void *argument) {
+    Pool *pool = argument;
+    free(pool->offsets);
+    free(pool);
+}
+
+static void *prepare(Params *params, Needs *needs) {
+    Pool *pool = calloc(1, sizeof(Pool));
+    if (!pool) return NULL;
+    Conv *conv = &pool->conv;
+    if (!ISA(read_conv)(conv, params) ||
+        !(pool->offsets = malloc((size_t)conv->window * sizeof(int64_t)))) {
+        release(pool);
+        return NULL;
+    }
+    pool->maximum = next_int(params) != 0;
+    const Tensor factors = maybe_tensor(params);
+    pool->factors = (const float *)factors.data;
+    if (params->bad || !may_hold(&factors, F32, conv->pixels)) {
+        release(pool);
+        return NULL;
+    }
+    conv->outside = pool->maximum ? -INFINITY : 0;
+    for (int64_t tap = 0; tap < conv->window; tap++)
+        pool->offsets[tap] = ISA(tap_offset)(conv, tap);
+    pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);
+    needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
+    return pool;
+}
+
+static void largest(const Pool *pool, const float *from, float *to, int64_t count) {
+    const int64_t window = pool->conv.window, *offsets = pool->offsets;
+    SWEEP_LOOPS(all_of(-INFINITY), total[v] = larger_of(total[v], part))
+}
+
+static void sums(const Pool *pool, const float *from, float *to, int64_t count) {
+    const int64_t window = pool->conv.window, *offsets = pool->offsets;
+    SWEEP_LOOPS((Floats){0}, total[v] += part)
+}
+
+static void pool_channel(const Pool *pool, int64_t channel, float *plane) {
+    const Conv *conv = &pool->conv;
+    const int64_t slice = conv->result[1] * conv->result[2];
+    float *results = sweep_results(conv, plane), *y = conv->y + channel * conv->pixels;
+    ISA(lay_out_channel)(
+        conv,
+        conv->x + channel / conv->groups * conv->x_batch + channel % conv->groups * conv->x_channel,
+        plane);
+    for (int64_t d = 0; d < conv->result[0]; d++) {
+        const float *from = plane + d * conv->phase[1] * conv->phase[2];
+        (pool->maximum ? largest : sums)(pool, from, results, sweep_count(conv));
+        keep_lines(conv, results, y + d * slice);
+    }
+    if (pool->factors)
+        for (int64_t i = 0; i < conv->pixels; i++) y[i] *= pool->factors[i];
+}
+
+static void some_channels(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const Pool *pool = job->pool;
+    const Conv *conv = &pool->conv;
+    int64_t end = (chunk + 1) * pool->unit;
+    if (end > conv->batch * conv->groups) end = conv->batch * conv->groups;
+    end_plane(conv, (float *)job->run->own[thread]);
+    for (int64_t channel = chunk * pool->unit; channel < end; channel++)
+        pool_channel(pool, channel, (float *)job->run->own[thread]);
+}
+
+static Failure run_pool(const void *argument, const Run *run) {
+    const Pool *pool = argument;
+    Job job = {pool, run};
+    const int64_t channels = pool->conv.batch * pool->conv.groups;
+    share_chunks(run, ceil_div(channels, pool->unit), some_channels, &job);
+    return OK;
+}
+
+const Kernel ISA(POOLS)[] = {
+    {"Pool_f32", prepare, run_pool, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,122 @@
+// Steps of recurrent layers with any functions; what the gradient needs is kept.
+#include <string.h>
+
+#include "recurrent.h"
+
+// Applies function `index` of the direction to a gate, bounded first.
+static void apply(const Step *now, int index, float *x, bool bounded) {
+    const State *state = now->state;
+    const Function *function = &state->functions[now->direction][index];
+    const float bound = bounded ? state->clip : 0;
+    for (int64_t j = 0; bound > 0 && j < state->hidden; j++) {
+        const float above = x[j] < -bound ? -bound : x[j];
+        x[j] = above > bound ? bound : above;
+    }
+    const int64_t steps[] = {sizeof(float), sizeof(float)};
+    char *const in[] = {(char *)x};
+    function->loop((char *)x, in, steps, state->hidden, function->parameters);
+}
+
+static void keep(const Step *now, int64_t gate, int64_t b, const float *values) {
+    const State *state = now->state;
+    if (!state->kept_gates) return;
+    const int64_t place = (gate * state->directions + now->direction) * state->steps + now->time;
+    float *to = state->kept_gates + (place * state->batch + b) * state->hidden;
+    memcpy(to, values, (size_t)state->hidden * sizeof(float));
+}
+
+static void add(float *x, const float *y, int64_t n) {
+    INDEPENDENT_FOR (int64_t j = 0; j < n; j++) x[j] += y[j];
+}
+
+static void add_product(float *x, const float *weights, const float *y, int64_t n) {
+    INDEPENDENT_FOR (int64_t j = 0; weights && j < n; j++) x[j] += weights[j] * y[j];
+}
+
+static void rnn_sequence(const Step *now, int64_t b) {
+    const int64_t n = now->state->hidden;
+    float *p = now->memory->products + b * n;
+    add(p, now->shares + b * n, n);
+    apply(now, 0, p, true);
+    if (is_over(now->state, b, now->time)) return;
+    memcpy(now->memory->h + b * n, p, (size_t)n * sizeof(float));
+}
+
+static void lstm_sequence(const Step *now, int64_t b) {
+    const State *state = now->state;
+    const int64_t n = state->hidden;
+    const float *peep = state->peepholes ? state->peepholes + now->direction * 3 * n : NULL;
+    float *i = now->memory->products + b * 4 * n, *o = i + n, *f = o + n, *g = f + n;
+    float *h = now->memory->h + b * n, *c = now->memory->c + b * n;
+    float *cell = now->memory->reset + b * n, *out = now->memory->spare + b * n;
+    add(i, now->shares + b * 4 * n, 4 * n);
+    add_product(i, peep, c, n);
+    apply(now, 0, i, true);
+    if (state->input_forget) {
+        for (int64_t j = 0; j < n; j++) f[j] = 1 - i[j];
+    } else {
+        add_product(f, peep ? peep + 2 * n : NULL, c, n);
+        apply(now, 0, f, true);
+    }
+    apply(now, 1, g, true);
+    for (int64_t j = 0; j < n; j++) cell[j] = f[j] * c[j] + i[j] * g[j];
+    add_product(o, peep ? peep + n : NULL, cell, n);
+    apply(now, 0, o, true);
+    memcpy(out, cell, (size_t)n * sizeof(float));
+    apply(now, 2, out, false);
+    const float *const kept[] = {i, o, f, g, out};
+    for (int gate = 0; gate < 5; gate++) keep(now, gate, b, kept[gate]);
+    if (is_over(state, b, now->time)) return;
+    memcpy(c, cell, (size_t)n * sizeof(float));
+    for (int64_t j = 0; j < n; j++) h[j] = o[j] * out[j];
+}
+
+// The first two gates; what the third is multiplied by, if it is reset before the product.
+static void gru_gates(const Step *now, int64_t b) {
+    const int64_t n = now->state->hidden;
+    float *z = now->memory->products + b * 3 * n, *r = z + n;
+    const float *h = now->memory->h + b * n;
+    add(z, now->shares + b * 3 * n, 2 * n);
+    apply(now, 0, z, true);
+    apply(now, 0, r, true);
+    keep(now, 0, b, z);
+    keep(now, 1, b, r);
+    float *reset = now->memory->reset + b * n;
+    for (int64_t j = 0; j < n; j++) reset[j] = r[j] * h[j];
+}
+
+static void gru_sequence(const Step *now, int64_t b) {
+    const State *state = now->state;
+    const int64_t n = state->hidden;
+    float *z = now->memory->products + b * 3 * n, *r = z + n, *p = r + n;
+    float *h = now->memory->h + b * n;
+    if (state->reset_late) {
+        if (now->late_bias) add(p, now->late_bias, n);
+        keep(now, 2, b, p);
+        for (int64_t j = 0; j < n; j++) p[j] *= r[j];
+    }
+    add(p, now->shares + b * 3 * n + 2 * n, n);
+    apply(now, 1, p, true);
+    keep(now, state->reset_late ? 3 : 2, b, p);
+    const float left = state->attention ? 1 - state->attention[now->time * state->batch + b] : 1.0f;
+    if (is_over(state, b, now->time)) return;
+    for (int64_t j = 0; j < n; j++) h[j] = p[j] + z[j] * left * (h[j] - p[j]);
+}
+
+void ISA(any_step)(const Step *now) {
+    const State *state = now->state;
+    const Memory *memory = now->memory;
+    const bool early = state->gates == GRU && !state->reset_late;
+    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, early ? 2 : state->gates);
+    for (int64_t b = 0; b < state->batch; b++) {
+        if (state->gates == RNN)
+            rnn_sequence(now, b);
+        else if (state->gates == LSTM)
+            lstm_sequence(now, b);
+        else
+            gru_gates(now, b);
+    }
+    if (state->gates != GRU) return;
+    if (early) ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
+    for (int64_t b = 0; b < state->batch; b++) gru_sequence(now, b);
+}

@@ -1,0 +1,162 @@
+// Along an axis, [outer][length][inner]: running sums and products, and the gradient of the latter.
+#include <stdlib.h>
+
+#include "../../kernel.h"
+#include "../support/simd.h"
+#include "../support/sizes.h"
+
+enum { ORDER_WORK = 1 << 13 };
+
+typedef struct Sums Sums;
+
+typedef void (*LineFn)(const Sums *sums, int64_t line);
+
+struct Sums {
+    const char *x, *grad;  // the gradient of products has one of the result
+    char *out;
+    int64_t outer, length, inner;
+    bool backwards, exclusive, product;
+    LineFn along;
+    int64_t unit;  // lines of a chunk
+    Tensor shape, axis;  // an axis that is read on every run, or absent
+};
+
+static int64_t count_lines(const Sums *sums) { return sums->outer * sums->inner; }
+
+static void some_lines(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Sums *sums = context;
+    const int64_t lines = count_lines(sums), end = (chunk + 1) * sums->unit;
+    for (int64_t line = chunk * sums->unit; line < end && line < lines; line++)
+        sums->along(sums, line);
+}
+
+static Failure run_lines(const Sums *sums, const Run *run) {
+    share_chunks(run, ceil_div(count_lines(sums), sums->unit), some_lines, (void *)sums);
+    return OK;
+}
+
+// Sums and products of integers wrap around: they are computed without signs.
+
+#define TYPE float
+#define WORK float
+#include "accumulated.h"
+#define TYPE double
+#define WORK double
+#include "accumulated.h"
+#define TYPE int32_t
+#define WORK uint32_t
+#include "accumulated.h"
+#define TYPE int64_t
+#define WORK uint64_t
+#include "accumulated.h"
+
+static LineFn accumulation(DType dtype) {
+    switch (dtype) {
+        case F32: return accumulate_float;
+        case F64: return accumulate_double;
+        case I32: return accumulate_int32_t;
+        case I64: return accumulate_int64_t;
+        default: return NULL;
+    }
+}
+
+// The sizes before, along and behind the axis that is chosen now; false if there is no such axis.
+static bool choose_axis(Sums *sums) {
+    const Tensor *shape = &sums->shape;
+    const int64_t chosen = place_at(&sums->axis, 0, shape->rank);
+    if (chosen < 0) return false;
+    sums->outer = sums->inner = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        if (i < chosen) sums->outer *= shape->dims[i];
+        if (i > chosen) sums->inner *= shape->dims[i];
+    }
+    sums->length = shape->dims[chosen];
+    return true;
+}
+
+static Failure run_accumulate(const void *state, const Run *run) {
+    const Sums *sums = state;
+    if (!sums->axis.data) return run_lines(sums, run);
+    Sums chosen = *sums;
+    return choose_axis(&chosen) ? run_lines(&chosen, run) : INDEX_OUTSIDE;
+}
+
+// Operands, and {outer, length, inner, backwards, exclusive}; gives how many elements they have, or -1.
+static int64_t read_lines(Sums *sums, const Tensor *x, const Tensor *out, Params *params) {
+    sums->x = x->data;
+    sums->out = out->data;
+    sums->outer = next_int(params);
+    sums->length = next_int(params);
+    sums->inner = next_int(params);
+    sums->backwards = next_int(params) != 0;
+    sums->exclusive = next_int(params) != 0;
+    sums->unit = sums->length > 0 ? ceil_div(ORDER_WORK, sums->length) : 1;
+    const int64_t count = size_of(sums->outer, sums->length, sums->inner);
+    return holds(x, x->dtype, count) && holds(out, x->dtype, count) ? count : -1;
+}
+
+// x, out, {lines}, whether they are multiplied, an axis that is read on every run?
+static void *prepare_accumulate(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor x = next_tensor(params), out = next_tensor(params);
+    Sums *sums = calloc(1, sizeof(Sums));
+    if (!sums) return NULL;
+    const int64_t count = read_lines(sums, &x, &out, params);
+    sums->along = accumulation(x.dtype);
+    sums->product = next_int(params) != 0;
+    sums->shape = x;
+    sums->axis = maybe_tensor(params);
+    const bool chosen = are_indices(&sums->axis) && element_count(&sums->axis) == 1;
+    if (!params->bad && (chosen || !sums->axis.data) && sums->along && count >= 0) return sums;
+    free(sums);
+    return NULL;
+}
+
+// -- the gradient of products ----------------------------------------------------------------------
+
+// Of one line: first the sums over later places, then times what is before; no factor is divided by.
+#define SLOPE(TYPE)                                                                     \
+    static void slope_##TYPE(const Sums *sums, int64_t line) {                          \
+        const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length; \
+        const int64_t first = sums->backwards ? n - 1 : 0;                              \
+        const int64_t step = sums->backwards ? -sums->inner : sums->inner;              \
+        const int64_t start = (i * n + first) * sums->inner + j;                        \
+        const TYPE *g = (const TYPE *)(const void *)sums->grad + start;                 \
+        const TYPE *x = (const TYPE *)(const void *)sums->x + start;                    \
+        TYPE *out = (TYPE *)(void *)sums->out + start, later = 0, before = 1;           \
+        for (int64_t k = n - 1; k >= 0; k--) {                                          \
+            const TYPE below = k + 1 < n ? x[(k + 1) * step] * later : 0;               \
+            const int64_t place = sums->exclusive ? k + 1 : k;                          \
+            later = place < n ? g[place * step] + below : below;                        \
+            out[k * step] = later;                                                      \
+        }                                                                               \
+        for (int64_t k = 0; k < n; k++) {                                               \
+            out[k * step] *= before;                                                    \
+            before *= x[k * step];                                                      \
+        }                                                                               \
+    }
+
+SLOPE(float)
+SLOPE(double)
+
+// grad, x, out {outer, length, inner, backwards, exclusive}
+static void *prepare_slope(Params *params, Needs *needs) {
+    (void)needs;
+    const Tensor grad = next_tensor(params), x = next_tensor(params), out = next_tensor(params);
+    Sums *sums = calloc(1, sizeof(Sums));
+    if (!sums) return NULL;
+    sums->grad = grad.data;
+    if (x.dtype == F32) sums->along = slope_float;
+    if (x.dtype == F64) sums->along = slope_double;
+    const int64_t count = read_lines(sums, &x, &out, params);
+    if (!params->bad && sums->along && count > 0 && holds(&grad, x.dtype, count)) return sums;
+    free(sums);
+    return NULL;
+}
+
+const Kernel ISA(RUNNING_SUMS)[] = {
+    {"Accumulate", prepare_accumulate, run_accumulate, NULL},
+    {"CumProdGrad", prepare_slope, run_accumulate, NULL},
+    {NULL, NULL, NULL, NULL},
+};
