@@ -118,7 +118,7 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("empty size", 2, lambda m, a: ["compile", str(m), "--shape", "x=1,,2"], "expected integers"),
     ("source missing", 2, lambda m, a: ["run", str(a), "-i", "x="], "expected NAME=SOURCE"),
     ("not an array", 7, lambda m, a: ["run", str(a), "-i", f"x={m}"], "is not a .npy or .npz file"),
-    ("bad tolerance", 2, lambda m, a: ["verify", str(m), "--rtol", "nan"], "not negative"),
+    ("bad tolerance", 2, lambda m, a: ["verify", str(m), "--rtol", "nan"], "must not be negative"),
     ("bad shape", 2, lambda m, a: ["compile", str(m), "--shape", "x=one"], "expected integers"),
     ("not ONNX", 3, lambda m, a: ["compile", __file__, "-o", str(a) + "2"], ""),
     ("unsupported ops", 3, lambda m, a: ["compile", str(_unsupported(m.parent))], "Defrobnicate"),

@@ -95,7 +95,7 @@ def test_mistakes_with_reports(
     assert run(["-q", "report", plain]) == 2
     assert "plain.popx has no cost report" in capsys.readouterr().err
     assert run(["-q", "report", archive, "--dim", "batch=3"]) == 2
-    assert "an archive is compiled already" in capsys.readouterr().err
+    assert "this archive is already compiled" in capsys.readouterr().err
     assert run(["-q", "report", archive, "--html", str(tmp_path / "no" / "r.html")]) == 7
     assert "cannot write" in capsys.readouterr().err
 
@@ -155,7 +155,7 @@ def test_archives_without_costs_are_compared_as_far_as_they_go(
 
 def test_mistakes_with_diff(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-q", "diff", archive, archive, "--set", "target=bow"]) == 2
-    assert "options of the compiler are for models" in capsys.readouterr().err
+    assert "compiler options apply to models only" in capsys.readouterr().err
     assert run(["-q", "diff", archive, __file__]) == 3
 
 

@@ -105,7 +105,7 @@ def test_emit_graphs_of_a_training_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--at", "final"], "not where"),
+        (["--at", "final"], "need a folder to write to"),
         (["--emit-dot", "d", "--dot-ops", "1-2"], "FIRST:LAST"),
         (["--emit-dot", "d", "--dot-ops", "5:5"], "contains no op"),
     ],

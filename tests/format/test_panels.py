@@ -99,7 +99,7 @@ def test_older_readers_read_what_is_not_in_panels() -> None:
         ({"dtype": DType.FLOAT16}, "stores float16 of region"),
         ({"strides": (68, 4)}, r"strides \(68, 4\), which do not fit panels"),
         ({"shape": (17,)}, "do not fit panels"),
-        ({"shape": (3, 17, 1)}, "in panels"),
+        ({"shape": (3, 17, 1)}, "do not fit panels"),
         ({"offset": 32}, "has panels at offset 32"),
         ({"shape": (3, 33)}, "covers bytes 0 to 576 of a region of 384"),
         ({"shape": (4, 17)}, "covers bytes 0 to 512"),
@@ -128,11 +128,11 @@ def _column(*values: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (_column(3, 0), "unknown Packing 3"),
-        (_column(-1, 0), "unknown Packing -1"),
-        (_column(1), "needs more of column 'slot_packing'"),
-        (_column(1, 0, 0), "does not use all of column 'slot_packing'"),
-        (_column(1, 1), "in panels"),
+        (_column(3, 0), "unknown Packing: 3"),
+        (_column(-1, 0), "unknown Packing: -1"),
+        (_column(1), "column 'slot_packing' is too short"),
+        (_column(1, 0, 0), "column 'slot_packing' is too long"),
+        (_column(1, 1), "do not fit panels"),
         (_column(2, 0), "covers bytes"),
     ],
 )

@@ -81,7 +81,7 @@ def _header(start: bytes) -> bytes:
         (b"<!DOCTYPE html><html></html>", "an HTML or XML page"),
         (b'{"not": "a model"}\n', "it is a text file"),
         (b"hello", "it is a text file"),
-        (np.random.default_rng(0).bytes(4096), "no meaning"),
+        (np.random.default_rng(0).bytes(4096), "cannot be parsed"),
         (_model().SerializeToString()[:-7], "damaged or truncated"),
         (onnx.ModelProto(ir_version=8).SerializeToString(), "damaged or truncated"),
     ],

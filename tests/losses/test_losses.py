@@ -225,7 +225,7 @@ def test_tensors_that_do_not_fit(type_: TensorType, spec: LossSpec, message: str
 
 def test_ctc_needs_to_know_how_many_labels() -> None:
     graph = _graph(3, 2, 4)
-    with pytest.raises(ModelError, match="how many labels 't' holds") as caught:
+    with pytest.raises(ModelError, match="the number of labels in 't' is unknown") as caught:
         add_loss(graph, LossSpec("ctc", "x", "t"), graph.tensors.__getitem__)
     assert "max_labels" in caught.value.hint
 

@@ -86,7 +86,7 @@ def test_mean_is_the_default_and_others_are_refused() -> None:
     assert loss == np.float32(1.5)
     with pytest.raises(ModelError) as caught:
         run_op("IdentityLoss", [x], {"reduction": "mean"}, domain=_DOMAIN)
-    assert "'mean' is none of Mean, None, NoReduction, Sum" in str(caught.value)
+    assert "'mean' is not one of Mean, None, NoReduction, Sum" in str(caught.value)
 
 
 @pytest.mark.parametrize(

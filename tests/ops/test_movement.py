@@ -294,7 +294,7 @@ def test_reverse_sequence(batch_axis: int, constants: tuple[int, ...]) -> None:
 
 
 def test_reverse_sequence_refuses_lengths_beyond_the_sequence() -> None:
-    with pytest.raises(IndexError, match=r"not all in 0\.\.2"):
+    with pytest.raises(IndexError, match=r"not all from 0 to 2"):
         run_op("ReverseSequence", [_X, _ints(1, 2, 3)], {"batch_axis": 1, "time_axis": 0})
 
 

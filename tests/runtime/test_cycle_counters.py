@@ -183,5 +183,5 @@ _ALONE = b'"type":"A","name":"","origin":"","ipu":0'
     ],
 )
 def test_damaged_documents(document: bytes) -> None:
-    with pytest.raises(CorruptArchiveError, match="what its program costs"):
+    with pytest.raises(CorruptArchiveError, match="the costs of its program"):
         Profile(document)

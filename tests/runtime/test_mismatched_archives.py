@@ -83,5 +83,5 @@ def test_samples_of_another_size(engine: str) -> None:
 
 
 def test_a_stream_that_the_manifest_does_not_name() -> None:
-    with pytest.raises(DeviceError, match=r"HostStore \(store\) .* there is no 'y'"):
+    with pytest.raises(DeviceError, match=r"HostStore \(store\) .* 'y' is missing"):
         popc_runtime.load(_archive(3, outputs=(), streams=()))

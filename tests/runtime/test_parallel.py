@@ -100,7 +100,7 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPa
 
 
 def test_there_must_be_a_thread() -> None:
-    with pytest.raises(UsageError, match="threads=0"):
+    with pytest.raises(UsageError, match="threads must be at least 1, not 0"):
         popc_runtime.load(b"", threads=0)
 
 

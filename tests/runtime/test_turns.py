@@ -116,7 +116,7 @@ def test_a_run_cannot_wait_for_those_behind_it(tmp_path: Path) -> None:
 
     def source() -> Iterator[Array]:
         pending.append(model.run_async(x=X))
-        with pytest.raises(UsageError, match="closes the executable"):
+        with pytest.raises(UsageError, match="cannot close the executable"):
             model.close()
         yield X
 

@@ -104,7 +104,7 @@ def test_state_on_two_chips(name: str, pipelined: bool, tmp_path: Path) -> None:
         "enable_pipelining": pipelined,
     }
     if pipelined and name in _TORN:
-        with pytest.raises(OptionError, match="places of ops are wrong") as caught:
+        with pytest.raises(OptionError, match="assigned to chips or stages wrongly") as caught:
             _program(program, tmp_path, **options)
         assert "its new value is complete in stage 1 only" in caught.value.details[0]
     else:

@@ -176,7 +176,7 @@ def test_annotated_phases() -> None:
         compiled_network(
             "mlp", training(), **_TWO, annotate=[{"op_type": "Relu", "virtual_graph": 1}]
         )
-    assert "say execution_phase instead" in caught.value.details[0]
+    assert "give execution_phase instead" in caught.value.details[0]
 
 
 def test_mistakes_are_listed_together() -> None:

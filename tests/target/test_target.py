@@ -114,7 +114,7 @@ def test_missing_fields_and_chips_without_links() -> None:
 def test_files_that_are_none(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(OptionError, match=f"no TOML file: {why}"):
+    with pytest.raises(OptionError, match=f"not a TOML file: {why}"):
         find_target(str(path))
     with pytest.raises(OptionError, match="cannot read"):
         find_target(str(tmp_path / "y.toml"))

@@ -75,7 +75,7 @@ def test_accumulation_without_training() -> None:
 
 
 def test_two_ways_at_once() -> None:
-    with pytest.raises(UsageError, match="says everything"):
+    with pytest.raises(UsageError, match="already names loss and optimizer"):
         popc.compile(linear_model(), train=trainable(), loss="loss")
 
 

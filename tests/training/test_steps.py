@@ -62,7 +62,7 @@ def test_return_types(anchor: str, shape: tuple[int, ...] | None, tmp_path: Path
         "anchors": {"loss": anchor},
     }
     if shape is None:
-        with pytest.raises(OptionError, match="every_n, which does not say"):
+        with pytest.raises(OptionError, match="every_n, which leaves open"):
             training_program(tmp_path, **options)
         return
     program = training_program(tmp_path, **options)

@@ -55,7 +55,7 @@ def test_the_middle_of_an_epoch_over_other_samples_is_refused(tmp_path: Path) ->
     next(first.batches.steps())
     first._losses.append(1.0)
     Trainer(first.executable, data(25), progress=first.progress)
-    with pytest.raises(UsageError, match="over 25 samples in steps of 2, but now there are 27"):
+    with pytest.raises(UsageError, match="over 25 samples in steps of 2, but the data has 27"):
         Trainer(first.executable, data(27), progress=first.progress)
     first._losses.clear()
     Trainer(first.executable, data(27), progress=first.progress)  # whole epochs may differ
@@ -166,7 +166,7 @@ def test_evaluations_that_make_no_sense(
 
 
 def test_constant_weights_cannot_be_evaluated(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="constant: nothing could be evaluated"):
+    with pytest.raises(UsageError, match="are constant, so it cannot evaluate trained weights"):
         Evaluation(_evaluation_archive(tmp_path, constant=True), data())
 
 

@@ -76,7 +76,7 @@ def test_zero_forbids_it() -> None:
 
 
 def test_ambiguities_are_listed() -> None:
-    with pytest.raises(OptionError, match="1 times") as caught:
+    with pytest.raises(OptionError, match="in 1 places") as caught:
         planned_model(_model(), {"enableInplaceAmbiguityChecking": True})
     (detail,) = caught.value.details
     assert detail == (

@@ -267,7 +267,7 @@ WHOLE: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], str
     ("BatchNormalizationTraining", [floats(4, 3), floats(3), floats(3)], [0, None, None],
      {"epsilon": 1e-5}, "statistics"),
     ("MatMul", [floats(3, 4), floats(4, 2), floats(2)], [1, 0, None], {}, "sums over the batch"),
-    ("Conv", [_X, _W], [None, 0], {**_WINDOW, "group": 1}, "not their batch"),
+    ("Conv", [_X, _W], [None, 0], {**_WINDOW, "group": 1}, "another axis than their batch"),
     ("MaxPool", [_X], [0], {**_POOL, "indices": 1}, "positions"),
     ("Gather", [floats(4, 3), numbers(4, 2)], [0, None], {"axis": 0}, "anywhere"),
     ("SoftmaxCrossEntropyLoss", [floats(4, 5), numbers(5, 4)], [0, None],
