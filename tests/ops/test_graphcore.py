@@ -216,7 +216,12 @@ def test_annotations_of_other_domains_are_no_obstacle() -> None:
         ("BitwiseAnd", [_X, _X], {}, "float32 is not allowed"),
         ("Scale", [_X], {}, "attribute 'scale' is required but missing"),
         ("Scale", [_X], {"scale": "2"}, "attribute 'scale' must be a number"),
-        ("IncrementMod", [_I.astype(np.uint8)], {"increment": -1.0, "modulus": 4.0}, "cannot be represented in uint8"),
+        (
+            "IncrementMod",
+            [_I.astype(np.uint8)],
+            {"increment": -1.0, "modulus": 4.0},
+            "cannot be represented in uint8",
+        ),
         ("Reverse", [_X], {"dimensions": [3]}, "axis 3 is out of range for rank 3"),
         ("Reverse", [_X], {"dimensions": [1, 1]}, "not distinct"),
         ("Subsample", [_X], {"strides": [1, 0, 1]}, "do not fit"),
