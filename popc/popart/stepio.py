@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -41,8 +42,8 @@ def _require_arrays(given: object, what: str) -> dict[str, _Array]:
     return dict(given)
 
 
-class IStepIO:
-    """What a session can run with."""
+class IStepIO(ABC):
+    """The samples and anchors of a run, as a session asks for them."""
 
     _asserts = True
 
@@ -56,16 +57,16 @@ class IStepIO:
         """Whether the first run checks the numbers of elements."""
         return self._asserts
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - most have nothing to do
         """A run begins."""
 
+    @abstractmethod
     def sample(self, name: str, info: _TensorInfoCore) -> _Array:
         """The next sample of an input, which is a micro-batch of one replica."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, name: str, value: _Array) -> None:
         """Take the next value of an anchor."""
-        raise NotImplementedError
 
 
 def as_sample(array: _Array, name: str, info: _TensorInfoCore) -> _Array:
