@@ -198,9 +198,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Constant"): dict.fromkeys(
         ("value_string", "value_strings"), Ignored("the rule refuses constants of text")
     ),
-    ("", "Dropout"): dict.fromkeys(
-        ("is_test", "ratio"), Ignored("drops nothing before opset 12, as in onnxruntime")
-    ),
     ("", "GRU"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "Gemm"): {"broadcast": Ignored("before opset 7: C broadcasts whenever its shape does")},
     ("", "GroupNormalization"): {"stash_type": _WIDE},

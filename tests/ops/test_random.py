@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
+from popc.frontend import Bindings, TrainingBindings, import_model, load_model
 from popc.ir import TensorType
 from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from tests.support.oracles import run_op
+from tests.support.oracles import one_node_model, run_graph, run_op
 
 _T = onnx.TensorProto
 _N = 20000
@@ -140,6 +141,30 @@ def test_dropout_for_inference_is_the_identity(opset: int) -> None:
     np.testing.assert_array_equal(y, x)
     np.testing.assert_array_equal(mask, np.ones((3, 4)))
     assert mask.dtype == (np.bool_ if opset >= 10 else np.float32)
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes", "kept"),
+    [
+        (1, {"ratio": 0.75, "is_test": 0}, 0.25),
+        (6, {"ratio": 0.75, "is_test": 1}, 1),
+        (7, {"ratio": 0.75}, 0.25),
+        (7, {"ratio": 0.0}, 1),
+        (10, {}, 0.5),
+        (10, {"ratio": 0.25}, 0.75),
+        (12, {}, 1),
+    ],
+)
+def test_dropout_without_a_mode_drops_while_the_model_is_trained(
+    opset: int, attributes: dict[str, float], kept: float
+) -> None:
+    x = np.full((_N,), 3, np.float32)
+    model = one_node_model("Dropout", [x], attributes, opset=opset, outputs=2)
+    training = Bindings(training=TrainingBindings(lambda name, type_: False))
+    y, mask = run_graph(import_model(load_model(model), training).graph, {"x0": x})
+    assert mask.dtype == (np.bool_ if opset >= 10 else np.float32)
+    assert abs(mask.mean() - kept) < 0.02
+    np.testing.assert_array_equal(y, np.where(mask != 0, np.float32(3 / kept), 0))
 
 
 @pytest.mark.parametrize("constants", [set(), {1, 2}])

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from popc.frontend.node import ImportRule, Node
-from popc.frontend.rules.common import default_domain, known_scalar
+from popc.frontend.rules.common import default_domain
 from popc.frontend.tensors import dtype_from_onnx
 from popc.frontend.values import Value
 from popc.ir import AttributeMap, Shape, Tensor
@@ -82,20 +82,46 @@ def _multinomial(node: Node) -> Tensor:
 
 
 def _dropout(node: Node) -> list[Value | None]:
-    """The identity, except from opset 12 on where ``training_mode`` is true or not known."""
+    """Elements dropped at random where the operator is in training mode, else the identity.
+
+    From opset 12 on ``training_mode`` says so, which need not be known.  Before, the operator
+    drops while the model is trained ("Dropout-7": test mode or not is the runtime's to say), but
+    where ``is_test`` forbids it ("Dropout-6").
+    """
     x = node.input(0)
-    training = node.optional(2) if node.version >= 12 else None
-    ratio = node.optional(1)
-    inactive = training is None or known_scalar(node, 2) == 0
-    if inactive or (ratio is not None and known_scalar(node, 1) == 0):
+    training = _dropout_training(node)
+    ratio = _dropout_ratio(node)
+    if training is None or _is_known(node, training, 0) or _is_known(node, ratio, 0):
         return [x, _all_kept(node, x)]
-    assert training is not None
-    if ratio is None:
-        ratio = node.constant(0.5, DType.FLOAT32)
-    elif ratio.type.size != 1:
+    if ratio.type.size != 1:
         raise ModelError(f"the ratio must be one value, not {ratio.type}")
-    outputs = node.emit_all("Dropout", [x, ratio, training], _seed(node))
-    return list(outputs)
+    y, kept = node.emit_all("Dropout", [x, ratio, training], _seed(node))
+    if node.version < 10 and node.wants_output(1):
+        kept = node.emit("Cast", [kept], {"to": x.type.dtype.value})
+    return [y, kept]
+
+
+def _dropout_training(node: Node) -> Tensor | None:
+    """Whether the operator drops, as a boolean tensor; ``None`` if it never does."""
+    if node.version >= 12:
+        return node.optional(2)
+    tested = node.version < 7 and node.integer("is_test", 0) != 0
+    return node.constant(np.True_) if node.importer.context.trains and not tested else None
+
+
+def _dropout_ratio(node: Node) -> Tensor:
+    """The share of elements that are dropped, as a tensor."""
+    ratio = node.optional(1) if node.version >= 12 else None
+    if ratio is not None:
+        return ratio
+    share = node.number("ratio", 0.5) if node.version < 12 else 0.5
+    return node.constant(share, DType.FLOAT32)
+
+
+def _is_known(node: Node, tensor: Tensor, value: float) -> bool:
+    """True if the tensor is known to be this one value."""
+    array = node.importer.known_value(tensor)
+    return array is not None and array.size == 1 and bool(array.item() == value)
 
 
 def _all_kept(node: Node, x: Tensor) -> Tensor | None:
