@@ -31,9 +31,6 @@ _RISING: Final = (
     "Sqrt",
     "Erf",
     "Softplus",
-    "Elu",
-    "Selu",
-    "Celu",
     "HardSigmoid",
 )
 _PIECEWISE: Final = ("Relu", "Clip", "LeakyRelu", "Softsign", "ThresholdedRelu")
@@ -42,6 +39,7 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(_MOVES, moved),
     **dict.fromkeys(_COMPARISONS, elements.compared),
     **dict.fromkeys(_RISING, elements.between(elements.function)),
+    **dict.fromkeys(("Celu", "Elu", "Selu"), elements.between(elements.less_one)),
     **dict.fromkeys(_PIECEWISE, elements.between(lambda step: 4 * elements.rounded(step))),
     **dict.fromkeys(
         ("Floor", "Ceil", "Round", "Sign", "QuantizeLinear"), elements.between(elements.nothing)

@@ -19,6 +19,7 @@ __all__ = [
     "divided",
     "function",
     "largest",
+    "less_one",
     "logical",
     "multiplied",
     "nothing",
@@ -79,27 +80,49 @@ def function(step: Step) -> Array:
     return step.rounding() + FUNCTION * peak
 
 
+def less_one(step: Step) -> Array:
+    """Some units of a multiple of e^x, from which that multiple is subtracted ("Elu", "Selu")."""
+    alpha, gamma = (1.67326, 1.0507) if step.node.op_type == "Selu" else (1.0, 1.0)
+    factor = float(step.attribute("alpha", alpha) * step.attribute("gamma", gamma))
+    return function(step) + FUNCTION * abs(factor)
+
+
 def steep(slope: float, extra: Callable[[Step], Array]) -> Rule:
     """A function that is nowhere steeper than ``slope``."""
     return lambda step: [slope * step.operand(0).error + extra(step)]
 
 
 def added(step: Step) -> list[Array]:
-    """Sums of two or more tensors."""
+    """Sums of two or more tensors, and differences."""
     given = [x for x in step.operands if x is not None]
     error = sum((x.error for x in given), step.rounding())
     if len(given) > 2:  # sums on the way are rounded too
         sizes = sum(np.abs(x.array.astype(np.float64)) for x in given)
         error = error + 2 * len(given) * unit(given[0].array.dtype) * sizes
-    return [error]
+    values = [x.array.astype(np.float64) for x in given]
+    if step.node.op_type == "Sub":
+        values[1] = -values[1]
+    return [unless_it_wraps(step, sum(values, np.zeros(())), error)]
+
+
+def unless_it_wraps(step: Step, exact: Array, error: Array) -> Array:
+    """``error``, and no bound at all where integers that are off by it may leave their type."""
+    result = step.results[0]
+    assert result is not None
+    if result.dtype.kind not in "iu":
+        return error
+    limits = np.iinfo(result.dtype)
+    leaves = (exact - error < limits.min) | (exact + error > limits.max)
+    return np.where(leaves & (error > 0), np.inf, error)
 
 
 def multiplied(step: Step) -> list[Array]:
     """Products of two tensors."""
     a, b = step.operand(0), step.operand(1)
     sizes = [np.abs(x.array.astype(np.float64)) for x in (a, b)]
-    error = sizes[0] * b.error + sizes[1] * a.error + a.error * b.error
-    return [error + step.rounding()]
+    error = sizes[0] * b.error + sizes[1] * a.error + a.error * b.error + step.rounding()
+    exact = a.array.astype(np.float64) * b.array.astype(np.float64)
+    return [unless_it_wraps(step, exact, error)]
 
 
 def divided(step: Step) -> list[Array]:
