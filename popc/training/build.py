@@ -63,7 +63,8 @@ def add_training(
     loss = add_loss(graph, settings.loss, _finder(model), in_float32=wide)
     _require_scalar(loss)
     weights = _weights(model, settings)
-    anchored = _anchored_tensors(model, options)
+    _, added = training_anchors(options.anchors, settings.loss.name)
+    anchored = _anchored_tensors(model, added)
     bound = _bound(model, settings, loss)
     model, loss, anchored = rewrite_with_loss(model, loss, anchored, rewrite)
     mark_forward(graph, loss)
@@ -82,7 +83,7 @@ def add_training(
         context = replace(context, largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
     write_updates(model, options, StepPart.ASIDE)
-    named = _added_outputs(graph, options, gradients, anchored)
+    named = _added_outputs(graph, added, gradients, anchored)
     _set_outputs(graph, loss, settings.loss.name, named)
     described = TrainingSpec(
         optimizer=settings.optimizer.type,
@@ -231,9 +232,8 @@ def _divided(options: Options, weight: Tensor) -> frozenset[str]:
 # -- outputs ---------------------------------------------------------------------------------------
 
 
-def _anchored_tensors(model: ImportedModel, options: Options) -> dict[str, Tensor]:
+def _anchored_tensors(model: ImportedModel, added: Sequence[str]) -> dict[str, Tensor]:
     """The tensors whose gradients are anchored, by the names of the gradients."""
-    _, added = training_anchors(options.anchors)
     find = _finder(model)
     return {
         name: find(name.removeprefix(GRADIENT_PREFIX))
@@ -261,12 +261,11 @@ def _set_outputs(
 
 def _added_outputs(
     graph: Graph,
-    options: Options,
+    names: Sequence[str],
     gradients: Mapping[Tensor, Tensor],
     anchored: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """The tensors that training has added and the user has anchored."""
-    _, names = training_anchors(options.anchors)
+    """The tensors that training has added and the user has anchored, by their ``names``."""
     found = {name: gradients[tensor] for name, tensor in anchored.items() if tensor in gradients}
     for name in names:
         if name not in found and name in graph.tensors:
