@@ -59,8 +59,8 @@ def add_training(
         UsageError: an anchor does not exist.
     """
     graph = model.graph
-    wide = options.ensure_fp32_loss_scale_tensor
-    loss = add_loss(graph, settings.loss, _finder(model), in_float32=wide)
+    in_float32 = options.ensure_fp32_loss_scale_tensor
+    loss = add_loss(graph, settings.loss, _finder(model), in_float32=in_float32)
     _require_scalar(loss)
     weights = _weights(model, settings)
     _, added = training_anchors(options.anchors, settings.loss.name)
@@ -79,12 +79,11 @@ def add_training(
     mirror_backward(graph)
     pairs = _pairs(weights, gradients, settings)
     with added_ops_in(graph, StepPart.UPDATE):
-        context = _context(options, loss, scale)
-        context = replace(context, largest_loss_scale=bound)
+        context = replace(_context(options, loss, scale), largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
     write_updates(model, options, StepPart.ASIDE)
-    named = _added_outputs(graph, added, gradients, anchored)
-    _set_outputs(graph, loss, settings.loss.name, named)
+    added_outputs = _added_outputs(graph, added, gradients, anchored)
+    _set_outputs(graph, loss, settings.loss.name, added_outputs)
     described = TrainingSpec(
         optimizer=settings.optimizer.type,
         loss=graph.output_names[0],
