@@ -38,7 +38,7 @@ from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.setup_checks import check_device, check_setup
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.tensorinfo import _TensorInfoCore
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
@@ -167,7 +167,7 @@ class Setup:
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
             self._program.transform()
-            if Checkpoint.FINAL in self._program.listings.checkpoints:
+            if Snapshot.FINAL in self._program.listings.checkpoints:
                 self._program.planned()
 
     def optimizer_table(self) -> dict[str, Any]:
