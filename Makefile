@@ -46,8 +46,9 @@ conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list 
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
-docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the code
+docs: $(VENV)/.ready  ## make docs/options.md, dialects.md and patterns.md anew from the code
 	$(BIN)/python tools/options_page.py > docs/options.md
+	$(BIN)/python tools/dialects_page.py > docs/dialects.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
 
 native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively

@@ -77,7 +77,7 @@ def archive_of(compiled: Compiled) -> Archive:
     planned = compiled.planned
     report, warnings = _costs(planned)
     archive = build_archive(compiled, report, cycles_of(planned))
-    archive.notes = (*planned.model.notes, *warnings)
+    archive.notes = (*planned.options.foreign.notes, *planned.model.notes, *warnings)
     return archive
 
 

@@ -30,6 +30,7 @@ from popc.training import (
     parse_training,
     read_training_file,
     training_anchors,
+    with_requests,
 )
 from popc.transforms import excludable_passes, optional_passes
 from popc_runtime.errors import UsageError
@@ -109,15 +110,23 @@ class CompileRequest:
             TypeError: there is no such keyword.
         """
         _refuse_unknown(keywords)
-        options = keywords.get("options")
+        training = make_training(
+            keywords.get("train"), keywords.get("loss"), keywords.get("optimizer")
+        )
+        given = keywords.get("options")
+        trains = training is not None
+        _refuse_other_mode(given, trains=trains)
+        options = given if isinstance(given, Options) else make_options(given, trains=trains)
+        if training is not None:
+            training = with_requests(training, options.foreign.training)
         return cls(
             model,
-            options if isinstance(options, Options) else make_options(options),
+            options,
             keywords.get("shapes") or {},
             keywords.get("dims") or {},
             keywords.get("bind") or {},
             keywords.get("outputs", ()),
-            make_training(keywords.get("train"), keywords.get("loss"), keywords.get("optimizer")),
+            training,
         )
 
     @property
@@ -142,15 +151,34 @@ class CompileRequest:
         """
         return load_model(self.model)
 
+    def _sizes(self, loaded: LoadedModel) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+        """Shapes and dimensions by name, with the option ``batch_size`` where nothing else is."""
+        shapes = {name: tuple(shape) for name, shape in self.shapes.items()}
+        dims = dict(self.dims)
+        size = self.options.batch_size
+        if not size:
+            return shapes, dims
+        for name, dim in loaded.leading_dims().items():
+            if name in shapes or name in self.bind:
+                continue
+            if dim:
+                dims.setdefault(dim, size)
+                continue
+            rest = [one for one in loaded.fixed_dims(name)[1:] if one is not None]
+            if len(rest) == len(loaded.fixed_dims(name)) - 1:
+                shapes[name] = (size, *rest)
+        return shapes, dims
+
     def bindings(self, loaded: LoadedModel) -> Bindings:
         """The bindings of the model that was loaded; anchored tensors become outputs.
 
         Raises:
             OptionError: options are given that only training uses.
         """
+        shapes, dims = self._sizes(loaded)
         plain = Bindings(
-            shapes={name: tuple(shape) for name, shape in self.shapes.items()},
-            dims=dict(self.dims),
+            shapes=shapes,
+            dims=dims,
             values=dict(self.bind),
             outputs=tuple(self.outputs),
             anchors=tuple(self.options.anchors),
@@ -173,6 +201,18 @@ def _refuse_unknown(keywords: Mapping[str, object]) -> None:
                 f"compile() got an unexpected keyword argument {name!r}"
                 + (f"; {guess}" if guess else "")
             )
+
+
+def _refuse_other_mode(options: object, *, trains: bool) -> None:
+    """Refuse options that were translated for training where there is none, or the other way."""
+    foreign = options.foreign if isinstance(options, Options) else None
+    if foreign is not None and foreign.dialect and foreign.trains != trains:
+        made, now = ("training", "inference") if foreign.trains else ("inference", "training")
+        raise UsageError(
+            f"the options were made of those of {foreign.dialect} for {made}, but the program is "
+            f"for {now}",
+            hint=f"popc.make_options(settings, trains={trains}), or hand the settings over",
+        )
 
 
 def _annotations(options: Options) -> Annotations:
@@ -210,8 +250,13 @@ def _bound_for_training(
 
 def make_options(
     source: Mapping[str, object] | str | os.PathLike[str] | None = None,
+    *,
+    trains: bool = False,
 ) -> Options:
     """Resolve options from a mapping or a file, and from POPC_* environment variables.
+
+    ``trains``: whether they are for a program that trains.  Only settings of other systems, which
+    have some for training and some for inference, ask.
 
     Raises:
         OptionError: lists every problem.
@@ -224,6 +269,7 @@ def make_options(
         env=os.environ,
         pass_names=optional_passes(),
         excludable=excludable_passes(),
+        trains=trains,
     )
 
 

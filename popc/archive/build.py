@@ -77,6 +77,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         training=program.training,
         replicas=replicas,
         identical_seeds=options.identical_replica_seeds,
+        seed=options.seed,
         floating_point_checks=_checks(options),
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
         memory=_memory(planned.plan),

@@ -26,11 +26,16 @@ def explanation_text(effects: Sequence[Effect]) -> str:
 
 
 def _rows(effect: Effect) -> Iterator[list[str]]:
-    label = f"{effect.option} = {effect.value}"
+    label = _label(effect)
     for name, before in effect.before.items():
         after = effect.after[name]
         yield [label, name, f"{before:,}", f"{after:,}", _change(before, after)]
         label = ""
+
+
+def _label(effect: Effect) -> str:
+    host = f" ({effect.host})" if effect.host else ""
+    return f"{effect.option} = {effect.value}{host}"
 
 
 def _change(before: int, after: int) -> str:
@@ -40,7 +45,7 @@ def _change(before: int, after: int) -> str:
 
 
 def _notes(effect: Effect) -> Iterator[str]:
-    label = f"{effect.option} = {effect.value}"
+    label = _label(effect)
     if effect.none:
         yield f"{label} has no effect: {effect.none}"
     elif effect.needed:

@@ -49,8 +49,8 @@ class ModelSettings:
         """With another target, if one is given."""
         return self if target is None else self.with_settings(f"target={target}")
 
-    def resolve(self) -> Options:
-        """The effective options.
+    def resolve(self, *, trains: bool = False) -> Options:
+        """The effective options, of a program that ``trains`` or of one that does not.
 
         Raises:
             OptionError: lists every problem.
@@ -64,6 +64,7 @@ class ModelSettings:
             file=self.options,
             pass_names=optional_passes(),
             excludable=excludable_passes(),
+            trains=trains,
         )
 
     def request(self, model: ModelSource, train: Path | None = None) -> CompileRequest:
@@ -77,7 +78,7 @@ class ModelSettings:
 
         return CompileRequest.of(
             model,
-            options=self.resolve(),
+            options=self.resolve(trains=train is not None),
             shapes=parse_shapes(self.shape),
             dims=parse_dims(self.dim),
             bind=parse_bindings(self.bind),

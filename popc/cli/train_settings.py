@@ -22,7 +22,7 @@ class TrainSettings:
     every: int | None
     rates: tuple[str, ...]
     shuffle: bool
-    seed: int
+    seed: int | None
     weights: Path | None
     eval_archive: Path | None
     eval_data: Path | None

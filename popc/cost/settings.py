@@ -17,6 +17,7 @@ class CostSettings:
     Attributes:
         proportion: How much of a tile's memory the temporary data of one of them may take.
         proportions: The same for ops whose name matches a pattern; the first that does counts.
+        by_op_type: The same for ops of a type, and ``by_chip`` for those of a chip, by number.
         partials_type_matmuls: Of matrix products in half precision inside of
             other ops, such as attention.  Products of their own have an attribute for it.
         prefetch: Whether the host has samples ready before they are asked for.
@@ -26,14 +27,19 @@ class CostSettings:
 
     proportion: float = 0.6
     proportions: tuple[tuple[str, float], ...] = ()
+    by_op_type: tuple[tuple[str, float], ...] = ()
+    by_chip: tuple[float, ...] = ()
     partials_type_matmuls: Partials = Partials.FLOAT
     prefetch: bool = True
     merge_exchange: bool = True
     copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
 
-    def proportion_of(self, name: str) -> float:
-        """The proportion for the op of that name."""
+    def proportion_of(self, name: str, op_type: str, chip: int) -> float:
+        """The proportion for the op of that name and type, on that chip."""
         for pattern, proportion in self.proportions:
             if fnmatchcase(name, pattern):
                 return proportion
-        return self.proportion
+        of_type = dict(self.by_op_type).get(op_type)
+        if of_type is not None:
+            return of_type
+        return self.by_chip[chip] if chip < len(self.by_chip) else self.proportion

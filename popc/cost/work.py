@@ -11,6 +11,7 @@ from collections.abc import Mapping as Table
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_mapping
@@ -262,7 +263,10 @@ class Work:
     @property
     def proportion(self) -> float:
         """The share of a tile's memory that temporary data of this op may take."""
-        return self.machine.settings.proportion_of(self.op.settings.origin)
+        op, chips = self.op, self.machine.target.num_ipus
+        return self.machine.settings.proportion_of(
+            op.settings.origin, op.op_type, chip_of(op, chips)
+        )
 
     def scatter(self, rows: int, length: int, table: int, dtype: DType) -> None:
         """Adding ``rows`` rows of ``length`` elements to rows of ``table`` (multiUpdateAdd)."""

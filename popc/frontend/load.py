@@ -92,6 +92,12 @@ class LoadedModel:
             if shape and not shape[0].HasField("dim_value")
         }
 
+    def fixed_dims(self, name: str) -> tuple[int | None, ...]:
+        """The dimensions of an input; ``None`` for those that are open."""
+        (info,) = (info for info in self.inputs if info.name == name)
+        shape = info.type.tensor_type.shape.dim
+        return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in shape)
+
     def tensor_names(self) -> tuple[str, ...]:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]

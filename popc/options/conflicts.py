@@ -14,6 +14,7 @@ from popc.options.groups import (
     rewrites,
     steps,
     streaming,
+    target,
     transfers,
 )
 from popc.options.options import Options
@@ -30,6 +31,7 @@ CONFLICTS: Final[tuple[Callable[[Options], Iterator[str]], ...]] = (
     placement.conflicts,
     batch_serialization.conflicts,
     transfers.conflicts,
+    target.conflicts,
     rewrites.conflicts,
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from popc.options.foreign import ForeignSettings
 from popc.options.groups.archive import ArchiveOptions
 from popc.options.groups.arithmetic import ArithmeticOptions
 from popc.options.groups.batch_serialization import BatchOptions
@@ -32,6 +33,7 @@ from popc_runtime.format import OptionSetting, Origin
 __all__ = ["SCHEMA", "Options", "describe_options"]
 
 _NO_ORIGINS: Final[FrozenTable[Origin]] = FrozenTable()
+_NOT_FOREIGN: Final = ForeignSettings()
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,11 @@ class Options(
     """The effective options of a compilation, one attribute each.
 
     ``origins`` says where values come from; an option that it does not list has its default.
+    ``foreign`` is the account of settings of another system, if options were made of such.
     """
 
     origins: FrozenTable[Origin] = _NO_ORIGINS
+    foreign: ForeignSettings = _NOT_FOREIGN
 
     def __post_init__(self) -> None:
         """Refuse text in place of members of enums: it would be equal to them, but not the same.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from popc.options.conflicts import conflicts_among
 from popc.options.dialects import popart
+from popc.options.dialects.translate import translate
+from popc.options.foreign import ForeignSettings
 from popc.options.kinds import Known, Truth
 from popc.options.options import SCHEMA, Options
 from popc.options.sources import Setting, from_cli, from_env, from_file, from_values
@@ -31,6 +34,7 @@ def resolve_options(
     values: Mapping[str, object] | None = None,
     pass_names: Sequence[str] = (),
     excludable: Sequence[str] = (),
+    trains: bool = False,
 ) -> Options:
     """The effective options.
 
@@ -41,6 +45,7 @@ def resolve_options(
         values: Values by name, from Python.
         pass_names: What ``disabled_passes`` and ``pattern_switches`` may contain.
         excludable: What ``exclude_patterns`` of ``annotate`` may contain.
+        trains: Whether they are for a program that trains; settings of other systems may differ.
 
     A later source wins: defaults, ``file``, ``env``, ``values``, ``cli``.  Entries of tables are
     settings of their own.
@@ -49,17 +54,28 @@ def resolve_options(
         OptionError: lists every problem of every source.
         ResourceError: the file cannot be read.
     """
+    of_sources: tuple[list[str], ...] = ([], [], [], [])
+    sources = (
+        from_file(file, of_sources[0]),
+        from_env(env or {}, of_sources[1]),
+        from_values(values or {}),
+        from_cli(cli, of_sources[3]),
+    )
+    problems: list[str] = []
+    translation = translate(sources, problems, trains=trains)
     resolver = _Resolver(
         {
             "annotate": excludable,
             "disabled_passes": pass_names,
             "pattern_switches": pass_names,
-        }
+        },
+        foreign=translation.foreign,
+        problems=problems,
     )
-    resolver.take(from_file(file, resolver.problems))
-    resolver.take(from_env(env or {}, resolver.problems))
-    resolver.take(from_values(values or {}))
-    resolver.take(from_cli(cli, resolver.problems))
+    resolver.take(translation.implied)
+    for found, source in zip(of_sources, translation.sources, strict=True):
+        resolver.problems += found
+        resolver.take(source)
     return resolver.options()
 
 
@@ -71,7 +87,7 @@ def changed_options(options: Options, values: Mapping[str, object]) -> Options:
     """
     kept = {name: getattr(options, name) for name in _SPECS if values.get(name, name) is not None}
     origins = {name: label for name, label in options.origins.items() if name in kept}
-    resolver = _Resolver({}, kept, origins)
+    resolver = _Resolver({}, kept, origins, foreign=options.foreign)
     given = {name: value for name, value in values.items() if value is not None}
     resolver.take(Setting(name, value, Origin.CLI, "--set") for name, value in given.items())
     return resolver.options()
@@ -84,6 +100,7 @@ class _Resolver:
     passes: Mapping[str, Sequence[str]]
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[str, Origin] = field(default_factory=dict[str, Origin])
+    foreign: ForeignSettings = field(default_factory=ForeignSettings)
     problems: list[str] = field(default_factory=list[str])
     switched_off: dict[str, Setting] = field(default_factory=dict[str, Setting])
 
@@ -99,7 +116,7 @@ class _Resolver:
             elif name in seen:
                 self.problems.append(_twice(seen[name], setting))
             else:
-                seen[name] = setting.key
+                seen[name] = setting.shown
                 self._set(name, setting)
 
     def _set(self, name: str, setting: Setting) -> None:
@@ -109,7 +126,7 @@ class _Resolver:
         try:
             value = kind.parse(setting.value)
         except ValueError as error:
-            self.problems.append(f"{setting.key} {error} (in {setting.place})")
+            self.problems.append(f"{setting.shown} {error} (in {setting.place})")
             return
         before = self.values.get(name)
         self.values[name] = before.updated(value) if isinstance(before, FrozenTable) else value
@@ -128,16 +145,31 @@ class _Resolver:
 
     def options(self) -> Options:
         """The options, if nothing is wrong with them."""
-        options = Options(**self.values, origins=FrozenTable(self.origins))
-        problems = [*self.problems, *self._contradicted(options), *conflicts_among(options)]
+        options = Options(**self.values, origins=FrozenTable(self.origins), foreign=self.foreign)
+        conflicts = [*self._contradicted(options), *conflicts_among(options)]
+        problems = [*self.problems, *map(self._in_words_of_host, conflicts)]
         if problems:
             count = len(problems)
             raise OptionError(
                 "an option is wrong" if count == 1 else f"{count} options are wrong",
                 details=tuple(problems),
-                hint="`popc options` lists the options, `popc options KEY` explains one",
+                hint=self._where_to_look(),
             )
         return options
+
+    def _in_words_of_host(self, problem: str) -> str:
+        """``problem``, with the settings of another system that its options follow from."""
+        found = [
+            f"{option} follows from {keys}"
+            for option, keys in self.foreign.keys.items()
+            if option != keys and re.search(rf"\b{option}\b", problem)
+        ]
+        return f"{problem} ({'; '.join(found)})" if found else problem
+
+    def _where_to_look(self) -> str:
+        hint = "`popc options` lists the options, `popc options KEY` explains one"
+        dialect = self.foreign.dialect
+        return f"{hint}; `popc options --dialect {dialect}` lists those" if dialect else hint
 
     def _contradicted(self, options: Options) -> Iterator[str]:
         for key, setting in self.switched_off.items():
@@ -191,5 +223,5 @@ def _unknown(key: str) -> str:
 
 
 def _twice(first: str, second: Setting) -> str:
-    other = "" if first == second.key else f", the other time as {first}"
-    return f"{second.key} is given twice{other} (in {second.place})"
+    other = "" if first == second.shown else f", the other time as {first}"
+    return f"{second.shown} is given twice{other} (in {second.place})"

@@ -25,12 +25,21 @@ _SIMILARITY: Final = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option as it was set; ``place`` tells the user where."""
+    """One option as it was set; ``place`` tells the user where.
+
+    ``host`` is the setting of another system that it follows from, "" if it was set as it is.
+    """
 
     key: str
     value: object
     origin: Origin
     place: str
+    host: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name that the user wrote."""
+        return self.host or self.key
 
 
 def from_file(path: str | os.PathLike[str] | None, problems: list[str]) -> list[Setting]:

@@ -9,6 +9,7 @@ from popc.options import Options, VirtualGraphMode, placement_conflicts
 from popc.placement.check import check_places, check_stages, check_updates
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
+from popc.placement.layers import split_by_layers
 from popc.placement.phases import assign_phases, check_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
@@ -82,18 +83,25 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     is_auto = options.virtual_graph_mode is VirtualGraphMode.AUTO
     if not is_auto or is_placed(graph) or _is_trained(graph):
         return 0
-    changes = split_automatically(
+    changes = _split(graph, options, trains=trains)
+    changes += fill_places(graph) + number_sequences(graph)
+    if options.enable_pipelining:
+        changes += infer_stages(graph) + fill_places(graph) + settle_stages(graph)
+        check_stages(graph, options, trains=trains)
+    return changes + insert_copies(graph, boundaries=True)
+
+
+def _split(graph: Graph, options: Options, *, trains: bool) -> int:
+    """Divide a model among chips, by layers or by bytes; how many ops it has."""
+    if options.layers_per_ipu:
+        return split_by_layers(graph, options.layers_per_ipu)
+    return split_automatically(
         graph,
         options.num_ipus,
         options.virtual_graph_split_ratios,
         accumulates=options.accumulation_factor > 1,
         trains=trains,
     )
-    changes += fill_places(graph) + number_sequences(graph)
-    if options.enable_pipelining:
-        changes += infer_stages(graph) + fill_places(graph) + settle_stages(graph)
-        check_stages(graph, options, trains=trains)
-    return changes + insert_copies(graph, boundaries=True)
 
 
 def _place_phases(graph: Graph, options: Options) -> int:

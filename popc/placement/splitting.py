@@ -13,7 +13,7 @@ import numpy as np
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc_runtime.errors import OptionError
 
-__all__ = ["balanced_cuts", "best_cuts_naively", "split_automatically"]
+__all__ = ["balanced_cuts", "best_cuts_naively", "split_automatically", "varying_ops"]
 
 # Ops whose gradients need neither operands nor results.
 _LINEAR: Final = frozenset(
@@ -38,7 +38,7 @@ def split_automatically(
     Raises:
         OptionError: there are fewer ops than chips.
     """
-    order = _varying(graph)
+    order = varying_ops(graph)
     shares = [float(ratio) for ratio in ratios] or [1.0] * chips
     wanted = sum(share > 0 for share in shares)
     if len(order) < wanted:
@@ -57,7 +57,7 @@ def split_automatically(
     return len(order)
 
 
-def _varying(graph: Graph) -> list[Op]:
+def varying_ops(graph: Graph) -> list[Op]:
     """The ops that depend on what the host sends, as they follow each other in the model.
 
     Others, such as transfers and what is done to weights, go where they are needed.

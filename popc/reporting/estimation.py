@@ -144,6 +144,8 @@ def _settings(options: Options) -> CostSettings:
     return CostSettings(
         options.available_memory_proportion,
         tuple(options.available_memory_proportions.items()),
+        tuple(options.available_memory_by_op_type.items()),
+        options.available_memory_per_ipu,
         options.partials_type_matmuls,
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,

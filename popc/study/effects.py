@@ -39,6 +39,7 @@ class Effect:
 
     Attributes:
         option, value, origin: The option as it was set.
+        host: The settings of another system that it follows from; "" if there are none.
         before, after: Numbers of the program without and with it, of those that differ.
         added, removed: Ops by type.
         none: Why it has changed nothing; "" if it has.
@@ -48,6 +49,7 @@ class Effect:
     option: str
     value: str
     origin: str
+    host: str = ""
     before: Mapping[str, int] = field(default_factory=dict[str, int])
     after: Mapping[str, int] = field(default_factory=dict[str, int])
     added: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -58,6 +60,8 @@ class Effect:
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         found: dict[str, Any] = {"option": self.option, "value": self.value, "from": self.origin}
+        if self.host:
+            found["host"] = self.host
         found["has_effect"] = not self.none
         if self.none or self.needed:
             return {**found, "reason": self.none or self.needed}
@@ -127,11 +131,13 @@ class _Explainer:
         after = measure(compiled)
         given = [name for name in _DEFAULTS if self._request.is_set(name)]
         parts = [part for name in given for part in _parts(name, options)]
-        return [self._effect(part, compiled, after) for part in parts]
+        effects = [self._effect(part, compiled, after) for part in parts]
+        return [*effects, *_without_options(options)]
 
     def _effect(self, part: _Part, compiled: Compiled, after: Measures) -> Effect:
         given, name = self._request.options, part.option
-        effect = Effect(name, part.shown, given.origin(name).value)
+        host = given.foreign.keys.get(name, "")
+        effect = Effect(name, part.shown, given.origin(name).value, host=host)
         if getattr(given, name) == _DEFAULTS[name]:
             return replace(effect, none="this is the default")
         if name in _OF_COMPILING:
@@ -150,6 +156,15 @@ class _Explainer:
         if name in _OF_ARCHIVES:
             return compiled.with_options(without)
         return compile_program(self._request.with_options(without), self._loaded)
+
+
+def _without_options(options: Options) -> list[Effect]:
+    """The settings of another system from which no option follows, and why."""
+    return [
+        Effect(row.key, row.value, row.place, none=row.reason)
+        for row in options.foreign.rows
+        if row.reason
+    ]
 
 
 def _reason(error: PopcError) -> str:

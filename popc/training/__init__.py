@@ -3,7 +3,12 @@
 from popc.training.build import add_training
 from popc.training.names import needed_names, training_anchors
 from popc.training.preparation import rewrite_before_training
-from popc.training.settings import TrainingSettings, parse_training, read_training_file
+from popc.training.settings import (
+    TrainingSettings,
+    parse_training,
+    read_training_file,
+    with_requests,
+)
 from popc.training.state import add_state
 
 __all__ = [
@@ -15,4 +20,5 @@ __all__ = [
     "read_training_file",
     "rewrite_before_training",
     "training_anchors",
+    "with_requests",
 ]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from popc.ir import TensorType
-from popc.optimizers import OptimizerSpec, parse_optimizer
+from popc.optimizers import OptimizerSpec, optimizer_to_mapping, parse_optimizer
 from popc.options import did_you_mean, read_table
 from popc.training.losses import LossSpec, parse_loss
 from popc_runtime.errors import OptionError
 
-__all__ = ["TrainingSettings", "parse_training", "read_training_file"]
+__all__ = ["TrainingSettings", "parse_training", "read_training_file", "with_requests"]
 
 _T = TypeVar("_T")
 _TABLES = ("loss", "optimizer", "weights")
@@ -87,6 +87,29 @@ def parse_training(mapping: Mapping[str, Any]) -> TrainingSettings:
     if problems or loss is None or optimizer is None:
         raise _error(problems)
     return TrainingSettings(loss, optimizer, trainable, frozen)
+
+
+def with_requests(settings: TrainingSettings, requests: Mapping[str, object]) -> TrainingSettings:
+    """``settings`` with what options of another system ask for, by dotted name.
+
+    What the settings say themselves stays.
+
+    Raises:
+        OptionError: an optimizer cannot do what is asked for.
+    """
+    table = optimizer_to_mapping(settings.optimizer)
+    for request, value in requests.items():
+        assert request == "optimizer.automatic_loss_scaling", "no other is known"
+        if settings.optimizer.automatic_loss_scaling is not None:
+            continue
+        scale = settings.optimizer.loss_scaling.value
+        table |= {
+            "automatic_loss_scaling": value or True,
+            "loss_scaling": {"value": scale, "const": False},
+        }
+    if not requests:
+        return settings
+    return replace(settings, optimizer=parse_optimizer(table))
 
 
 def _table(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ __all__ = ["load"]
 def load(
     source: str | os.PathLike[str] | bytes | InMemory,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
     engine: str = "auto",
@@ -33,7 +33,7 @@ def load(
 
     Args:
         source: Path of a .popx file, its bytes, or what `popc.compile` returns.
-        seed: Of the device's random numbers.
+        seed: Of the device's random numbers.  Default: what the archive was compiled for.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
         floating_point_checks: Whether a run fails when an instruction makes NaN or infinity of
@@ -70,7 +70,7 @@ def load(
             archive.manifest,
             image,
             weights.data,
-            seed=seed,
+            seed=archive.manifest.seed if seed is None else seed,
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+import popc
 from popc.frontend import Bindings, LoadedModel, load_model
 from popc.frontend.bindings import ResolvedInputs, resolve
 from popc_runtime.errors import ModelError, UsageError
@@ -263,3 +264,27 @@ def test_what_to_paste_is_quoted_for_the_shell() -> None:
     with pytest.raises(UsageError) as caught:
         resolve(model, Bindings())
     assert caught.value.hint == "--dim 'past + new=1'"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "shape"),
+    [
+        ({}, (3, 4)),
+        ({"dims": {"N": 5}}, (5, 4)),
+        ({"shapes": {"x": (6, 4)}}, (6, 4)),
+    ],
+)
+def test_batch_size_is_for_dimensions_that_nothing_else_says(
+    keywords: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,4] y) '
+        "{ y = Relu (x) }"
+    )
+    for name in ("N", ""):
+        if not name:
+            model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
+            keywords = {key: value for key, value in keywords.items() if key != "dims"}
+            shape = shape if "shapes" in keywords else (3, 4)
+        archive = popc.compile(model, options={"batch_size": 3}, **keywords)
+        assert archive.manifest.inputs[0].shape == shape

@@ -108,6 +108,12 @@ def _pipelines() -> list[Setting]:
 
 def _placement() -> list[Setting]:
     return [
+        _one("available_memory_by_op_type", {"MatMul": 0.1, "Conv": 0.9}),
+        Setting(
+            "available_memory_per_ipu",
+            {"available_memory_per_ipu": [0.1, 0.9]},
+            {"num_ipus": 2, "virtual_graph_mode": "auto"},
+        ),
         Setting("chips", {"num_ipus": 2, "virtual_graph_mode": "auto"}),
         Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": _ON_ONE}),
         *_pipelines(),

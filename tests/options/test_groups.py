@@ -46,7 +46,7 @@ def test_a_group_is_part_of_the_options(group: ModuleType) -> None:
 def test_all_options_are_in_groups() -> None:
     known = {one for group in _groups() for one in _classes(group)}
     assert set(Options.__bases__) == known
-    assert list(vars(Options)["__annotations__"]) == ["origins"]
+    assert list(vars(Options)["__annotations__"]) == ["origins", "foreign"]
 
 
 @pytest.mark.parametrize("spec", SCHEMA, ids=lambda spec: spec.name)

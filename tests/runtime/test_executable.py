@@ -218,3 +218,16 @@ def test_mapped_weights_give_the_same_result(tmp_path: Path) -> None:
     plain = executable(affine(), tmp_path).run(x=X)["y"]
     mapped = executable(affine(), tmp_path, weights="mmap").run(x=X)["y"]
     np.testing.assert_array_equal(plain, mapped)
+
+
+def test_a_seed_that_the_archive_has() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g () => (float[9] y)'
+    model = parser.parse_model(f"{text} {{ y = RandomNormal <shape = [9]> () }}")
+
+    def drawn(loaded: int | None, **options: object) -> bytes:
+        archive = popc.compile(model, options=options)
+        return popc_runtime.load(archive, seed=loaded).run()["y"].tobytes()
+
+    assert drawn(None) == drawn(0) != drawn(7)
+    assert drawn(None, seed=7) == drawn(7)
+    assert drawn(0, seed=7) == drawn(0)

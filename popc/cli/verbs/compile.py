@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -118,7 +118,7 @@ def command(
     if allow_out_of_memory:
         settings = settings.with_settings("allow_out_of_memory=true")
     if dump_options:
-        return _show_options(settings)
+        return _show_options(settings, trains=train is not None)
     if explain_options:
         return _explain_options(model, settings, train, console)
     if (at or dot_ops) and not (emit_ir or emit_dot):
@@ -147,11 +147,21 @@ def _refuse_target(target: Path, model: Path) -> None:
         )
 
 
-def _show_options(settings: ModelSettings) -> Report:
-    rows = settings.resolve().to_manifest()
-    text = format_table([[row.name, "=", str(row.value), f"# from {row.origin}"] for row in rows])
-    data = {row.name: {"value": row.value, "origin": row.origin.value} for row in rows}
-    return Report("compile", {"options": data}, text)
+def _show_options(settings: ModelSettings, *, trains: bool) -> Report:
+    options = settings.resolve(trains=trains)
+    rows, hosts = options.to_manifest(), options.foreign.keys
+    text = format_table(
+        [
+            [row.name, "=", str(row.value), f"# from {row.origin}", hosts.get(row.name, "")]
+            for row in rows
+        ]
+    )
+    data: dict[str, Any] = {
+        row.name: {"value": row.value, "origin": row.origin.value} for row in rows
+    }
+    for name, keys in hosts.items():
+        data[name][options.foreign.dialect] = keys
+    return Report("compile", {"options": data}, text, warnings=options.foreign.notes)
 
 
 def _explain_options(

@@ -56,7 +56,9 @@ __all__ = ["command"]
     help="Do not convert dtypes, and fail on results that are NaN or infinite.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the device's random numbers."
+    "--seed",
+    type=int,
+    help="Seed of the device's random numbers; by default, what the archive was compiled for.",
 )
 @click.option(
     "--fp-checks/--no-fp-checks",
@@ -84,7 +86,7 @@ def command(
     outputs: tuple[str, ...],
     steps: int,
     strict: bool,
-    seed: int,
+    seed: int | None,
     fp_checks: bool | None,
     report_path: Path | None,
     force: bool,

@@ -58,9 +58,8 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the order of samples and of the device's random numbers.",
+    help="Seed of the order of samples and of the device's random numbers; by default, what the "
+    "archive was compiled for.",
 )
 @click.option("--weights", type=_FILE, help="Start with the weights of this ONNX model.")
 @click.option(
@@ -136,7 +135,7 @@ class _Run:
             self.executable,
             {name: array for name, array in data.items() if name in known},
             shuffle=settings.shuffle,
-            seed=settings.seed,
+            seed=self.executable.manifest.seed if settings.seed is None else settings.seed,
             progress=self._start(),
             evaluate=evaluate,
             on_step=self._on_step(),

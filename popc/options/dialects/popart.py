@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from popc.options.dialects.dialect import Becomes, Computed, Dialect, HostKey, Refused
+from popc.options.dialects.kinds import Anything
+from popc.options.kinds import Truth
 from popc.options.options import SCHEMA
 
-__all__ = ["OPTIONS", "SWITCHES", "members_of", "table_entry", "why_unsupported"]
+__all__ = ["OPTIONS", "POPART", "SWITCHES", "members_of", "table_entry", "why_unsupported"]
 
 OPTIONS: Final = {spec.popart: spec.name for spec in SCHEMA if spec.popart}
 
@@ -100,3 +103,25 @@ def table_entry(key: str) -> tuple[str, str] | None:
 def why_unsupported(key: str) -> str:
     """The reason, if PopART has an option ``key``, or one that it is a member of; "" if not."""
     return _REASONS.get(_normalised(key.partition(".")[0]), "")
+
+
+def _keys() -> tuple[HostKey, ...]:
+    """The rows: what options are declared to stand for, switches, and what nothing stands for."""
+    mapped = [
+        HostKey(spec.popart, spec.kind, spec.default, Becomes(spec.name))
+        for spec in SCHEMA
+        if spec.popart
+    ]
+    switches = [
+        HostKey(name, Truth(), True, Computed(f"`{option}`: false needs 1", lambda _: ""))
+        for name, option in SWITCHES.items()
+    ]
+    refused = [
+        HostKey(name, Anything(), None, Refused(reason))
+        for reason, names in _UNSUPPORTED.items()
+        for name in names.split()
+    ]
+    return tuple(sorted([*mapped, *switches, *refused], key=lambda key: key.name.lower()))
+
+
+POPART: Final = Dialect("popart", "PopART's SessionOptions", _keys(), mixes=True)

@@ -48,6 +48,12 @@ class ArchiveOptions:
         "time that it is loaded. Results are the same; a runtime without native kernels "
         "unpacks them.",
     )
+    seed: int = option(
+        Whole(),
+        0,
+        "Seed of the random numbers of a program, for those who load the archive without naming "
+        "one.",
+    )
     weights: WeightStorage = option(
         Choice(*WeightStorage),
         WeightStorage.COMPRESSED,

@@ -92,6 +92,14 @@ class PlacementOptions:
         "accumulation_factor. Results stay the same bit for bit.",
         popart="enablePipelining",
     )
+    layers_per_ipu: tuple[int, ...] = option(
+        Several(Whole(low=-1)),
+        (),
+        "How many layers of the model each chip gets if virtual_graph_mode is auto. Layers are "
+        "numbered in names of nodes, as in layer.3, blocks/3 or h.3. What stands in front of the "
+        "first layer goes to the first chip, what follows the last one to the last chip. -1 "
+        "stands for an even part of the layers that are left, as in Optimum.",
+    )
     pipeline_schedule: PipelineSchedule = option(
         Choice(*PipelineSchedule),
         PipelineSchedule.GROUPED,
@@ -162,10 +170,27 @@ def _about_chips(options: Options) -> Iterator[str]:
         )
     if ratios and not sum(ratios) > 0:
         yield "virtual_graph_split_ratios are all zero: give at least one chip something to do"
+    yield from _about_layers(options)
     if mode is VirtualGraphMode.AUTO and options.num_ipus == 1:
         yield (
             "virtual_graph_mode is auto, but num_ipus is 1: set num_ipus to the number of chips, "
             "or leave virtual_graph_mode off"
+        )
+
+
+def _about_layers(options: Options) -> Iterator[str]:
+    layers, mode = options.layers_per_ipu, options.virtual_graph_mode
+    if layers and mode is not VirtualGraphMode.AUTO:
+        yield (
+            f"layers_per_ipu divides the model, but virtual_graph_mode is {mode}: set "
+            "virtual_graph_mode=auto, or leave the layers out"
+        )
+    elif layers and options.virtual_graph_split_ratios:
+        yield "layers_per_ipu and virtual_graph_split_ratios both divide the model: give one"
+    elif layers and len(layers) != options.num_ipus:
+        yield (
+            f"layers_per_ipu has {len(layers)} numbers, but num_ipus is {options.num_ipus}: give "
+            "one number for each chip"
         )
 
 

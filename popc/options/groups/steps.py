@@ -30,6 +30,12 @@ class StepOptions:
         "anchors.z=every_n:2. As in PopART, sum adds in the element type of the output, so sums "
         "of float16 end at 65504; sum:float32 (or another type) adds and returns float32.",
     )
+    batch_size: int = option(
+        Whole(),
+        0,
+        "Size of the first dimension of inputs whose model leaves it open; 0: what --dim "
+        "and --shape say.",
+    )
     batches_per_step: int = option(
         Whole(low=1),
         1,

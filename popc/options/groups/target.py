@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from popc.options.kinds import Choice, Number, Table, Text, Whole
+from popc.options.kinds import Choice, Number, Several, Table, Text, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc.target.topology import SelectionOrder
 
-__all__ = ["TargetOptions"]
+if TYPE_CHECKING:
+    from popc.options.options import Options
+
+__all__ = ["TargetOptions", "conflicts"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,18 @@ class TargetOptions:
         "available_memory_proportion for single nodes. A table from names or patterns of nodes "
         "to proportions; the first pattern that fits, in alphabetical order, counts. In TOML: "
         '[available_memory_proportions] "layer*.up" = 0.2.',
+    )
+    available_memory_by_op_type: FrozenTable[float] = option(
+        Table(Number(high=1), "from types of ops to numbers", example="MatMul=0.3,Conv=0.5"),
+        FrozenTable(),
+        "available_memory_proportion for all ops of a type. available_memory_proportions, by name, "
+        "comes first. In TOML: [available_memory_by_op_type] MatMul = 0.2.",
+    )
+    available_memory_per_ipu: tuple[float, ...] = option(
+        Several(Number(high=1)),
+        (),
+        "available_memory_proportion for each IPU. One number for each of num_ipus; "
+        "available_memory_proportions and available_memory_by_op_type come first.",
     )
     ipu_selection_order: SelectionOrder = option(
         Choice(*SelectionOrder),
@@ -57,3 +74,13 @@ class TargetOptions:
     tiles_per_ipu: int = option(
         Whole(high=1 << 20), 0, "Number of tiles of each IPU to use; 0 for all of them."
     )
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Proportions for other chips than there are."""
+    given = len(options.available_memory_per_ipu)
+    if given not in (0, options.num_ipus):
+        yield (
+            f"available_memory_per_ipu has {given} numbers, but num_ipus is {options.num_ipus}: "
+            "give one number for each chip"
+        )

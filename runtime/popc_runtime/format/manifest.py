@@ -58,6 +58,7 @@ __all__ = [
 
 OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
 
+_LARGEST_SEED: Final = (1 << 64) - 1
 _OPTION_DEPTH: Final = 4
 _SHA256_LENGTH: Final = 64
 _HEXADECIMAL: Final = "0123456789abcdef"
@@ -176,6 +177,7 @@ class Manifest:
         training: Set if the program trains.
         replicas: How many replicas of the program run together.
         identical_seeds: Whether replicas draw the same random numbers.
+        seed: Of the random numbers, for those who load the archive without naming one.
         floating_point_checks: What is looked for after each instruction, unless the user of the
             archive says otherwise.
         memory: Bytes by purpose.
@@ -196,6 +198,7 @@ class Manifest:
     training: TrainingSpec | None = None
     replicas: int = 1
     identical_seeds: bool = False
+    seed: int = 0
     floating_point_checks: tuple[FloatCheck, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     provenance: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -227,6 +230,8 @@ class Manifest:
             training=read_training(source),
             replicas=source.integer("replicas", 1, MAX_REPLICAS),
             identical_seeds=source.flag("identical_seeds"),
+            # Archives of earlier builds have none.
+            seed=0 if source.any("seed") is None else source.integer("seed", high=_LARGEST_SEED),
             floating_point_checks=source.choices("floating_point_checks", FloatCheck),
             memory=source.integer_map("memory"),
             provenance=source.text_map("provenance"),
