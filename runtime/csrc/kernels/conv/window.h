@@ -8,7 +8,7 @@
 
 #include "conv.h"
 
-enum { SWEEP = 8 * LANES };  // results that are made at once
+enum { SWEEP = 8 * LANES };  // results that are made at once: 8 sums under way, see direct.h
 
 // Places from the first window of a slice to its last one.
 static inline int64_t sweep_count(const Conv *conv) {

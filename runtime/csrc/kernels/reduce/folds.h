@@ -9,6 +9,8 @@
 #include "../support/simd.h"
 #include "../support/wide.h"
 
+// Neighbours in the result that are reduced together, whose totals are 2 KiB of doubles; chains of a
+// sum: two vectors of doubles with AVX2; and chains of an extreme of floats: eight vectors.
 enum { BLOCK = 256, STRIPS = 8, EXTREME_STRIPS = 64 };
 
 typedef union {
