@@ -10,13 +10,7 @@ from types import MappingProxyType
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
 from popc_runtime.format.buffers import aligned_bytes
-from popc_runtime.format.codec import (
-    CHUNK_BYTES,
-    Codec,
-    decode_chunk,
-    decompress,
-    default_threads,
-)
+from popc_runtime.format.codec import CHUNK_BYTES, Codec, decode_chunk, decompress, default_threads
 from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
