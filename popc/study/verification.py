@@ -188,7 +188,7 @@ def _run_popc(
     """Results and inputs of one run."""
     from popc.inputs.arrays import gather_inputs, random_array
 
-    given = gather_inputs(inputs, executable.inputs)[0]
+    given = gather_inputs(inputs, executable)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
     feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
     return executable.run(feeds), feeds
