@@ -18,7 +18,7 @@ from popc_runtime.errors import ResourceError
 
 if TYPE_CHECKING:
     from popc.archive import Archive
-    from popc.caching.programs import Program, ProgramCache
+    from popc.caching.programs import CachedProgram, ProgramCache
 
 __all__ = ["compile_into"]
 
@@ -29,7 +29,7 @@ def compile_into(
     watch: Watch,
     on_wait: Callable[[], None] | None,
     against: str | os.PathLike[str] | None,
-) -> Program:
+) -> CachedProgram:
     """The program of a request: found by its full key, or compiled and stored.
 
     Raises:
@@ -53,9 +53,9 @@ def compile_into(
 
 def _stored(
     cache: ProgramCache, key: str, parts: KeyParts, archive: Archive, bounds: CacheBounds | None
-) -> Program:
+) -> CachedProgram:
     """The program of a new archive, in the cache if that can be written: it has ``bounds``."""
-    from popc.caching.programs import Program
+    from popc.caching.programs import CachedProgram
 
     folder, path = cache.folder, ""
     problem = f"the cache {folder} cannot be written"
@@ -76,4 +76,4 @@ def _stored(
                 prune(folder, bounds, keep=key)
     if not path:
         archive.notes = (*archive.notes, f"the program is not kept: {problem}")
-    return Program(key, path, is_hit=False, notes=archive.notes, archive=archive)
+    return CachedProgram(key, path, is_hit=False, notes=archive.notes, archive=archive)

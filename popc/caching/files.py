@@ -17,7 +17,7 @@ from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import fast_sha256
 
-__all__ = ["Memory", "file_hash", "hash_of"]
+__all__ = ["Records", "file_hash", "hash_of"]
 
 _LARGE: Final = 1 << 20
 # A file that was changed as late as that before it was read may change again within one tick of
@@ -25,7 +25,7 @@ _LARGE: Final = 1 << 20
 _SETTLED_NS: Final = 2 * 10**9
 
 
-class Memory:
+class Records:
     """Small records in a folder of the cache, by key; whoever cannot write there goes without."""
 
     def __init__(self, folder: str, kind: str) -> None:
@@ -69,7 +69,7 @@ def file_hash(path: str, folder: str) -> bytes:
         raise ResourceError(f"cannot read {path}: {error.strerror}", subject=path) from error
     if before.st_size < _LARGE or not folder:
         return _hashed(path)
-    memory = Memory(folder, "files")
+    memory = Records(folder, "files")
     key: str = sha256(os.path.abspath(path).encode(errors="surrogateescape")).hexdigest()
     state = _state(before)
     known = memory.recall(key)

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from popc.caching.quick import QuickKeys
 from popc_runtime.cache import (
+    CacheEntry,
     CacheSource,
-    Entry,
     cache_folder,
     read_entry,
     require_whole,
@@ -33,7 +33,7 @@ __all__ = ["Program", "ProgramCache", "model_name"]
 
 
 @frozen
-class Program:
+class CachedProgram:
     """A program that was found or compiled.
 
     Attributes:
@@ -86,7 +86,7 @@ class ProgramCache:
         watch: Callable[[], Watch],
         on_wait: Callable[[], None] | None = None,
         against: str | os.PathLike[str] | None = None,
-    ) -> Program:
+    ) -> CachedProgram:
         """The program, compiled and stored if it is not there.
 
         Args:
@@ -110,7 +110,7 @@ class ProgramCache:
         watch: Callable[[], Watch],
         on_wait: Callable[[], None] | None = None,
         **settings: Any,
-    ) -> tuple[Executable, Program]:
+    ) -> tuple[Executable, CachedProgram]:
         """The program, loaded with the keywords ``settings`` of `popc_runtime.load`.
 
         What turns out to be damaged while it is loaded is compiled anew.
@@ -128,7 +128,7 @@ class ProgramCache:
         program = self.get(watch, on_wait)
         return load(program.source, **settings), program
 
-    def look_up(self, key: str) -> Program | None:
+    def look_up(self, key: str) -> CachedProgram | None:
         """The program with a key; ``None`` if it is not there, or damaged."""
         try:
             entry = read_entry(self.folder, key)
@@ -137,9 +137,9 @@ class ProgramCache:
             path = require_whole(self.folder, entry)
         except (ArchiveError, ResourceError):
             return None
-        return Program(key, path, is_hit=True, notes=(*entry.notes, *self._named(entry)))
+        return CachedProgram(key, path, is_hit=True, notes=(*entry.notes, *self._named(entry)))
 
-    def _named(self, entry: Entry) -> tuple[str, ...]:
+    def _named(self, entry: CacheEntry) -> tuple[str, ...]:
         """Note the use and the name of an entry."""
         if self.name in ("", *entry.names[-1:]):
             touch(self.folder, entry.key)

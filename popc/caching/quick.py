@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from popc.caching.builds import build_id
-from popc.caching.files import Memory, file_hash, hash_of
+from popc.caching.files import Records, file_hash, hash_of
 from popc.caching.plain import NotPlainError, plain
 from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.digests import sha256
@@ -33,7 +33,7 @@ class QuickKeys:
 
     def __init__(self, folder: str, model: object, settings: Mapping[str, Any]) -> None:
         self._folder = folder
-        self._memory = Memory(folder, "requests")
+        self._memory = Records(folder, "requests")
         self._base = ""
         self.digest = ""
         self._content = b""

@@ -9,7 +9,7 @@ from typing import Any
 from popc.caching.keys import key_parts
 from popc.reporting.estimation import check_target
 from popc.request import CompileRequest
-from popc_runtime.cache import Entry, key_of, stored_entries
+from popc_runtime.cache import CacheEntry, key_of, stored_entries
 
 __all__ = ["Answer", "Difference", "explain_key"]
 
@@ -48,7 +48,7 @@ class Answer:
 
     key: str
     is_hit: bool
-    nearest: Entry | None
+    nearest: CacheEntry | None
     differences: tuple[Difference, ...]
 
 
@@ -72,14 +72,14 @@ def explain_key(request: CompileRequest, name: str, folder: str) -> Answer:
     return Answer(key, is_hit=False, nearest=nearest, differences=_differences(nearest, leaves))
 
 
-def _distance(entry: Entry, asked: Mapping[str, Any], name: str) -> tuple[bool, int]:
+def _distance(entry: CacheEntry, asked: Mapping[str, Any], name: str) -> tuple[bool, int]:
     leaves = dict(_leaves(entry.parts, ""))
     related = leaves.get("model.sha256") == asked["model.sha256"] or name in entry.names
     unlike = sum(leaves.get(part) != asked.get(part) for part in leaves.keys() | asked.keys())
     return not related, unlike
 
 
-def _differences(entry: Entry, asked: Mapping[str, Any]) -> tuple[Difference, ...]:
+def _differences(entry: CacheEntry, asked: Mapping[str, Any]) -> tuple[Difference, ...]:
     leaves = dict(_leaves(entry.parts, ""))
     return tuple(
         Difference(part, _text(leaves, part), _text(asked, part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc_runtime.cache.entries import (
-    Entry,
+    CacheEntry,
     find_entry,
     key_of,
     program_path,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheBounds",
+    "CacheEntry",
     "CacheSource",
-    "Entry",
     "Stored",
     "add_name",
     "cache_bounds",

@@ -26,7 +26,7 @@ from popc_runtime.ground.hints import Any, Final
 __all__ = [
     "ENTRY",
     "PROGRAM",
-    "Entry",
+    "CacheEntry",
     "entry_folder",
     "entry_keys",
     "find_entry",
@@ -48,7 +48,7 @@ _LIMITS: Final = replace(DEFAULT_LIMITS, list_items=1 << 20, text_bytes=1 << 20)
 
 
 @frozen
-class Entry:
+class CacheEntry:
     """The facts of an entry.
 
     Attributes:
@@ -126,7 +126,7 @@ def entry_keys(folder: str) -> list[str]:
     return sorted(name for name in names if _is_key(name))
 
 
-def read_entry(folder: str, key: str) -> Entry | None:
+def read_entry(folder: str, key: str) -> CacheEntry | None:
     """The facts of an entry; ``None`` if there is none of that key.
 
     Raises:
@@ -144,15 +144,15 @@ def read_entry(folder: str, key: str) -> Entry | None:
     return parse_entry(data, key)
 
 
-def parse_entry(data: bytes, key: str) -> Entry:
-    """Read what `Entry.to_bytes` wrote.
+def parse_entry(data: bytes, key: str) -> CacheEntry:
+    """Read what `CacheEntry.to_bytes` wrote.
 
     Raises:
         CorruptArchiveError: it is damaged, or belongs to another key.
     """
     fields = unpack(data, "an entry of the cache", _LIMITS)
     parts, extra = _map(fields.any("parts")), _map(fields.any("extra"))
-    entry = Entry(
+    entry = CacheEntry(
         key,
         fields.texts("names"),
         parts,
@@ -172,7 +172,7 @@ def _map(value: object) -> dict[str, Any]:
     return value
 
 
-def require_whole(folder: str, entry: Entry) -> str:
+def require_whole(folder: str, entry: CacheEntry) -> str:
     """The path of an entry's archive, which is the one that was stored.
 
     Raises:
@@ -198,7 +198,7 @@ def touch(folder: str, key: str) -> None:
         os.utime(os.path.join(entry_folder(folder, key), ENTRY))
 
 
-def find_entry(folder: str, key_or_name: str) -> Entry:
+def find_entry(folder: str, key_or_name: str) -> CacheEntry:
     """The entry with a name, a key, or a beginning of a key (8 digits at least).
 
     A name stands for the last program that was stored under it.  Where programs of one name differ
@@ -231,8 +231,8 @@ def find_entry(folder: str, key_or_name: str) -> Entry:
     )
 
 
-def _sound_entries(folder: str) -> list[Entry]:
-    entries: list[Entry] = []
+def _sound_entries(folder: str) -> list[CacheEntry]:
+    entries: list[CacheEntry] = []
     for key in entry_keys(folder):
         with suppress(PopcError):
             entry = read_entry(folder, key)
@@ -240,9 +240,9 @@ def _sound_entries(folder: str) -> list[Entry]:
     return entries
 
 
-def _latest(entries: list[Entry]) -> list[Entry]:
+def _latest(entries: list[CacheEntry]) -> list[CacheEntry]:
     """The newest of entries that were asked for alike."""
-    newest: dict[bytes, Entry] = {}
+    newest: dict[bytes, CacheEntry] = {}
     for entry in sorted(entries, key=lambda entry: (entry.created, entry.key)):
         newest[entry.request] = entry
     return list(newest.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 from popc_runtime.cache.entries import (
     ENTRY,
     PROGRAM,
-    Entry,
+    CacheEntry,
     entry_folder,
     parse_entry,
     require_whole,
@@ -24,7 +24,7 @@ __all__ = ["export_entries", "import_entries"]
 
 
 def export_entries(
-    folder: str, entries: Sequence[Entry], target: Path, *, force: bool = False
+    folder: str, entries: Sequence[CacheEntry], target: Path, *, force: bool = False
 ) -> None:
     """Write entries to a ZIP file: the whole file or nothing.
 
@@ -41,7 +41,7 @@ def export_entries(
                 package.write(Path(entry_folder(folder, entry.key), name), f"{entry.key}/{name}")
 
 
-def import_entries(folder: str, source: Path) -> list[Entry]:
+def import_entries(folder: str, source: Path) -> list[CacheEntry]:
     """Add the entries of a file that `export_entries` wrote, all hashes compared.
 
     Raises:
@@ -66,7 +66,7 @@ def _is_entry(name: str) -> bool:
     return name.endswith(f"/{ENTRY}")
 
 
-def _checked(package: zipfile.ZipFile, name: str) -> Entry:
+def _checked(package: zipfile.ZipFile, name: str) -> CacheEntry:
     """The facts of an entry, which its key and its archive agree with."""
     entry = parse_entry(package.read(name), name.partition("/")[0])
     program = package.read(f"{entry.key}/{PROGRAM}")
@@ -77,7 +77,7 @@ def _checked(package: zipfile.ZipFile, name: str) -> Entry:
     return entry
 
 
-def _add(folder: str, package: zipfile.ZipFile, entry: Entry) -> None:
+def _add(folder: str, package: zipfile.ZipFile, entry: CacheEntry) -> None:
     def write(path: Path) -> None:
         with (
             package.open(f"{entry.key}/{PROGRAM}") as program,

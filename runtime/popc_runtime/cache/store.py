@@ -17,7 +17,7 @@ from pathlib import Path
 from popc_runtime.cache.entries import (
     ENTRY,
     PROGRAM,
-    Entry,
+    CacheEntry,
     entry_folder,
     entry_keys,
     program_path,
@@ -61,7 +61,7 @@ class Stored:
     key: str
     size: int
     used: float
-    entry: Entry | None
+    entry: CacheEntry | None
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def store_entry(
     try:
         made.mkdir(parents=True)
         write(made / PROGRAM)
-        entry = Entry(
+        entry = CacheEntry(
             key, names, parts, _digest(made / PROGRAM), time.time_ns(), notes, extra or {}
         )
         with new_file(made / ENTRY) as file:
@@ -125,7 +125,7 @@ def store_entry(
     return program_path(folder, key)
 
 
-def add_name(folder: str, entry: Entry, name: str) -> None:
+def add_name(folder: str, entry: CacheEntry, name: str) -> None:
     """Let an entry have one more name.
 
     Raises:
