@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from popc.request import CompileRequest
     from popc_runtime import Executable
 
-__all__ = ["Program", "ProgramCache", "model_name"]
+__all__ = ["CachedProgram", "ProgramCache", "model_name"]
 
 
 @frozen
