@@ -41,7 +41,7 @@ class HostWeights:
         for weight in model.graph.initializer:
             if weight.name not in unused and weight.data_type != _T.STRING:
                 self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
-        self.streams: dict[str, _Array] = {name: one.copy() for name, one in self.host.items()}
+        self.streams: dict[str, _Array] = {name: array.copy() for name, array in self.host.items()}
 
     def connect(self, executable: Executable) -> None:
         """Learn of the variables of a program; their state begins as the program has it."""

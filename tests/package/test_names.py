@@ -13,6 +13,9 @@ _ROOT: Final = Path(__file__).parents[2]
 _OTHERS_NAMES: Final = _ROOT / "popc" / "popart"
 
 
+_FOLDERS: Final = ("popc", "runtime", "tests", "tools", "benchmarks", "samples", "facade")
+
+
 def _modules() -> Iterator[tuple[str, ast.Module]]:
     """The modules of both packages: path in the repository, and content."""
     for folder in (_ROOT / "popc", _ROOT / "runtime" / "popc_runtime"):
@@ -28,3 +31,26 @@ def test_a_public_class_is_the_only_one_of_its_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def _targets(node: ast.AST) -> Iterator[list[str]]:
+    """The names that a loop binds, together."""
+    loops = (ast.For, ast.comprehension)
+    bound = [node.target] if isinstance(node, loops) else []
+    if isinstance(node, ast.Lambda):
+        yield [argument.arg for argument in node.args.args]
+    for target in bound:
+        yield [name.id for name in ast.walk(target) if isinstance(name, ast.Name)]
+
+
+def test_loops_say_what_they_walk_over() -> None:
+    """A variable is not called ``one``, unless it is one of a pair with ``other`` or ``two``."""
+    found = [
+        path
+        for folder in _FOLDERS
+        for path in sorted((_ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for names in _targets(node)
+        if "one" in names and not {"other", "two"} & set(names)
+    ]
+    assert found == []
