@@ -47,7 +47,7 @@ class HostWeights:
     ) -> None:
         self._model = model
         self._settings = settings
-        self._groups = {name: one.groups(replicas) for name, one in settings.items()}
+        self._groups = {name: setting.groups(replicas) for name, setting in settings.items()}
         self._replicas = replicas
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}

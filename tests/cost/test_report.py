@@ -265,4 +265,4 @@ def test_copies_cost_the_links_on_their_way(order: str) -> None:
     extra = [cycles(last) - near for last in (3, 7)]
     # Hops beyond those to chip 1, which is linked to chip 0 in any order; 15 ns are 20 cycles.
     hops = {"auto": (0, 2), "zigzag": (1, 3), "snake": (0, 2), "hoof": (2, 0)}[order]
-    assert [(one + 10) // 20 for one in extra] == [*hops]
+    assert [(cycles + 10) // 20 for cycles in extra] == [*hops]
