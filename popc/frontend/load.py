@@ -17,6 +17,8 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
+from popc.frontend.external import external_files
+from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
@@ -81,6 +83,14 @@ class LoadedModel:
         weights = {tensor.name for tensor in self.proto.graph.initializer}
         weights.update(tensor.values.name for tensor in self.proto.graph.sparse_initializer)
         return [info for info in self.proto.graph.input if info.name not in weights]
+
+    def external_files(self) -> dict[str, str]:
+        """The paths of the files of external data, by their place in the model's folder.
+
+        Raises:
+            ModelError: one is missing, or outside of the folder.
+        """
+        return external_files(self.proto, self.base_dir)
 
     def leading_dims(self) -> dict[str, str]:
         """Inputs whose first dimension is open, with its name ("" if it has none)."""
@@ -151,6 +161,9 @@ def _digest_of(proto: onnx.ModelProto) -> str:
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     """The message in a file and the hash of the file; its bytes are gone when this returns."""
+    foreign = recognise_model(path)
+    if foreign is not None:
+        raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
     if path.is_dir():
         models = sorted(file.name for file in path.glob("*.onnx"))
         raise ModelError(

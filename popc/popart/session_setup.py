@@ -10,37 +10,50 @@ from typing import Any, Final, Self
 
 import onnx
 
+from popc.caching.keys import compiler_parts
 from popc.frontend import LoadedModel
 from popc.ir import TensorType
 from popc.popart.anchor_arrays import StepSizes
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
-from popc.popart.engine_cache import SavedProgram, cache_key, read_program, write_program
+from popc.popart.engine_cache import (
+    SavedProgram,
+    find_program,
+    folder_of,
+    keep_program,
+    model_parts,
+    read_program,
+    write_program,
+)
 from popc.popart.enums import AnchorReturnTypeId, DeviceType
 from popc.popart.errors import (
     popart_exception,
     popart_runtime_error,
     poplar_exception,
 )
+from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
+from popc.popart.model_names import read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
-from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.setup_checks import check_device, check_setup
+from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
+from popc_runtime.cache import claimed, key_of
 
-__all__ = ["Setup", "all_names"]
+__all__ = ["Setup"]
 
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
@@ -100,41 +113,8 @@ class Setup:
         options.require_supported()
         patterns.require_mandatory()
         made = cls(loaded, flow, device, options, patterns, name, loss, optimizer)
-        made._check()
+        check_setup(made)
         return made
-
-    def _check(self) -> None:
-        for name in all_names(self.model):
-            prefix = reserved_prefix_of(name)
-            if prefix and not _is_state(name, self.model):
-                raise popart_exception(
-                    f"Provided tensor {name} has an invalid name: clash with reserved prefix "
-                    f"{prefix}"
-                )
-        options = self.options
-        if self.optimizer is None and options.enableGradientAccumulation:
-            raise popart_exception("Gradient Accumulation only available when training.")
-        if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
-            raise popart_exception(
-                f"accumulationFactor is {options.accumulationFactor}, but "
-                f"enableGradientAccumulation is false"
-            )
-        if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
-            raise popart_exception(
-                f"replicatedGraphCount is {options.replicatedGraphCount}, but "
-                f"enableReplicatedGraphs is false"
-            )
-        known = all_names(self.model)
-        if self.optimizer is not None and self.loss not in known:
-            raise popart_exception(
-                f"Could not find loss tensor '{self.loss}' in main graph tensors"
-            )
-        for name in self.flow.anchors():
-            if name not in known and not reserved_prefix_of(name):
-                listed = ", ".join(sorted(known))
-                raise popart_exception(
-                    f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
-                )
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -156,10 +136,15 @@ class Setup:
         )
 
     @property
+    def shared(self) -> dict[str, VariableSettings]:
+        """The settings of weights that have others than the default ones."""
+        return variable_settings(self.model)
+
+    @property
     def unused_weights(self) -> set[str]:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
-        return names - _read_names(self.model.graph) - set(self.flow.anchors())
+        return names - read_names(self.model.graph) - set(self.flow.anchors())
 
     @property
     def rng_words(self) -> int:
@@ -186,13 +171,25 @@ class Setup:
             trains=self.optimizer is not None,
         )
         training = self._training() if self.optimizer is not None else None
-        self._program = Program(self.loaded, settings, self.flow.anchors(), training)
-        self._saved = self._cached()
-        if self._saved is None:
-            self._program.listings = Listings.of(self.options)
-            self._program.transform()
-            if Snapshot.FINAL in self._program.listings.checkpoints:
-                self._program.planned()
+        loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
+        self._program = Program(loaded, settings, self.flow.anchors(), training)
+        folder = folder_of(self.options, self.device)
+        if not folder:
+            self._compile()
+            return
+        with claimed(folder, self._key()) as held:
+            self._saved = find_program(folder, self._key())
+            if self._saved is None:
+                self._compile()
+                kept = folder if held else ""
+                keep_program(kept, self._to_save(self.archive()), self._parts())
+
+    def _compile(self) -> None:
+        assert self._program is not None
+        self._program.listings = Listings.of(self.options)
+        self._program.transform()
+        if Snapshot.FINAL in self._program.listings.checkpoints:
+            self._program.planned()
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""
@@ -217,16 +214,14 @@ class Setup:
         )
 
     def executable(self, seed: int) -> Executable:
-        """The program, loaded; the cache gets it if it is new there."""
+        """The program, loaded.
+
+        Raises:
+            popart_exception: the device lacks the IPUs of a virtual graph.
+        """
+        check_device(self.options, self.device, self.model)
         if self._saved is None:
-            self._saved = self._cached()
-        if self._saved is None:
-            archive = self.archive()
-            path = self._cache_file()
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_program(path, self._to_save(archive))
-            return load_program(archive, seed)
+            return load_program(self.archive(), seed)
         self.was_loaded = True
         self._types = {
             name: _TensorInfoCore(kind, shape) for name, (kind, shape) in self._saved.infos.items()
@@ -259,36 +254,23 @@ class Setup:
     # -- files -----------------------------------------------------------------------------------
 
     def _key(self) -> str:
+        return key_of(self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        """What decides about the program."""
         assert self._program is not None
-        model = self.model.SerializeToString(deterministic=True)
-        settings = repr((self._program.options, self._program.training, self.loss, self.name))
-        return cache_key((model, settings.encode(), repr(self.device).encode()))
-
-    def _cache_file(self) -> Path | None:
-        options = self.options
-        hardware = (DeviceType.Ipu, DeviceType.OfflineIpu)
-        if not options.enableEngineCaching or not options.cachePath:
-            return None
-        if self.device.type not in hardware:
-            return None
-        return Path(options.cachePath).expanduser() / f"{self._key()}.popef"
-
-    def _cached(self) -> SavedProgram | None:
-        path = self._cache_file()
-        if path is None or not path.is_file():
-            return None
-        try:
-            found = read_program(path)
-        except popart_exception as error:
-            log("session", "WARN", f"Compiling again: {error}")
-            return None
-        log("session", "INFO", f"Using the cached program {path}")
-        return found
+        return {
+            "model": model_parts(self.loaded, self.model),
+            "popc": compiler_parts(),
+            "popart": {"loss": self.loss, "name": self.name, "device": repr(self.device)},
+            "options": repr(self._program.options),
+            "training": repr(self._program.training),
+        }
 
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
         return SavedProgram(
-            self._key(), archive, {n: (one.data_type(), one.shape()) for n, one in infos.items()}
+            self._key(), archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
         )
 
     def save(self, path: Path) -> None:
@@ -355,28 +337,3 @@ class Setup:
         self._require_executable()
         assert self._program is not None
         return set(self._types or self._program.infos)
-
-
-def all_names(model: onnx.ModelProto) -> set[str]:
-    """The tensors of the outermost graph."""
-    graph = model.graph
-    names = {name for node in graph.node for name in node.output if name}
-    names.update(info.name for info in graph.input)
-    names.update(weight.name for weight in graph.initializer)
-    return names
-
-
-def _read_names(graph: onnx.GraphProto) -> set[str]:
-    """The tensors that nodes of a graph or its subgraphs read."""
-    names = {info.name for info in graph.output}
-    for node in graph.node:
-        names.update(node.input)
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                names |= _read_names(nested)
-    return names
-
-
-def _is_state(name: str, model: onnx.ModelProto) -> bool:
-    """Whether a tensor is the optimizer's state, which models hold that training has written."""
-    return any(weight.name == name for weight in model.graph.initializer)
