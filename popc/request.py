@@ -164,7 +164,7 @@ class CompileRequest:
             if dim:
                 dims.setdefault(dim, size)
                 continue
-            rest = [one for one in loaded.fixed_dims(name)[1:] if one is not None]
+            rest = [dim for dim in loaded.fixed_dims(name)[1:] if dim is not None]
             if len(rest) == len(loaded.fixed_dims(name)) - 1:
                 shapes[name] = (size, *rest)
         return shapes, dims

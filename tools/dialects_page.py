@@ -38,7 +38,7 @@ have different defaults, the table's own hold.
 
 def dialects_page() -> str:
     """The page as Markdown."""
-    return "\n".join([_INTRODUCTION, *(line for one in DIALECTS for line in _section(one))])
+    return "\n".join([_INTRODUCTION, *(line for dialect in DIALECTS for line in _section(dialect))])
 
 
 def _section(dialect: Dialect) -> Iterator[str]:

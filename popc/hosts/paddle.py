@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from popc.api import compile_model
 from popc.archive import Archive
+from popc.caching.models import compile_model
 from popc.frontend import ModelSource, load_model
 from popc.hosts.attributes import HostSettings, SettingsNode
 from popc.options.dialects.paddle import PADDLE

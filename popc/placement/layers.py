@@ -72,11 +72,11 @@ def _without_rest(layers: Sequence[int], count: int) -> list[int]:
 def _numbered(order: Sequence[Op]) -> list[int]:
     """The number of the layer of each op, counted through all stacks; -1 where there is none."""
     named = [_named(op) for op in order]
-    known = sorted({one for one in named if one}, key=lambda one: one[1])
-    stacks = list(dict.fromkeys(stack for one in named if one for stack in one[:1]))
-    ordered = [one for stack in stacks for one in known if one[0] == stack]
-    places = {one: place for place, one in enumerate(ordered)}
-    return [places[one] if one else -1 for one in named]
+    known = sorted({layer for layer in named if layer}, key=lambda layer: layer[1])
+    stacks = list(dict.fromkeys(stack for layer in named if layer for stack in layer[:1]))
+    ordered = [layer for stack in stacks for layer in known if layer[0] == stack]
+    places = {layer: place for place, layer in enumerate(ordered)}
+    return [places[layer] if layer else -1 for layer in named]
 
 
 def _named(op: Op) -> tuple[str, int] | None:

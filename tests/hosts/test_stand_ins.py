@@ -42,8 +42,8 @@ def _expected(x: Array) -> Any:
 
 
 def _leaves() -> list[tuple[str, Any]]:
-    (dialect,) = (one for one in DIALECTS if one.name == "tensorflow")
-    return [(key.name, key.default) for key in dialect.keys if "poplar_options" not in key.name]
+    (found,) = (dialect for dialect in DIALECTS if dialect.name == "tensorflow")
+    return [(key.name, key.default) for key in found.keys if "poplar_options" not in key.name]
 
 
 @pytest.mark.parametrize(("name", "default"), _leaves())
@@ -71,7 +71,7 @@ def test_a_config_of_tensorflow_compiles() -> None:
     config.optimizations.combine_matmuls = True
     config.matmuls.poplar_options["availableMemoryProportion"] = 0.2
     archive = popc.compile(_two_layers(), options=config)
-    values = {one.name: one.value for one in archive.manifest.options}
+    values = {option.name: option.value for option in archive.manifest.options}
     assert values["ipu_selection_order"] == "hoof"
     assert values["scheduling_algorithm"] == "post_order"
     assert values["combine_matmuls"] is True
@@ -180,7 +180,7 @@ def test_a_config_of_optimum_trains_by_layers() -> None:
     archive = popc.compile(
         _two_layers(), options=config, loss=loss, optimizer={"type": "sgd", "learning_rate": 0.1}
     )
-    values = {one.name: one.value for one in archive.manifest.options}
+    values = {option.name: option.value for option in archive.manifest.options}
     assert values["layers_per_ipu"] == (1, -1)
     program = popc_runtime.load(archive)
     samples = _RNG.standard_normal((config.batch_size_factor() * 2, 4)).astype(np.float32)
@@ -233,7 +233,7 @@ def test_data_parallel_programs_of_paddle() -> None:
         "error", build, run, places=["cpu", "cpu"]
     )
     archive = program.compile(["x"], ["y"])
-    values = {one.name: one.value for one in archive.manifest.options}
+    values = {option.name: option.value for option in archive.manifest.options}
     assert values["merge_all_reduce_collectives"] is True
     assert values["batches_per_step"] == 2
     assert archive.manifest.replicas == 2

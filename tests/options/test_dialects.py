@@ -41,7 +41,7 @@ def test_every_setting_that_is_documented_has_a_row(name: str, setting: str) -> 
     assert dialect.knows(setting)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_rows_are_whole(dialect: Any) -> None:
     names = [key.name for key in dialect.keys]
     assert len(set(names)) == len(names)

@@ -34,8 +34,8 @@ def marks_of(dialect: Dialect) -> frozenset[str]:
     """Names, and first parts of names, that only this dialect has: what recognises it."""
     if dialect.mixes:
         return frozenset()
-    others = [one for one in DIALECTS if one is not dialect]
-    taken = native_names().union(*(_names_of(one) for one in others))
+    others = [other for other in DIALECTS if other is not dialect]
+    taken = native_names().union(*(_names_of(other) for other in others))
     return frozenset(_names_of(dialect) - taken)
 
 

@@ -178,7 +178,9 @@ _NO_PROJECTION: Final = Refused(
     "popc does not know which product is the projection: cut it with [[annotate]], nodes, "
     "serialize_matmul_mode and serialize_matmul_factor"
 )
-_CACHED: Final = Nothing("the archive is the compiled program: -o names it")
+_CACHED: Final = Nothing(
+    "popc.load(model, options=..., cache=FOLDER) keeps programs in a folder: see docs/caching.md"
+)
 _OF_PYTHON: Final = Nothing("these are arguments of a Python model's parallelize")
 _FILE: Final = Nothing("it says what wrote the file")
 _NUMBER: Final = Maybe(_POSITIVE)

@@ -64,7 +64,7 @@ def _exception(name: str) -> Callable[[HostTable], Mapping[str, object] | str]:
     names = ("inv", "div0", "oflo", "set_all")
 
     def made(table: HostTable) -> Mapping[str, object] | str:
-        given = [one for one in names if table.is_given(f"floating_point_behaviour.{one}")]
+        given = [part for part in names if table.is_given(f"floating_point_behaviour.{part}")]
         return _exceptions(table) if given[:1] == [name] else "see the first of its kind"
 
     return made

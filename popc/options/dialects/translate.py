@@ -53,7 +53,7 @@ def translate(
         trains: Whether the options are for a program that trains.
     """
     chosen = [setting for source in sources for setting in source if setting.key == _CHOICE]
-    rest = [[one for one in source if one.key != _CHOICE] for source in sources]
+    rest = [[setting for setting in source if setting.key != _CHOICE] for source in sources]
     dialect = _chosen(chosen, problems) if chosen else _recognised(rest, problems)
     if dialect is None or dialect.mixes:
         return Translation(rest)
@@ -62,9 +62,9 @@ def translate(
 
 def _chosen(settings: Sequence[Setting], problems: list[str]) -> Dialect | None:
     last = settings[-1]
-    found = next((one for one in DIALECTS if one.name == last.value), None)
+    found = next((dialect for dialect in DIALECTS if dialect.name == last.value), None)
     if found is None:
-        names = ", ".join(one.name for one in DIALECTS)
+        names = ", ".join(dialect.name for dialect in DIALECTS)
         problems.append(f"dialect is {last.value!r} (in {last.place}), but must be one of {names}")
     return found
 
@@ -72,7 +72,9 @@ def _chosen(settings: Sequence[Setting], problems: list[str]) -> Dialect | None:
 def _recognised(sources: Sequence[Sequence[Setting]], problems: list[str]) -> Dialect | None:
     """The one that only has a key of those that are given."""
     found: dict[str, tuple[Dialect, Setting]] = {}
-    for setting in (one for source in sources for one in source if one.origin is not Origin.ENV):
+    for setting in (
+        setting for source in sources for setting in source if setting.origin is not Origin.ENV
+    ):
         for dialect in DIALECTS:
             if setting.key in marks_of(dialect) or setting.key.partition(".")[0] in marks_of(
                 dialect
@@ -102,7 +104,7 @@ class _Translator:
     def result(self, sources: Sequence[Sequence[Setting]]) -> Translation:
         """See `translate`."""
         native = [list(self._native(source)) for source in sources]
-        options = {one.key: one.value for source in native for one in source}
+        options = {setting.key: setting.value for source in native for setting in source}
         values = {name: setting.value for name, setting in self._given.items()}
         table = HostTable(self._dialect, values, trains=self._trains, options=options)
         implied = self._implied(table)
@@ -129,7 +131,7 @@ class _Translator:
     def _source_of(
         setting: Setting, native: list[list[Setting]], sources: Sequence[Sequence[Setting]]
     ) -> list[Setting]:
-        origins = [{one.origin for one in source} for source in sources]
+        origins = [{setting.origin for setting in source} for source in sources]
         return next(
             kept for kept, known in zip(native, origins, strict=True) if setting.origin in known
         )
@@ -178,9 +180,11 @@ class _Translator:
             return []
         by = self._dialect.implied_by
         outcome = self._dialect.implied(table)
-        place = next((one.place for one in self._given.values()), self._dialect.name)
+        place = next((setting.place for setting in self._given.values()), self._dialect.name)
         self._rows.append(HostRow(by, "", tuple(outcome), place=place))
-        origin = min((one.origin for one in self._given.values()), default=Origin.FILE, key=_rank)
+        origin = min(
+            (setting.origin for setting in self._given.values()), default=Origin.FILE, key=_rank
+        )
         return [Setting(name, value, origin, place, by) for name, value in outcome.items()]
 
     def _made(self, key: HostKey, name: str, table: HostTable) -> list[Setting]:
@@ -188,7 +192,9 @@ class _Translator:
         given = self._given.get(name)
         value = key.default if given is None else given.value
         is_default = value == key.default
-        lowest = min((one.origin for one in self._given.values()), default=Origin.FILE, key=_rank)
+        lowest = min(
+            (setting.origin for setting in self._given.values()), default=Origin.FILE, key=_rank
+        )
         origin = lowest if given is None else given.origin
         place = f"default of {self._dialect.title}" if given is None else given.place
         outcome = self._outcome(key, value, table, is_default=is_default)
@@ -199,9 +205,11 @@ class _Translator:
             told = isinstance(key.fate, Nothing) and not (is_default or key.silent)
             self._rows.append(HostRow(name, shown, (), outcome, place, told))
             return []
-        training = {one: item for one, item in outcome.items() if one.startswith(TRAIN)}
-        self._training.update({one.removeprefix(TRAIN): item for one, item in training.items()})
-        options = [one for one in outcome if one not in training]
+        training = {option: item for option, item in outcome.items() if option.startswith(TRAIN)}
+        self._training.update(
+            {option.removeprefix(TRAIN): item for option, item in training.items()}
+        )
+        options = [option for option in outcome if option not in training]
         self._rows.append(HostRow(name, shown, tuple(options), "", place))
         return [Setting(option, outcome[option], origin, place, name) for option in options]
 

@@ -7,7 +7,7 @@ from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.header import FORMAT_VERSION, MAGIC
+from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_REPLICAS, Limits
 from popc_runtime.format.manifest import (
     SCHEMA_HASH,
@@ -41,12 +41,7 @@ from popc_runtime.format.program import (
 from popc_runtime.format.reader import ArchiveFile, InMemory, probe
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
 from popc_runtime.format.validate import validate_image
-from popc_runtime.format.variables import (
-    HyperParameter,
-    TrainingSpec,
-    VariableRole,
-    VariableSpec,
-)
+from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
@@ -114,6 +109,7 @@ __all__ = [
     "format_attribute",
     "format_program",
     "instructions_of",
+    "is_archive",
     "measure_archive",
     "oldest_reader",
     "pack_panels",

@@ -10,13 +10,7 @@ from types import MappingProxyType
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
 from popc_runtime.format.buffers import aligned_bytes
-from popc_runtime.format.codec import (
-    CHUNK_BYTES,
-    Codec,
-    decode_chunk,
-    decompress,
-    default_threads,
-)
+from popc_runtime.format.codec import CHUNK_BYTES, Codec, decode_chunk, decompress, default_threads
 from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
@@ -146,6 +140,16 @@ class ArchiveFile:
         for _ in self._decoded(info, out, None):
             pass
         return PendingBlob(info, out.toreadonly(), digest)
+
+    def verify(self) -> None:
+        """Compare the hashes of all blobs.
+
+        Raises:
+            CorruptArchiveError: a blob is damaged.
+            ResourceError: the file cannot be read, or there is not enough memory.
+        """
+        for name in self.blobs:
+            self.load(name)
 
     def load_into(self, name: str, out: memoryview, *, threads: int | None = None) -> None:
         """Decompress a blob into ``out``: contiguous bytes of its size.
