@@ -37,8 +37,9 @@ from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Checkpoint
 from popc.reporting.estimation import costs_of
-from popc.training import TrainingSettings, parse_training
+from popc.training import TrainingSettings, parse_training, training_anchors
 from popc_runtime import Executable
+from popc_runtime.errors import UsageError
 
 __all__ = ["Setup", "all_names"]
 
@@ -129,12 +130,19 @@ class Setup:
             raise popart_exception(
                 f"Could not find loss tensor '{self.loss}' in main graph tensors"
             )
-        for name in self.flow.anchors():
-            if name not in known and not reserved_prefix_of(name):
-                listed = ", ".join(sorted(known))
-                raise popart_exception(
-                    f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
-                )
+        of_model, added = training_anchors(self.flow.anchors())
+        bases = [name for name in added if name.startswith(_GRADIENT)]
+        wanted = of_model if self.optimizer is not None else self.flow.anchors()
+        unknown = [name for name in wanted if name not in known and not reserved_prefix_of(name)]
+        unknown += [name for name in bases if name.removeprefix(_GRADIENT) not in known]
+        if unknown:
+            raise self._no_anchor(unknown[0])
+
+    def _no_anchor(self, name: str) -> popart_exception:
+        listed = ", ".join(sorted(all_names(self.model)))
+        return popart_exception(
+            f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
+        )
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -190,9 +198,17 @@ class Setup:
         self._saved = self._cached()
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
-            self._program.transform()
+            self._transformed(self._program)
             if Checkpoint.FINAL in self._program.listings.checkpoints:
                 self._program.planned()
+
+    def _transformed(self, program: Program) -> None:
+        try:
+            program.transform()
+        except UsageError as error:
+            if error.subject in self.flow.anchors():
+                raise self._no_anchor(error.subject) from error
+            raise
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""

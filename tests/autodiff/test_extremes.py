@@ -122,7 +122,7 @@ def test_infinite_slopes(op_type: str) -> None:
         ("LeakyRelu", {"alpha": 0.25}, 0.25),
         ("Relu", {}, 0),
         ("Selu", {"alpha": 2.0, "gamma": 1.5}, 3),
-        ("Sign", {}, None),
+        ("Sign", {}, 0), ("Round", {}, None),
         ("Square", {}, 0),
         ("Tanh", {}, 1),
     ],
