@@ -38,9 +38,7 @@ class Simplify(RewritePass):
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
         return cls(
-            chosen_rules(
-                context.options, late=cls.late, before_gradients=context.before_gradients
-            )
+            chosen_rules(context.options, late=cls.late, before_gradients=context.before_gradients)
         )
 
     def run(self, graph: Graph) -> int:
