@@ -26,12 +26,14 @@ from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
+from popc.popart.model_names import all_names, is_state, read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
 from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.program import Program, info_of, load_program
+from popc.popart.reading import as_popart_reads
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.tensorinfo import _TensorInfoCore
@@ -41,7 +43,7 @@ from popc.training import TrainingSettings, parse_training, training_anchors
 from popc_runtime import Executable
 from popc_runtime.errors import UsageError
 
-__all__ = ["Setup", "all_names"]
+__all__ = ["Setup"]
 
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
@@ -107,7 +109,7 @@ class Setup:
     def _check(self) -> None:
         for name in all_names(self.model):
             prefix = reserved_prefix_of(name)
-            if prefix and not _is_state(name, self.model):
+            if prefix and not is_state(name, self.model):
                 raise popart_exception(
                     f"Provided tensor {name} has an invalid name: clash with reserved prefix "
                     f"{prefix}"
@@ -117,13 +119,15 @@ class Setup:
             raise popart_exception("Gradient Accumulation only available when training.")
         if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
             raise popart_exception(
-                f"accumulationFactor is {options.accumulationFactor}, but "
-                f"enableGradientAccumulation is false"
+                f"enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
+                f"gradient accumulation, or set the accumulation factor to 1. It is "
+                f"{options.accumulationFactor}."
             )
         if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
             raise popart_exception(
-                f"replicatedGraphCount is {options.replicatedGraphCount}, but "
-                f"enableReplicatedGraphs is false"
+                f"enableReplicatedGraphs is false, but replicatedGraphCount > 1. Either enable "
+                f"replicated graphs, or set the replicated graph count to 1. It is "
+                f"{options.replicatedGraphCount}."
             )
         known = all_names(self.model)
         if self.optimizer is not None and self.loss not in known:
@@ -167,7 +171,7 @@ class Setup:
     def unused_weights(self) -> set[str]:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
-        return names - _read_names(self.model.graph) - set(self.flow.anchors())
+        return names - read_names(self.model.graph) - set(self.flow.anchors())
 
     @property
     def rng_words(self) -> int:
@@ -194,7 +198,8 @@ class Setup:
             trains=self.optimizer is not None,
         )
         training = self._training() if self.optimizer is not None else None
-        self._program = Program(self.loaded, settings, self.flow.anchors(), training)
+        loaded = as_popart_reads(self.loaded, self.options)
+        self._program = Program(loaded, settings, self.flow.anchors(), training)
         self._saved = self._cached()
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
@@ -371,28 +376,3 @@ class Setup:
         self._require_executable()
         assert self._program is not None
         return set(self._types or self._program.infos)
-
-
-def all_names(model: onnx.ModelProto) -> set[str]:
-    """The tensors of the outermost graph."""
-    graph = model.graph
-    names = {name for node in graph.node for name in node.output if name}
-    names.update(info.name for info in graph.input)
-    names.update(weight.name for weight in graph.initializer)
-    return names
-
-
-def _read_names(graph: onnx.GraphProto) -> set[str]:
-    """The tensors that nodes of a graph or its subgraphs read."""
-    names = {info.name for info in graph.output}
-    for node in graph.node:
-        names.update(node.input)
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                names |= _read_names(nested)
-    return names
-
-
-def _is_state(name: str, model: onnx.ModelProto) -> bool:
-    """Whether a tensor is the optimizer's state, which models hold that training has written."""
-    return any(weight.name == name for weight in model.graph.initializer)
