@@ -16,10 +16,10 @@ from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import (
+    ConvProblem,
     GatherProblem,
     Plan,
     Planner,
-    Problem,
     matmul_problem,
     plan_gather,
 )
@@ -37,13 +37,19 @@ __all__ = ["Machine", "Work"]
 class Machine:
     """The target, how it is used, and the plans made for it so far.
 
-    ``merged`` are transfers that share syncs with the one before.
+    ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
+    chips along the ladder, in the order in which the program counts them.
     """
 
     target: Target
     settings: CostSettings
     planner: Planner
     merged: AbstractSet[Op] = frozenset()
+    chips: tuple[int, ...] = (0,)
+
+    def place(self, chip: int) -> int:
+        """The number along the ladder of a chip of the program."""
+        return self.chips[chip] if chip < len(self.chips) else chip
 
     def share(self, elements: int, dtype: DType) -> int:
         """Elements on the busiest tile if ``elements`` are mapped linearly."""
@@ -316,7 +322,7 @@ class Work:
 
     # -- convolutions and matrix products ----------------------------------------------------------
 
-    def convolve(self, problem: Problem) -> Plan:
+    def convolve(self, problem: ConvProblem) -> Plan:
         """Plan a convolution and add its phases."""
         plan = self.machine.planner.plan(problem, self.proportion)
         self.plans.append(plan)
@@ -350,7 +356,7 @@ class Work:
         *,
         copies: tuple[bool, bool] = (False, False),
     ) -> Plan:
-        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `Problem`."""
+        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `ConvProblem`."""
         problem = matmul_problem(
             self.types(dtype),
             groups,

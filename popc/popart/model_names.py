@@ -1,10 +1,10 @@
-"""The names of a model's tensors, as sessions ask for them."""
+"""Names of tensors of an ONNX model."""
 
 from __future__ import annotations
 
 import onnx
 
-__all__ = ["all_names", "is_state", "read_names"]
+__all__ = ["all_names", "read_names"]
 
 
 def all_names(model: onnx.ModelProto) -> set[str]:
@@ -25,8 +25,3 @@ def read_names(graph: onnx.GraphProto) -> set[str]:
             for nested in (attribute.g, *attribute.graphs):
                 names |= read_names(nested)
     return names
-
-
-def is_state(name: str, model: onnx.ModelProto) -> bool:
-    """Whether a tensor is the optimizer's state, which models hold that training has written."""
-    return any(weight.name == name for weight in model.graph.initializer)

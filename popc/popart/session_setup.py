@@ -22,24 +22,26 @@ from popc.popart.errors import (
     popart_runtime_error,
     poplar_exception,
 )
+from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
-from popc.popart.model_names import all_names, is_state, read_names
+from popc.popart.model_names import read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
-from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.reading import as_popart_reads
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.setup_checks import check_device, check_setup, no_anchor
+from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.tensorinfo import _TensorInfoCore
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
-from popc.training import TrainingSettings, parse_training, training_anchors
+from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.errors import UsageError
 
@@ -103,50 +105,8 @@ class Setup:
         options.require_supported()
         patterns.require_mandatory()
         made = cls(loaded, flow, device, options, patterns, name, loss, optimizer)
-        made._check()
+        check_setup(made)
         return made
-
-    def _check(self) -> None:
-        for name in all_names(self.model):
-            prefix = reserved_prefix_of(name)
-            if prefix and not is_state(name, self.model):
-                raise popart_exception(
-                    f"Provided tensor {name} has an invalid name: clash with reserved prefix "
-                    f"{prefix}"
-                )
-        options = self.options
-        if self.optimizer is None and options.enableGradientAccumulation:
-            raise popart_exception("Gradient Accumulation only available when training.")
-        if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
-            raise popart_exception(
-                f"enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
-                f"gradient accumulation, or set the accumulation factor to 1. It is "
-                f"{options.accumulationFactor}."
-            )
-        if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
-            raise popart_exception(
-                f"enableReplicatedGraphs is false, but replicatedGraphCount > 1. Either enable "
-                f"replicated graphs, or set the replicated graph count to 1. It is "
-                f"{options.replicatedGraphCount}."
-            )
-        known = all_names(self.model)
-        if self.optimizer is not None and self.loss not in known:
-            raise popart_exception(
-                f"Could not find loss tensor '{self.loss}' in main graph tensors"
-            )
-        of_model, added = training_anchors(self.flow.anchors())
-        bases = [name for name in added if name.startswith(_GRADIENT)]
-        wanted = of_model if self.optimizer is not None else self.flow.anchors()
-        unknown = [name for name in wanted if name not in known and not reserved_prefix_of(name)]
-        unknown += [name for name in bases if name.removeprefix(_GRADIENT) not in known]
-        if unknown:
-            raise self._no_anchor(unknown[0])
-
-    def _no_anchor(self, name: str) -> popart_exception:
-        listed = ", ".join(sorted(all_names(self.model)))
-        return popart_exception(
-            f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
-        )
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -166,6 +126,11 @@ class Setup:
         return StepSizes(
             self.flow.batchesPerStep(), accumulation_of(self.options), replicas_of(self.options)
         )
+
+    @property
+    def shared(self) -> dict[str, VariableSettings]:
+        """The settings of weights that have others than the default ones."""
+        return variable_settings(self.model)
 
     @property
     def unused_weights(self) -> set[str]:
@@ -198,13 +163,14 @@ class Setup:
             trains=self.optimizer is not None,
         )
         training = self._training() if self.optimizer is not None else None
-        loaded = as_popart_reads(self.loaded, self.options)
+        loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
+        loaded = as_popart_reads(loaded, self.options)
         self._program = Program(loaded, settings, self.flow.anchors(), training)
         self._saved = self._cached()
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
             self._transformed(self._program)
-            if Checkpoint.FINAL in self._program.listings.checkpoints:
+            if Snapshot.FINAL in self._program.listings.checkpoints:
                 self._program.planned()
 
     def _transformed(self, program: Program) -> None:
@@ -212,7 +178,7 @@ class Setup:
             program.transform()
         except UsageError as error:
             if error.subject in self.flow.anchors():
-                raise self._no_anchor(error.subject) from error
+                raise no_anchor(error.subject, self.model) from error
             raise
 
     def optimizer_table(self) -> dict[str, Any]:
@@ -238,7 +204,12 @@ class Setup:
         )
 
     def executable(self, seed: int) -> Executable:
-        """The program, loaded; the cache gets it if it is new there."""
+        """The program, loaded; the cache gets it if it is new there.
+
+        Raises:
+            popart_exception: the device lacks the IPUs of a virtual graph.
+        """
+        check_device(self.options, self.device, self.model)
         if self._saved is None:
             self._saved = self._cached()
         if self._saved is None:
@@ -309,7 +280,7 @@ class Setup:
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
         return SavedProgram(
-            self._key(), archive, {n: (one.data_type(), one.shape()) for n, one in infos.items()}
+            self._key(), archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
         )
 
     def save(self, path: Path) -> None:

@@ -9,19 +9,19 @@ from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
+from popc_runtime.format import ArchiveFile, InMemory, Limits, ProgramImage, decode_program
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.threads import chosen_threads
 
 if TYPE_CHECKING:
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
 __all__ = ["load"]
 
 
 def load(
-    source: str | os.PathLike[str] | bytes,
+    source: str | os.PathLike[str] | bytes | InMemory,
     *,
     seed: int = 0,
     threads: int | None = None,
@@ -32,7 +32,7 @@ def load(
     """Load an archive.
 
     Args:
-        source: Path of a .popx file, or its bytes.
+        source: Path of a .popx file, its bytes, or what `popc.compile` returns.
         seed: Of the device's random numbers.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
@@ -47,8 +47,8 @@ def load(
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: the number of threads is not positive or too large, or a check or an engine
-            does not exist.
+        UsageError: ``source`` is none of these, the number of threads is not positive or too
+            large, or a check or an engine does not exist.
     """
     count = chosen_threads(threads)
     with (
@@ -78,13 +78,13 @@ def load(
         )
 
 
-def _profile(archive: ArchiveFile) -> Profile | None:
+def _profile(archive: ArchiveFile) -> CycleProfile | None:
     """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
-    return Profile(archive.read("cycles"))
+    return CycleProfile(archive.read("cycles"))
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.ground.tables import LazyTable
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.encoders.families import FAMILIES
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
@@ -17,17 +17,19 @@ __all__ = ["encode", "native_opcodes", "strided_results"]
 # Kernels of these write results of any strides; of the others results have to be contiguous, as the
 # compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
 _STRIDED: Final = (
-    *("conv", "elementwise", "fused", "integer"),
-    *("movement", "pool", "quantize", "resize"),
+    *("activation", "cast", "conv", "effects", "elementwise", "fused", "host", "integer"),
+    *("movement", "pad", "pool", "quantize", "resize", "streaming"),
 )
-_STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
+_STRIDED_RESULTS: Final = frozenset(
+    {opcode for family in _STRIDED for opcode in FAMILIES[family]} | {"Boundary", "IpuCopy"}
+) - {"ReverseSequence", "Trilu"}
 _HALVES: Final = frozenset({DType.BFLOAT16, DType.FLOAT16})
 _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable(
     "popc_runtime.native.encoders", "ENCODERS", FAMILIES
 )
 
 
-def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def encode(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The record of an instruction; ``None`` if numpy has to compute it.
 
     Args:
