@@ -81,9 +81,14 @@ def add_loss_scale_update(
         _emit(graph, "Histogram", [gradient], {"levels": (edge * _LARGEST[gradient.type.dtype],)})
         for gradient in _tracked(graph, settings)
     ]
-    statistics = _emit(graph, "Sum", counts)
     if accumulation_factor > 1:
-        statistics = _emit(graph, "Accumulate", [statistics], {"kind": "sum"}, name=_STATISTICS)
+        # Each by itself: in a pipeline, gradients of different stages are of different samples.
+        names = (f"{_STATISTICS}{number or ''}" for number in range(len(counts)))
+        counts = [
+            _emit(graph, "Accumulate", [count], {"kind": "sum"}, name=name)
+            for count, name in zip(counts, names, strict=False)
+        ]
+    statistics = _emit(graph, "Sum", counts)
     if replicas > 1:
         together: AttributeMap = {"op": "add", "size": replicas, "stride": 1}
         statistics = _emit(graph, "ReplicatedAllReduce", [statistics], together)

@@ -189,6 +189,28 @@ def test_a_config_of_optimum_trains_by_layers() -> None:
     assert program.state.read()["w1"] == pytest.approx(_after_a_step(samples), rel=1e-4, abs=1e-5)
 
 
+def test_every_key_of_a_published_file_trains() -> None:
+    """Automatic loss scaling in a pipeline as well: each stage counts its own gradients."""
+    config = optimum.IPUConfig(
+        auto_loss_scaling=True,
+        gradient_accumulation_steps=4,
+        layers_per_ipu=[1, 1],
+        embedding_serialization_factor=1,
+        executable_cache_dir="./exe_cache",
+        optimum_version="1.0.0",
+    )
+    loss = {"type": "mse", "input": "y", "label": "target"}
+    optimizer = {"type": "adam", "learning_rate": 0.01}
+    archive = popc.compile(_two_layers(), options=config, loss=loss, optimizer=optimizer)
+    (note,) = (note for note in archive.notes if "executable_cache_dir" in note)
+    assert "docs/caching.md" in note
+    program = popc_runtime.load(archive)
+    samples = _RNG.standard_normal((8, 4)).astype(np.float32)
+    feeds = {spec.name: samples.reshape(spec.shape) for spec in program.inputs}
+    losses = [float(program.run(feeds)["loss"]) for _ in range(20)]
+    assert losses[-1] < losses[0]
+
+
 def _after_a_step(samples: Array) -> Array:
     """w1 after a step of gradient descent, when inputs are targets."""
     w0, w1 = (_WEIGHTS[name].astype(np.float64) for name in ("w0", "w1"))
