@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from popc.archive import Archive, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
@@ -27,7 +27,7 @@ __all__ = ["archive_of", "compile_model", "compile_request", "estimate_model", "
 
 
 def compile_model(
-    model: ModelSource,
+    model: ModelSource | BinaryIO,
     *,
     on_progress: OnProgress | None = None,
     on_artefact: OnArtefact | None = None,
@@ -38,8 +38,10 @@ def compile_model(
     """Compile an ONNX model.  Exported as ``popc.compile``.
 
     Args:
-        model: Path of a model, its bytes, or the message itself.
-        on_progress: Told when a stage begins and ends; may raise to cancel.
+        model: Path of a model, its bytes, a file that was opened for reading bytes, or the message
+            itself.
+        on_progress: Told when a stage begins and ends; may raise to cancel.  `popc.show_progress()`
+            shows it.
         on_artefact: Told the text form of what each stage made.
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
         against: An archive; if the program exceeds its budget, the error says what has grown.
@@ -96,7 +98,7 @@ def _costs(planned: Planned) -> tuple[bytes, tuple[str, ...]]:
 
 
 def estimate_model(
-    model: ModelSource,
+    model: ModelSource | BinaryIO,
     *,
     on_progress: OnProgress | None = None,
     **keywords: Unpack[CompileKeywords],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 from popc.archive.archive import Archive
 from popc.archive.panels import store_in_panels
@@ -25,6 +24,7 @@ from popc_runtime.format import (
     encode_program,
     oldest_reader,
 )
+from popc_runtime.ground.lazy import installed_version
 
 __all__ = ["build_archive"]
 
@@ -71,7 +71,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         streams=streams,
         programs=programs,
         options=options.to_manifest(),
-        compiler_version=_version(),
+        compiler_version=installed_version("popc"),
         model_sha256=program.loaded.sha256,
         variables=_variables(model, planned.plan),
         training=program.training,
@@ -91,13 +91,6 @@ def _stored(
     if options.pack_weights and not options.enable_floating_point_checks:  # which numpy makes
         image, constants = store_in_panels(image, constants)
     return image, tuple(Piece(block.offset, block.data) for block in constants)
-
-
-def _version() -> str:
-    try:
-        return version("popc")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0+unknown"
 
 
 def _checks(options: Options) -> tuple[FloatCheck, ...]:

@@ -21,13 +21,15 @@ from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.walk import node_name
-from popc_runtime.errors import ModelError, ResourceError
+from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
 # The path of a model, its bytes, the message itself, or what `load_model` made of one.
-ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
+ModelSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto | LoadedModel"
+)
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -121,14 +123,21 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
+        UsageError: ``source`` is nothing that could be a model.
         ResourceError: the file cannot be read.
     """
     if isinstance(source, LoadedModel):
         return source
     if isinstance(source, onnx.ModelProto):
         return _checked(source, base_dir, _digest_of(source), owned=False)
-    if isinstance(source, bytes):
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = bytes(source)
         return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(
+            f"a model is not an object of type {type(source).__name__}",
+            hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
+        )
     path = Path(source)
     proto, digest = _read(path)
     return _checked(proto, str(path.absolute().parent), digest, owned=True)

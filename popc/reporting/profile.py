@@ -54,7 +54,7 @@ class Profile:
             raise UsageError(
                 f"{self.name} has no cost report: it was compiled without one",
                 subject=self.name,
-                hint="compile it again with --set cost_report=true, or give the model itself",
+                hint="compile it again with cost_report = true, or give the model itself",
             )
         return self.costs
 

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.ground.hints import Any, ClassVar
+from popc_runtime.ground.hints import Any, ClassVar, Self
 
 __all__ = [
+    "Advice",
     "ArchiveError",
     "BudgetError",
     "CheckpointError",
@@ -51,13 +52,33 @@ __all__ = [
 ]
 
 
+class Advice(str):
+    """A hint in Python's words that has other words on the command line.
+
+    Attributes:
+        command_line: The words there.
+    """
+
+    __slots__ = ("command_line",)
+
+    def __new__(cls, python: str, command_line: str) -> Self:
+        """Both, in this order."""
+        made = super().__new__(cls, python)
+        made.command_line = command_line
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Advice, (str(self), self.command_line)
+
+
 class PopcError(Exception):
     """Base of every error raised on purpose.
 
     Attributes:
         message: What is wrong, one sentence, no trailing advice.
         subject: Where: the op, tensor, option, stream or file concerned ("" if none).
-        hint: What to do about it ("" if nothing can be advised).
+        hint: What to do about it ("" if nothing can be advised); an `Advice` where the command line
+            says it otherwise than Python.
         details: Further lines, one per problem, when several are reported at once.
     """
 

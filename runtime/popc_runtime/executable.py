@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import perf_counter
-from types import TracebackType
 
+from popc_runtime.data.calls import inputs_by_name
 from popc_runtime.data.mismatches import check_stored
 from popc_runtime.data.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.executable_parts import (
+    bfloat16_numbers,
     chosen_checks,
     cycle_counters,
     make_engine,
@@ -19,17 +20,18 @@ from popc_runtime.executable_parts import (
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
+from popc_runtime.runnable import Runnable
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import numpy.typing as npt
 
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import ExecutionReport, Profile
     from popc_runtime.data.tensors import Tensor
+    from popc_runtime.origin import Origin
+    from popc_runtime.process.futures import AwaitableFuture
     from popc_runtime.session import Session
     from popc_runtime.state.device_state import DeviceState
 
@@ -45,17 +47,12 @@ class RunStats:
     run_seconds: float = 0.0
 
 
-class Executable:
+class Executable(Runnable):
     """A program with its weights in memory.
 
     Thread-safe: any thread may call any method.  Runs of one executable wait for each other,
     because they share one arena; for parallel runs, load the archive once per thread.  A run cannot
     be started from within another one (by a source, a sink or a signal handler).
-
-    Attributes:
-        manifest: What the archive says about itself.
-        inputs: Name, dtype and shape of what `run` takes.
-        outputs: Name, dtype and shape of what `run` returns.
     """
 
     def __init__(
@@ -69,11 +66,15 @@ class Executable:
         floating_point_checks: bool | Iterable[str] | None = None,
         profile: Profile | None = None,
         engine: str = "auto",
+        numbers: bool = False,
+        origin: Origin | None = None,
     ) -> None:
         start = perf_counter()
         self.manifest = manifest
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
+        self.origin = origin
+        self._bfloat16 = bfloat16_numbers() if numbers else None
         self._streams = {stream.name: stream for stream in manifest.streams}
         self._synthetic = synthetic_inputs(manifest, seed)
         given = (spec.name for spec in self.inputs if spec.name not in self._synthetic)
@@ -137,7 +138,8 @@ class Executable:
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.
 
         Returns:
-            The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns.
+            The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns, unless
+            `load` was asked for numbers.
 
         Raises:
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.
@@ -147,13 +149,17 @@ class Executable:
         """
         from popc_runtime.data.arrays import check_targets, joined_samples
 
-        feeds = self._check_inputs({**(inputs or {}), **named}, cast)
+        feeds = self._check_inputs(inputs_by_name(inputs, named), cast)
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
         results = {
             spec.name: joined_samples(
-                spec, self._streams[spec.name], collected[spec.name], targets.get(spec.name)
+                spec,
+                self._streams[spec.name],
+                collected[spec.name],
+                targets.get(spec.name),
+                self._bfloat16,
             )
             for spec in self.outputs
         }
@@ -182,7 +188,7 @@ class Executable:
         """
         from popc_runtime.data.tensors import Tensor, check_buffers
 
-        given = {**(inputs or {}), **named}
+        given = inputs_by_name(inputs, named)
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
@@ -195,11 +201,15 @@ class Executable:
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
-    ) -> Future[dict[str, Array]]:
-        """`run` in a background thread; runs are made in the order of the calls."""
+    ) -> AwaitableFuture:
+        """`run` in a background thread; runs are made in the order of the calls.
+
+        The result is a future of `concurrent.futures` that coroutines can await.
+        """
+        given = inputs_by_name(inputs, named)
         with self._lock:
             self._check_open()
-            return self._background.submit(self.run, {**(inputs or {}), **named})
+            return self._background.submit(self.run, given)
 
     def session(self) -> Session:
         """A session: streams stay connected while the program steps through them."""
@@ -353,22 +363,6 @@ class Executable:
         finally:
             with self._lock:
                 self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        outputs = ", ".join(map(str, self.outputs))
-        return f"Executable({inputs}) -> ({outputs})"
 
     def _check_open(self) -> None:
         if self._closed:

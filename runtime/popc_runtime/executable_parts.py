@@ -7,15 +7,17 @@ from collections.abc import Collection, Iterable
 from popc_runtime.device import Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
-from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import Profile
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
 
-__all__ = ["chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
+__all__ = ["bfloat16_numbers", "chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
 
 
 def make_engine(
@@ -96,3 +98,22 @@ def chosen_checks(
         raise UsageError(
             f"floating_point_checks: {error}", hint=f"there are {', '.join(FloatCheck)}"
         ) from None
+
+
+def bfloat16_numbers() -> np.dtype[Any]:
+    """numpy's type of bfloat16 numbers.
+
+    Raises:
+        UsageError: nothing that is installed adds one.
+    """
+    import numpy as np
+
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise UsageError(
+            "numpy has no bfloat16 unless ml_dtypes adds it, which is not installed",
+            hint="pip install ml_dtypes, or load without bfloat16=",
+        ) from None
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found

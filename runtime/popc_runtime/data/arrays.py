@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from popc_runtime.data.mismatches import check_stored, wrong_names
 from popc_runtime.data.streams import as_stored, check_sample, describe, joined_mismatches
 from popc_runtime.errors import InputMismatchError, UsageError
-from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -109,9 +109,13 @@ def array_taker(
 
 
 def joined_samples(
-    spec: TensorSpec, stream: StreamSpec, samples: Sequence[Array], target: Array | None
+    spec: TensorSpec,
+    stream: StreamSpec,
+    samples: Sequence[Array],
+    target: Array | None,
+    bfloat16: np.dtype[Any] | None,
 ) -> Array:
-    """The result of a step, in ``target`` if there is one.
+    """The result of a step, in ``target`` if there is one; else of type ``bfloat16`` if it is that.
 
     Raises:
         DeviceError: it is not as many samples as it should be.
@@ -122,6 +126,8 @@ def joined_samples(
         return target
     joined = (np.stack(samples) if len(samples) > 1 else samples[0]).reshape(spec.shape)
     if target is None:
-        return joined
+        if bfloat16 is None or spec.dtype is not DType.BFLOAT16:
+            return joined
+        return joined.view(bfloat16)
     np.copyto(target, joined)  # whatever its strides are
     return target

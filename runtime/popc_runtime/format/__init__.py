@@ -39,6 +39,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.sources import ArchiveSource
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
 from popc_runtime.format.validate import validate_image
 from popc_runtime.format.variables import (
@@ -69,6 +70,7 @@ __all__ = [
     "PANEL_ALIGNMENT",
     "SCHEMA_HASH",
     "ArchiveFile",
+    "ArchiveSource",
     "Array",
     "Attribute",
     "Attributes",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -22,7 +21,7 @@ from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE,
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
-from popc_runtime.format.sources import BlobSource, FileSource, MemorySource
+from popc_runtime.format.sources import ArchiveSource, BlobSource, open_source
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final, Self
@@ -42,6 +41,7 @@ class ArchiveFile:
     Attributes:
         header: The header.
         manifest: The manifest.
+        digest: The hash of header and manifest, and so of all that is in the file.
         zstd_version: The library that compressed the blobs.
         blobs: The blob table by name, in the order of the file.
     """
@@ -50,6 +50,7 @@ class ArchiveFile:
         self._source = source
         self.header = Header.parse(source.read(0, min(HEADER_SIZE, source.size)))
         fields = _read_manifest(source, self.header, limits)
+        self.digest = source.read(source.size - DIGEST_SIZE, DIGEST_SIZE)
         schema = fields.text("schema_hash")
         if self.header.version == FORMAT_VERSION and schema != SCHEMA_HASH:
             raise self.header.incompatible("was written by a build with another layout")
@@ -62,20 +63,17 @@ class ArchiveFile:
         )
 
     @classmethod
-    def open(
-        cls, source: str | os.PathLike[str] | bytes, *, limits: Limits = DEFAULT_LIMITS
-    ) -> Self:
+    def open(cls, source: ArchiveSource, *, limits: Limits = DEFAULT_LIMITS) -> Self:
         """Open a file, or an archive that is in memory already.
 
         Raises:
+            UsageError: ``source`` is nothing that could be an archive.
             ArchiveError: this is no archive.
             CorruptArchiveError: it is damaged, or larger than ``limits``.
             IncompatibleArchiveError: it needs another version of the runtime.
             ResourceError: the file cannot be read.
         """
-        opened = (
-            MemorySource(source) if isinstance(source, bytes) else FileSource(os.fspath(source))
-        )
+        opened = open_source(source)
         try:
             return cls(opened, limits)
         except BaseException:
@@ -237,14 +235,15 @@ def _digest(data: memoryview) -> bytes:
     return digest
 
 
-def probe(path: str | os.PathLike[str]) -> Manifest:
-    """An archive's own description; reads header and manifest only.
+def probe(source: ArchiveSource) -> Manifest:
+    """An archive's own description; of a file, reads header and manifest only.
 
     Raises:
+        UsageError: ``source`` is nothing that could be an archive.
         ArchiveError: it cannot be loaded by this runtime, and why.
         ResourceError: the file cannot be read.
     """
-    with ArchiveFile.open(path) as archive:
+    with ArchiveFile.open(source) as archive:
         return archive.manifest
 
 

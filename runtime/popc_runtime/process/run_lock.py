@@ -10,7 +10,9 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.forks import forget_in_children, free
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
+
+    from popc_runtime.process.futures import AwaitableFuture
 
 __all__ = ["Background", "RunLock"]
 
@@ -57,7 +59,7 @@ class Background:
         """True if there is a thread."""
         return self._worker is not None
 
-    def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
+    def submit(self, call: Callable[..., Any], *args: object) -> AwaitableFuture:
         """Make a call after all others.
 
         Raises:
@@ -65,11 +67,13 @@ class Background:
         """
         if self._refuses:
             raise DeviceError("the executable is closed")
+        from popc_runtime.process.futures import submit  # slow to import, rarely used
+
         if self._worker is None:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
+            from concurrent.futures import ThreadPoolExecutor
 
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
-        return self._worker.submit(call, *args)
+        return submit(self._worker, call, args)
 
     def refuse(self) -> None:
         """Take no more calls."""

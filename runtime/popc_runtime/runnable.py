@@ -1,0 +1,98 @@
+"""The parts of an executable's interface that are made of its other parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+
+from popc_runtime.data.calls import inputs_by_position
+from popc_runtime.errors import UsageError
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from popc_runtime.format import Array, Manifest, TensorSpec
+    from popc_runtime.origin import Origin
+    from popc_runtime.state.device_state import DeviceState
+
+__all__ = ["Runnable"]
+
+
+class Runnable(ABC):
+    """Calls, context managers, copies, and what notebooks show.
+
+    Attributes:
+        manifest: What the archive says about itself.
+        inputs: Name, dtype and shape of what `run` takes.
+        outputs: Name, dtype and shape of what `run` returns.
+        origin: Where it was loaded from, and how; ``None`` if it was not made by `load`.
+    """
+
+    manifest: Manifest
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    origin: Origin | None = None
+
+    @property
+    @abstractmethod
+    def state(self) -> DeviceState:
+        """The tensors that live on the device from run to run."""
+
+    @abstractmethod
+    def run(self, inputs: Any = None, /, **named: Any) -> dict[str, Array]:
+        """Run the main program once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish pending asynchronous runs and refuse new ones."""
+
+    def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> dict[str, Array]:
+        """`run` on inputs by position, in the order of ``inputs``, or by keyword.
+
+        Raises:
+            InputMismatchError, UsageError, DeviceError: see `run`.
+        """
+        return self.run(inputs_by_position(self.inputs, arrays, named))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles load the archive again, by its path.
+
+        Variables and random numbers go on from where they are.
+
+        Raises:
+            UsageError: the archive was not in a file.
+        """
+        if self.origin is None or not self.origin.path:
+            raise UsageError(
+                "an executable whose archive was in memory can be neither copied nor pickled",
+                hint="save the archive, and load it by its path",
+            )
+        held = {"variables": self.state.read(), "random": self.state.random_state()}
+        return self.origin.load, (), held
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["variables"]:
+            self.state.write(state["variables"])
+        self.state.set_random_state(state["random"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"Executable({inputs}) -> ({outputs})"
+
+    def _repr_html_(self) -> str:
+        from popc_runtime.display import manifest_html
+
+        return manifest_html("Executable", self.manifest)
