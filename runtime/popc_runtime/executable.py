@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from popc_runtime.cycles.counters import CycleCounters
+<<<<<<< HEAD
     from popc_runtime.cycles.execution import ExecutionReport, Profile
     from popc_runtime.data.tensors import Tensor
     from popc_runtime.origin import Origin
     from popc_runtime.process.futures import AwaitableFuture
+=======
+    from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
+    from popc_runtime.data.tensors import ResultTensor
+>>>>>>> main
     from popc_runtime.session import Session
     from popc_runtime.state.device_state import DeviceState
 
@@ -64,7 +69,7 @@ class Executable(Runnable):
         seed: int = 0,
         threads: int = 1,
         floating_point_checks: bool | Iterable[str] | None = None,
-        profile: Profile | None = None,
+        profile: CycleProfile | None = None,
         engine: str = "auto",
         numbers: bool = False,
         origin: Origin | None = None,
@@ -167,7 +172,7 @@ class Executable(Runnable):
 
     def run_buffers(
         self, inputs: Mapping[str, object] | None = None, /, **named: object
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, ResultTensor]:
         """Run the main program once, without numpy: the shortest way from a file to a result.
 
         Args:
@@ -186,7 +191,7 @@ class Executable(Runnable):
             UsageError: called from within a run of the same executable.
             DeviceError: an instruction failed.
         """
-        from popc_runtime.data.tensors import Tensor, check_buffers
+        from popc_runtime.data.tensors import ResultTensor, check_buffers
 
         given = inputs_by_name(inputs, named)
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
@@ -197,7 +202,7 @@ class Executable(Runnable):
         )
         for spec in self.outputs:
             check_stored(spec, len(collected[spec.name]), spec.nbytes, "bytes")
-        return {spec.name: Tensor(spec, collected[spec.name]) for spec in self.outputs}
+        return {spec.name: ResultTensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike

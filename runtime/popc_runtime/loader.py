@@ -22,7 +22,7 @@ from popc_runtime.origin import Origin
 from popc_runtime.process.threads import chosen_threads
 
 if TYPE_CHECKING:
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
 __all__ = ["load"]
 
@@ -105,6 +105,7 @@ def load(
         )
 
 
+<<<<<<< HEAD
 def _absolute(source: ArchiveSource) -> str:
     """The path of a file, wherever the process goes; "" if there is none."""
     if not isinstance(source, (str, os.PathLike)):
@@ -113,12 +114,15 @@ def _absolute(source: ArchiveSource) -> str:
 
 
 def _profile(archive: ArchiveFile) -> Profile | None:
+=======
+def _profile(archive: ArchiveFile) -> CycleProfile | None:
+>>>>>>> main
     """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
-    return Profile(archive.read("cycles"))
+    return CycleProfile(archive.read("cycles"))
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
