@@ -15,7 +15,7 @@ import click
 from popc.cli.report import Report
 from popc.printable import printable
 from popc.progress import OnProgress, ProgressEvent
-from popc_runtime.errors import Advice, BudgetError, DoesNotFitError, PopcError
+from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError, SpokenHint
 
 __all__ = ["Console"]
 
@@ -130,7 +130,7 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
 
 def _hint(error: PopcError) -> str:
     """What to do about it, in words of the command line."""
-    return error.hint.command_line if isinstance(error.hint, Advice) else error.hint
+    return error.hint.command_line if isinstance(error.hint, SpokenHint) else error.hint
 
 
 def _dumps(document: dict[str, Any]) -> str:

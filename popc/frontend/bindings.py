@@ -17,7 +17,7 @@ from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.recomputation import RecomputeRequests
 from popc.ir import TensorType
-from popc_runtime.errors import Advice, ModelError, UsageError
+from popc_runtime.errors import ModelError, SpokenHint, UsageError
 from popc_runtime.format import DEFAULT_LIMITS, Array, DType
 
 __all__ = [
@@ -347,12 +347,12 @@ def _as_declared_scalar(value: Array, dims: tuple[Dim, ...] | None) -> Array:
     return value.reshape((1,) * len(dims))
 
 
-def _told(hints: Iterable[tuple[str, str, str]]) -> Advice | str:
+def _told(hints: Iterable[tuple[str, str, str]]) -> SpokenHint | str:
     """What to give, as arguments in Python and on the command line."""
     rows = list(hints)
     python = ", ".join(f"{argument} {name}={value}" for argument, name, value in rows)
     shell = " ".join(f"--{kind} {shlex.quote(f'{name}={value}')}" for kind, name, value in rows)
-    return Advice(f"give {python}", shell) if rows else ""
+    return SpokenHint(f"give {python}", shell) if rows else ""
 
 
 def _joined(sizes: Iterable[object]) -> str:

@@ -19,7 +19,7 @@ from popc.frontend.declared import OpenDim, OpenInput
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import Advice, PopcError
+from popc_runtime.errors import PopcError, SpokenHint
 from popc_runtime.format import Array, DType
 
 __all__ = ["Attempt", "advise_on_inputs", "advise_on_shapes"]
@@ -66,7 +66,7 @@ class _Trials:
 
 def advise_on_shapes(
     attempt: Attempt, loaded: LoadedModel, bindings: Bindings, open_: Sequence[OpenInput]
-) -> Advice:
+) -> SpokenHint:
     """How to give the dimensions that ``open_`` inputs leave open, with bounds if some were found.
 
     Dimensions that look like a batch are 1, all others words in capitals.
@@ -80,7 +80,7 @@ def advise_on_shapes(
     bounds = _bounds(works) if any(labels.values()) else ""
     words = dict.fromkeys(label for label in labels.values() if label)
     tail = f"; {' and '.join(words)}: {bounds}" if bounds else ""
-    return Advice(_in_python(open_, labels) + tail, _on_command_line(open_, labels) + tail)
+    return SpokenHint(_in_python(open_, labels) + tail, _on_command_line(open_, labels) + tail)
 
 
 def _labels(open_: Sequence[OpenInput]) -> dict[OpenDim, str]:
@@ -213,7 +213,7 @@ def advise_on_inputs(
     bindings: Bindings,
     graph: Graph,
     known: KnownValues,
-) -> Advice | None:
+) -> SpokenHint | None:
     """The inputs to bind so that what decides a shape or a branch is known; ``None`` if none helps.
 
     Args:
@@ -242,18 +242,18 @@ def advise_on_inputs(
     return _named(name, value, [other for other, *_ in helps[1:]], is_known=is_known)
 
 
-def _named(name: str, value: list[object], others: Sequence[str], *, is_known: bool) -> Advice:
+def _named(name: str, value: list[object], others: Sequence[str], *, is_known: bool) -> SpokenHint:
     """The advice to bind ``name``; a value that the model does not know is an example."""
     listed = f" (or {', '.join(others)})" if others else ""
     decides = f"{name} decides it{listed}"
     python = repr(value if len(value) > 1 else value[0])
     shell = ",".join(map(str, value)).lower()
     if is_known:
-        return Advice(
+        return SpokenHint(
             f'{decides}: bind={{"{name}": {python}}}',
             f"{decides}: --bind {shlex.quote(f'{name}={shell}')}",
         )
-    return Advice(
+    return SpokenHint(
         f'{decides}: bind={{"{name}": VALUE}}, with a value such as {python}',
         f"{decides}: --bind {shlex.quote(f'{name}=VALUE')}, with a value such as {shell}",
     )

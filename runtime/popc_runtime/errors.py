@@ -30,7 +30,6 @@ from collections.abc import Mapping
 from popc_runtime.ground.hints import Any, ClassVar, Self
 
 __all__ = [
-    "Advice",
     "ArchiveError",
     "BudgetError",
     "CheckpointError",
@@ -44,6 +43,7 @@ __all__ = [
     "OptionError",
     "PopcError",
     "ResourceError",
+    "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
     "StreamUnderrunError",
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-class Advice(str):
+class SpokenHint(str):
     """A hint in Python's words that has other words on the command line.
 
     Attributes:
@@ -68,7 +68,7 @@ class Advice(str):
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Advice, (str(self), self.command_line)
+        return SpokenHint, (str(self), self.command_line)
 
 
 class PopcError(Exception):
@@ -77,7 +77,7 @@ class PopcError(Exception):
     Attributes:
         message: What is wrong, one sentence, no trailing advice.
         subject: Where: the op, tensor, option, stream or file concerned ("" if none).
-        hint: What to do about it ("" if nothing can be advised); an `Advice` where the command line
+        hint: What to do about it ("" if nothing can be advised); an `SpokenHint` where the command line
             says it otherwise than Python.
         details: Further lines, one per problem, when several are reported at once.
     """

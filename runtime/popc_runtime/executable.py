@@ -28,15 +28,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from popc_runtime.cycles.counters import CycleCounters
-<<<<<<< HEAD
-    from popc_runtime.cycles.execution import ExecutionReport, Profile
-    from popc_runtime.data.tensors import Tensor
-    from popc_runtime.origin import Origin
-    from popc_runtime.process.futures import AwaitableFuture
-=======
     from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
     from popc_runtime.data.tensors import ResultTensor
->>>>>>> main
+    from popc_runtime.process.futures import AwaitableFuture
+    from popc_runtime.recipe import Recipe
     from popc_runtime.session import Session
     from popc_runtime.state.device_state import DeviceState
 
@@ -72,13 +67,13 @@ class Executable(Runnable):
         profile: CycleProfile | None = None,
         engine: str = "auto",
         numbers: bool = False,
-        origin: Origin | None = None,
+        recipe: Recipe | None = None,
     ) -> None:
         start = perf_counter()
         self.manifest = manifest
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
-        self.origin = origin
+        self.recipe = recipe
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._streams = {stream.name: stream for stream in manifest.streams}
         self._synthetic = synthetic_inputs(manifest, seed)

@@ -18,8 +18,8 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
-from popc_runtime.origin import Origin
 from popc_runtime.process.threads import chosen_threads
+from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
@@ -101,11 +101,10 @@ def load(
             engine=engine,
             profile=_profile(archive),
             numbers=bfloat16 == "ml_dtypes",
-            origin=Origin(load, _absolute(source), archive.digest, settings),
+            recipe=Recipe(load, _absolute(source), archive.digest, settings),
         )
 
 
-<<<<<<< HEAD
 def _absolute(source: ArchiveSource) -> str:
     """The path of a file, wherever the process goes; "" if there is none."""
     if not isinstance(source, (str, os.PathLike)):
@@ -113,10 +112,7 @@ def _absolute(source: ArchiveSource) -> str:
     return os.path.join(os.getcwd(), os.fsdecode(source))  # noqa: PTH109, PTH118 - pathlib is slow to import
 
 
-def _profile(archive: ArchiveFile) -> Profile | None:
-=======
 def _profile(archive: ArchiveFile) -> CycleProfile | None:
->>>>>>> main
     """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None

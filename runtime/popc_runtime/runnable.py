@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from popc_runtime.format import Array, Manifest, TensorSpec
-    from popc_runtime.origin import Origin
+    from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
 
 __all__ = ["Runnable"]
@@ -26,13 +26,13 @@ class Runnable(ABC):
         manifest: What the archive says about itself.
         inputs: Name, dtype and shape of what `run` takes.
         outputs: Name, dtype and shape of what `run` returns.
-        origin: Where it was loaded from, and how; ``None`` if it was not made by `load`.
+        recipe: Where it was loaded from, and how; ``None`` if it was not made by `load`.
     """
 
     manifest: Manifest
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    origin: Origin | None = None
+    recipe: Recipe | None = None
 
     @property
     @abstractmethod
@@ -63,13 +63,13 @@ class Runnable(ABC):
         Raises:
             UsageError: the archive was not in a file.
         """
-        if self.origin is None or not self.origin.path:
+        if self.recipe is None or not self.recipe.path:
             raise UsageError(
                 "an executable whose archive was in memory can be neither copied nor pickled",
                 hint="save the archive, and load it by its path",
             )
         held = {"variables": self.state.read(), "random": self.state.random_state()}
-        return self.origin.load, (), held
+        return self.recipe.load, (), held
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state["variables"]:

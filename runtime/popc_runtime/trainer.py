@@ -14,10 +14,10 @@ import numpy as np
 
 from popc_runtime.data.batches import Batches
 from popc_runtime.errors import (
-    Advice,
     CheckpointError,
     DeviceError,
     ResourceError,
+    SpokenHint,
     UsageError,
 )
 from popc_runtime.executable import Executable
@@ -276,7 +276,7 @@ class Trainer:
             raise DeviceError(
                 f"the loss became {loss} in {where}",
                 subject=self._loss,
-                hint=Advice(
+                hint=SpokenHint(
                     f"{_REMEDIES} load the archive with floating_point_checks=True {_WHY}",
                     f"{_REMEDIES} train with --fp-checks {_WHY}",
                 ),

@@ -9,7 +9,7 @@ from onnx import parser
 
 from popc.frontend import Bindings, LoadedModel, load_model
 from popc.frontend.bindings import ResolvedInputs, resolve
-from popc_runtime.errors import Advice, ModelError, UsageError
+from popc_runtime.errors import ModelError, SpokenHint, UsageError
 
 
 def _model(inputs: str, outputs: str = "float[1] y", body: str = "y = Neg (x)") -> LoadedModel:
@@ -29,7 +29,7 @@ def _refused(inputs: str, **bindings: Any) -> UsageError:
 
 def _typed(error: UsageError) -> str:
     """The hint in words of the command line."""
-    assert isinstance(error.hint, Advice)
+    assert isinstance(error.hint, SpokenHint)
     return error.hint.command_line
 
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 import popc
-from popc_runtime.errors import Advice, ModelError, PopcError, UsageError
+from popc_runtime.errors import ModelError, PopcError, SpokenHint, UsageError
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 17]> '
 _CONV = """{ s = Constant<value_ints=[4, 3, 7, 7]>() w = ConstantOfShape(s) y = Conv(x, w) }"""
@@ -45,7 +45,7 @@ def _parsed(text: str, *names: str) -> onnx.ModelProto:
 def _hint(model: onnx.ModelProto, kind: type[PopcError], **keywords: Any) -> tuple[str, str]:
     with pytest.raises(kind) as caught:
         popc.compile(model, **keywords)
-    assert isinstance(caught.value.hint, Advice)
+    assert isinstance(caught.value.hint, SpokenHint)
     return str(caught.value.hint), caught.value.hint.command_line
 
 

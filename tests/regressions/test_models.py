@@ -11,10 +11,10 @@ from onnx import parser
 import popc
 import popc_runtime
 from popc_runtime.errors import (
-    Advice,
     DataDependentShapeError,
     DoesNotFitError,
     OptionError,
+    SpokenHint,
     UsageError,
 )
 from popc_runtime.format import Array
@@ -107,7 +107,7 @@ def test_sums_of_bool_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="of nan, inf is sum") as caught:
         _run(text, tmp_path, {}, batches_per_step=2, default_anchor="sum")
     hint = caught.value.hint
-    assert isinstance(hint, Advice)
+    assert isinstance(hint, SpokenHint)
     assert hint == "options={\"anchors\": {'nan': 'all', 'inf': 'all'}}"
     assert hint.command_line == "--set anchors.nan=all --set anchors.inf=all"
 

@@ -21,10 +21,10 @@ import popc
 import popc_runtime
 from popc_runtime.data.dlpack import foreign_tensor
 from popc_runtime.errors import (
-    Advice,
     InputMismatchError,
     PopcError,
     ResourceError,
+    SpokenHint,
     UsageError,
 )
 from tests.support.models import affine, expected_affine
@@ -230,7 +230,7 @@ def test_hints_have_two_tongues(tmp_path: Path) -> None:
         archive.save(tmp_path / "model.popx")
     error = pickle.loads(pickle.dumps(caught.value))
     assert "force=True" in error.hint
-    assert isinstance(error.hint, Advice)
+    assert isinstance(error.hint, SpokenHint)
     assert "--force" in error.hint.command_line
 
 

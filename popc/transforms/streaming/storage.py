@@ -15,7 +15,7 @@ from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
 from popc.transforms.streaming.sources import COMPUTE, StreamedValue, TileSets
 from popc.transforms.streaming.views import base_of
-from popc_runtime.errors import Advice, OptionError
+from popc_runtime.errors import OptionError, SpokenHint
 from popc_runtime.format import VariableRole
 
 __all__ = ["StorageMap", "StoredTensor"]
@@ -177,7 +177,7 @@ class StorageMap:
                     f"{missing!r} matches no tensor; {did_you_mean(missing, names)}".rstrip("; ")
                     for missing in unknown
                 ),
-                hint=Advice(
+                hint=SpokenHint(
                     f"on_artefact is told the names of the tensors; {_FUSED}",
                     f"--emit-ir lists the tensors; {_FUSED}",
                 ),

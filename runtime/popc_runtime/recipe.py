@@ -8,11 +8,11 @@ from popc_runtime.errors import ResourceError
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any
 
-__all__ = ["Origin"]
+__all__ = ["Recipe"]
 
 
 @frozen
-class Origin:
+class Recipe:
     """A recipe that can be pickled.
 
     Attributes:
@@ -35,7 +35,7 @@ class Origin:
             ArchiveError, DeviceError: see `popc_runtime.load`.
         """
         made = self.loader(self.path, **self.settings)
-        if made.origin.digest != self.digest:
+        if made.recipe.digest != self.digest:
             raise ResourceError(
                 f"{self.path} is not the archive any more that the copy was loaded from",
                 subject=self.path,
