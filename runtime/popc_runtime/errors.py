@@ -77,8 +77,8 @@ class PopcError(Exception):
     Attributes:
         message: What is wrong, one sentence, no trailing advice.
         subject: Where: the op, tensor, option, stream or file concerned ("" if none).
-        hint: What to do about it ("" if nothing can be advised); an `SpokenHint` where the command line
-            says it otherwise than Python.
+        hint: What to do about it ("" if nothing can be advised); a `SpokenHint` where the command
+            line says it otherwise than Python.
         details: Further lines, one per problem, when several are reported at once.
     """
 
