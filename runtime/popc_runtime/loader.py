@@ -9,7 +9,6 @@ from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-<<<<<<< HEAD
 from popc_runtime.format import (
     ArchiveFile,
     ArchiveSource,
@@ -17,9 +16,6 @@ from popc_runtime.format import (
     ProgramImage,
     decode_program,
 )
-=======
-from popc_runtime.format import ArchiveFile, InMemory, Limits, ProgramImage, decode_program
->>>>>>> main
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.threads import chosen_threads
@@ -34,11 +30,7 @@ _BFLOAT16 = ("bits", "ml_dtypes")
 
 
 def load(
-<<<<<<< HEAD
     source: ArchiveSource,
-=======
-    source: str | os.PathLike[str] | bytes | InMemory,
->>>>>>> main
     *,
     seed: int = 0,
     threads: int | None = None,
@@ -50,12 +42,8 @@ def load(
     """Load an archive.
 
     Args:
-<<<<<<< HEAD
         source: Path of a .popx file, its bytes, a file that was opened for reading bytes, or an
             archive as `popc.compile` returns it.
-=======
-        source: Path of a .popx file, its bytes, or what `popc.compile` returns.
->>>>>>> main
         seed: Of the device's random numbers.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
@@ -72,13 +60,8 @@ def load(
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-<<<<<<< HEAD
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
             positive or too large, a check or an engine does not exist, or ml_dtypes is missing.
-=======
-        UsageError: ``source`` is none of these, the number of threads is not positive or too
-            large, or a check or an engine does not exist.
->>>>>>> main
     """
     settings = {
         "seed": seed,

@@ -104,10 +104,7 @@ def test_a_bound_file_gives_the_array_of_the_name(
     assert run([*verify, "x=x.npz"]) == 0
     capsys.readouterr()
     assert run([*verify, "x=q.npz"]) == 2
-<<<<<<< HEAD
     assert "bind x: there is no array 'x', only 'q'" in capsys.readouterr().err
-=======
-    assert "--bind x: there is no array 'x', only 'q'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".bin"])
@@ -128,4 +125,3 @@ def test_samples_of_several_steps_lie_in_a_row(
     capsys.readouterr()
     assert run([*words, "3", "--force"]) == 2
     assert "input 'x' has 8 samples, but 3 steps take 12" in capsys.readouterr().err
->>>>>>> main

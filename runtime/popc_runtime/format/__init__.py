@@ -38,12 +38,8 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-<<<<<<< HEAD
 from popc_runtime.format.reader import ArchiveFile, probe
 from popc_runtime.format.sources import ArchiveSource
-=======
-from popc_runtime.format.reader import ArchiveFile, InMemory, probe
->>>>>>> main
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
 from popc_runtime.format.validate import validate_image
 from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
@@ -84,7 +80,6 @@ __all__ = [
     "FloatCheck",
     "HyperParameter",
     "IfBlock",
-    "InMemory",
     "Instruction",
     "Item",
     "KnownSizes",

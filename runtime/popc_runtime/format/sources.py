@@ -52,7 +52,7 @@ def open_source(source: Any) -> FileSource | MemorySource:
         return MemorySource(bytes(source))
     raise UsageError(
         f"an archive is not an object of type {type(source).__name__}",
-        hint="pass a path, bytes, a file opened for reading bytes, or what popc.compile returns",
+        hint="pass a path, a file opened for reading bytes, bytes or what popc.compile returns",
     )
 
 
