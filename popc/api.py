@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, Unpack
 
-from popc.archive import Archive, build_archive
+from popc.archive import Archive, Content, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
+from popc.fitting import prove_fits
 from popc.frontend import ModelSource
 from popc.progress import OnArtefact, OnGraph, OnProgress, Watch
 from popc.reporting.budget import check_budget
@@ -19,11 +21,20 @@ from popc.reporting.estimation import (
     require_fit,
 )
 from popc.request import CompileKeywords, CompileRequest
+from popc.requests import Requests, SeveralKeywords, several_requests
+from popc_runtime.format import FitSpec
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
 
-__all__ = ["archive_of", "compile_model", "compile_request", "estimate_model", "estimate_request"]
+__all__ = [
+    "archive_of",
+    "compile_model",
+    "compile_request",
+    "compile_requests",
+    "estimate_model",
+    "estimate_request",
+]
 
 
 def compile_model(
@@ -33,7 +44,7 @@ def compile_model(
     on_artefact: OnArtefact | None = None,
     on_graph: OnGraph | None = None,
     against: str | os.PathLike[str] | None = None,
-    **keywords: Unpack[CompileKeywords],
+    **keywords: Unpack[SeveralKeywords],
 ) -> Archive:
     """Compile an ONNX model.  Exported as ``popc.compile``.
 
@@ -46,7 +57,9 @@ def compile_model(
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
         against: An archive; if the program exceeds its budget, the error says what has grown.
         **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them.
+            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them;
+            for several shapes lists of ``shapes``, several sizes of ``dims``, ``split`` and
+            ``pad``, as `popc.requests.SeveralKeywords` does.
 
     Raises:
         ModelError: the model is not valid, or uses what popc cannot compile.
@@ -55,31 +68,47 @@ def compile_model(
         DoesNotFitError: a target was chosen, and the program does not fit it.
         BudgetError: it costs more than the option ``budget`` allows.
     """
-    request = CompileRequest.of(model, **keywords)
-    return compile_request(request, Watch(on_progress, on_artefact, on_graph), against)
+    requests = several_requests(model, **keywords)
+    return compile_requests(requests, Watch(on_progress, on_artefact, on_graph), against)
 
 
 def compile_request(
     request: CompileRequest, watch: Watch, against: str | os.PathLike[str] | None = None
 ) -> Archive:
     """`compile_model` for arguments that have been read."""
-    check_target(request.options)
-    compiled = compile_program(request, request.load(), watch)
-    archive = archive_of(compiled)
-    check_budget(compiled, archive, against)
+    return compile_requests(Requests((request,)), watch, against)
+
+
+def compile_requests(
+    requests: Requests, watch: Watch, against: str | os.PathLike[str] | None = None
+) -> Archive:
+    """One archive for several requests, which share a model and its weights."""
+    first = requests.programs[0]
+    check_target(first.options)
+    loaded = first.load()
+    compiled = [compile_program(request, loaded, watch) for request in requests.programs]
+    fits = prove_fits(requests, loaded)
+    archive = archive_of(compiled, fits)
+    for program in compiled:
+        check_budget(program, archive, against)
     return archive
 
 
-def archive_of(compiled: Compiled) -> Archive:
-    """The archive of a compiled program, with the costs that its options ask for.
+def archive_of(compiled: Sequence[Compiled], fits: Sequence[FitSpec] = ()) -> Archive:
+    """The archive of compiled programs, with the costs that their options ask for.
 
     Raises:
-        DoesNotFitError: a target was chosen, and the program does not fit it.
+        DoesNotFitError: a target was chosen, and a program does not fit it.
+        UsageError: two programs take the same.
     """
-    planned = compiled.planned
-    report, warnings = _costs(planned)
-    archive = build_archive(compiled, report, cycles_of(planned))
-    archive.notes = (*planned.model.notes, *warnings)
+    contents: list[Content] = []
+    notes: dict[str, None] = {}
+    for program in compiled:
+        report, warnings = _costs(program.planned)
+        contents.append(Content(program, report, cycles_of(program.planned)))
+        notes |= dict.fromkeys((*program.planned.model.notes, *warnings))
+    archive = build_archive(contents, fits)
+    archive.notes = tuple(notes)
     return archive
 
 

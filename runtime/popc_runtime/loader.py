@@ -14,6 +14,7 @@ from popc_runtime.format import (
     ArchiveSource,
     Limits,
     ProgramImage,
+    blob_of_program,
     decode_program,
 )
 from popc_runtime.ground.hints import TYPE_CHECKING
@@ -99,7 +100,7 @@ def load(
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,
-            profile=_profile(archive),
+            profiles=_profiles(archive),
             numbers=bfloat16 == "ml_dtypes",
             recipe=Recipe(load, _absolute(source), archive.digest, settings),
         )
@@ -112,13 +113,16 @@ def _absolute(source: ArchiveSource) -> str:
     return os.path.join(os.getcwd(), os.fsdecode(source))  # noqa: PTH109, PTH118 - pathlib is slow to import
 
 
-def _profile(archive: ArchiveFile) -> CycleProfile | None:
-    """The costs of the program's steps, if the archive was compiled to tell them."""
-    if "cycles" not in archive.blobs:
-        return None
+def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
+    """The costs of the steps of each program, if the archive was compiled to tell them."""
+    names = [MAIN_PROGRAM, *(variant.name for variant in archive.manifest.variants)]
+    blobs = {name: blob_of_program("cycles", name) for name in names}
+    there = {name: blob for name, blob in blobs.items() if blob in archive.blobs}
+    if not there:
+        return {}
     from popc_runtime.cycles.execution import CycleProfile
 
-    return CycleProfile(archive.read("cycles"))
+    return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:

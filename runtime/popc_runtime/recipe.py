@@ -20,12 +20,14 @@ class Recipe:
         path: The absolute path of the archive; "" if it was in memory.
         digest: Of the archive.
         settings: The keyword arguments of `load`.
+        program: Of several, the one that was chosen; "" if none was.
     """
 
     loader: Callable[..., Any]
     path: str
     digest: bytes
     settings: dict[str, Any]
+    program: str = ""
 
     def load(self) -> Any:
         """Another executable of the same archive.
@@ -41,4 +43,4 @@ class Recipe:
                 subject=self.path,
                 hint="keep an archive in its place as long as copies of its executables are made",
             )
-        return made
+        return made.program(self.program) if self.program else made

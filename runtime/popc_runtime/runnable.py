@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 
 from popc_runtime.data.calls import inputs_by_position
@@ -12,6 +13,9 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from popc_runtime.cycles.counters import CycleCounters
+    from popc_runtime.cycles.execution import ExecutionReport
+    from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.format import Array, Manifest, TensorSpec
     from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
@@ -42,6 +46,23 @@ class Runnable(ABC):
     @abstractmethod
     def run(self, inputs: Any = None, /, **named: Any) -> dict[str, Array]:
         """Run the main program once."""
+
+    @property
+    @abstractmethod
+    def programs(self) -> Sequence[Runnable]:
+        """An executable for each program of the archive."""
+
+    @abstractmethod
+    def run_buffers(self, inputs: Any = None, /, **named: Any) -> dict[str, ResultTensor]:
+        """Run the main program once, without numpy."""
+
+    @abstractmethod
+    def _required_counters(self) -> CycleCounters:
+        """The counters of cycles of what ran last.
+
+        Raises:
+            UsageError: the archive was compiled without.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -75,6 +96,34 @@ class Runnable(ABC):
         if state["variables"]:
             self.state.write(state["variables"])
         self.state.set_random_state(state["random"])
+
+    def warmup(self, runs: int = 1) -> None:
+        """Run all programs on zeros, so that the first real run finds everything in place."""
+        for program in self.programs:
+            zeros = {spec.name: bytes(spec.nbytes) for spec in program.inputs}
+            for _ in range(runs):
+                program.run_buffers(zeros)
+
+    def get_cycle_count(self, name: str = "") -> int:
+        """Cycles that the last run would have taken on the target that the archive is for.
+
+        Args:
+            name: "" or "outer" for the whole program; "inner_ipu_0" and so on for what one IPU does
+                in the innermost main loop (the whole program, if it has no loop).
+
+        Raises:
+            UsageError: nothing has run yet, the archive was compiled without
+                ``instrument_with_hardware_cycle_counter``, or it does not count this.
+        """
+        return self._required_counters().cycle_count(name)
+
+    def execution_report(self, *, total: bool = False) -> ExecutionReport:
+        """The report on what the last run would have taken; with ``total``, on all runs so far.
+
+        Raises:
+            UsageError: see `get_cycle_count`.
+        """
+        return self._required_counters().report(total=total)
 
     def __enter__(self) -> Self:
         return self

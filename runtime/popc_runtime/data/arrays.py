@@ -15,7 +15,7 @@ from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["array_taker", "check_arrays", "check_targets", "joined_samples"]
+__all__ = ["array_taker", "check_arrays", "check_targets", "copied_to", "joined_samples"]
 
 
 def check_arrays(
@@ -65,6 +65,20 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> di
                 f"out: there is no output {name!r}", hint=f"the outputs are {', '.join(specs)}"
             )
     return {name: _target(array, specs[name]) for name, array in out.items()}
+
+
+def copied_to(
+    out: Mapping[str, Array], results: Mapping[str, Array], outputs: Sequence[TensorSpec]
+) -> dict[str, Array]:
+    """Results with those that are wanted in ``out`` there.
+
+    Raises:
+        UsageError, InputMismatchError: see `check_targets`.
+    """
+    specs = [TensorSpec(spec.name, spec.dtype, results[spec.name].shape) for spec in outputs]
+    for name, target in check_targets(out, specs).items():
+        np.copyto(target, results[name].view(target.dtype))
+    return {**results, **out}
 
 
 def _target(array: object, spec: TensorSpec) -> Array:

@@ -26,13 +26,20 @@ class RunLock:
         lock: Always the same object: others keep it too.  It is not wrapped, so that Ctrl-C cannot
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
+        closed: Whether there are to be no more runs.
+        last: The program that ran last.
+        runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "lock", "running")
+    __slots__ = ("__weakref__", "closed", "last", "lock", "running", "runs", "seconds")
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.running = False
+        self.closed = False
+        self.last = ""
+        self.runs = 0
+        self.seconds = 0.0
         forget_in_children(self)
 
     def forget_threads(self) -> None:
