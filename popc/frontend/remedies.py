@@ -1,6 +1,6 @@
 """What to type so that a model can be compiled: tried before it is printed.
 
-A model that leaves dimensions open is imported with some sizes, and one whose shapes or branches
+A model that leaves dimensions open is imported with some sizes, and a model whose shapes or branches
 are decided by an input with values of that input, until something works or enough has been tried.
 """
 
@@ -86,17 +86,17 @@ def advise_on_shapes(
 def _labels(open_: Sequence[OpenInput]) -> dict[OpenDim, str]:
     """The word for each open dimension; "" for those that are proposed to be 1."""
     labels: dict[OpenDim, str] = {}
-    for one in open_:
-        axes = _AXES.get(len(one.dims), ())
-        if len(one.dims) == 4 and one.dims[-1] in _CHANNELS and one.dims[1] not in _CHANNELS:
+    for given in open_:
+        axes = _AXES.get(len(given.dims), ())
+        if len(given.dims) == 4 and given.dims[-1] in _CHANNELS and given.dims[1] not in _CHANNELS:
             axes = ("BATCH", "HEIGHT", "WIDTH", "CHANNELS")
-        for axis, dim in enumerate(one.dims):
+        for axis, dim in enumerate(given.dims):
             if isinstance(dim, int):
                 continue
             word = axes[axis] if axes else f"DIM{axis}"
             if dim.symbol:
                 word = re.sub(r"\W+", "_", dim.symbol).strip("_").upper() or word
-            is_batch = axis == 0 and len(one.dims) > 1
+            is_batch = axis == 0 and len(given.dims) > 1
             labels[dim] = "" if is_batch or labels.get(dim) == "" else word
     return labels
 
@@ -134,34 +134,34 @@ def _with_sizes(
     bindings: Bindings, open_: Sequence[OpenInput], labels: Mapping[OpenDim, str], size: int
 ) -> Bindings:
     shapes = dict(bindings.shapes)
-    for one in open_:
-        shapes[one.name] = tuple(
-            dim if isinstance(dim, int) else size if labels[dim] else 1 for dim in one.dims
+    for given in open_:
+        shapes[given.name] = tuple(
+            dim if isinstance(dim, int) else size if labels[dim] else 1 for dim in given.dims
         )
     return replace(bindings, shapes=shapes)
 
 
-def _given(
+def _arguments(
     open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]
 ) -> Iterator[tuple[str, str, tuple[int | str, ...]]]:
     """What to give: ("dim", symbol, (size,)) or ("shape", input, sizes); sizes or words."""
     known: set[str] = set()
-    for one in open_:
-        symbols = [dim.symbol for dim in one.dims if isinstance(dim, OpenDim)]
+    for given in open_:
+        symbols = [dim.symbol for dim in given.dims if isinstance(dim, OpenDim)]
         if all(symbols):
-            for dim in one.dims:
+            for dim in given.dims:
                 if isinstance(dim, OpenDim) and dim.symbol not in known:
                     known.add(dim.symbol)
                     yield "dim", dim.symbol, (labels[dim] or 1,)
             continue
-        sizes = tuple(dim if isinstance(dim, int) else labels[dim] or 1 for dim in one.dims)
-        yield "shape", one.name, sizes
+        sizes = tuple(dim if isinstance(dim, int) else labels[dim] or 1 for dim in given.dims)
+        yield "shape", given.name, sizes
 
 
 def _on_command_line(open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]) -> str:
     texts = [
         (option, f"{name}={','.join(map(str, sizes))}")
-        for option, name, sizes in _given(open_, labels)
+        for option, name, sizes in _arguments(open_, labels)
     ]
     return " ".join(f"--{option} {shlex.quote(text)}" for option, text in texts)
 
@@ -169,7 +169,7 @@ def _on_command_line(open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]) 
 def _in_python(open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]) -> str:
     shapes: list[str] = []
     dims: list[str] = []
-    for option, name, sizes in _given(open_, labels):
+    for option, name, sizes in _arguments(open_, labels):
         text = ", ".join(map(str, sizes))
         if option == "dim":
             dims.append(f'"{name}": {text}')

@@ -68,7 +68,7 @@ def read_program(path: Path) -> SavedProgram:
     try:
         with zipfile.ZipFile(path) as archive:
             facts: Mapping[str, Any] = json.loads(archive.read(_FACTS))
-            infos = {name: (one[0], list(one[1])) for name, one in facts["infos"].items()}
+            infos = {name: (info[0], list(info[1])) for name, info in facts["infos"].items()}
             return SavedProgram(str(facts["key"]), archive.read(_PROGRAM), infos)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise popart_exception(f"The file {path} does not contain a program: {error}") from error

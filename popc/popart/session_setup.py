@@ -269,7 +269,7 @@ class Setup:
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
         return SavedProgram(
-            self._key(), archive, {n: (one.data_type(), one.shape()) for n, one in infos.items()}
+            self._key(), archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
         )
 
     def save(self, path: Path) -> None:

@@ -146,7 +146,7 @@ def test_models_carry_weights_and_state(tmp_path: Path) -> None:
     session.run(step)
     path = str(tmp_path / "model.onnx")
     session.modelToHost(path)
-    written = {one.name: one for one in onnx.load(path).graph.initializer}
+    written = {tensor.name: tensor for tensor in onnx.load(path).graph.initializer}
     assert set(written) == {w, f"Accl___{w}"}
     np.testing.assert_allclose(onnx.numpy_helper.to_array(written[w]), 0, atol=1e-6)
     session.run(step)

@@ -108,7 +108,7 @@ def command(
 def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     header = ["tensor", "type", "max difference", "allowed", "verdict"]
     shown = (wrong or rows)[:_MAX_ROWS]
-    table = format_table([header, *(_row(one) for one in shown)])
+    table = format_table([header, *(_row(comparison) for comparison in shown)])
     hidden = len(wrong or rows) - len(shown)
     more = f"\n... {hidden} more" if hidden else ""
     if not rows:
@@ -122,6 +122,12 @@ def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     )
 
 
-def _row(one: Comparison) -> list[str]:
-    verdict: Any = "agrees" if one.agrees else one.reason
-    return [one.name, one.type, f"{one.difference:.3g}", f"{one.allowed:.3g}", str(verdict)]
+def _row(comparison: Comparison) -> list[str]:
+    verdict: Any = "agrees" if comparison.agrees else comparison.reason
+    return [
+        comparison.name,
+        comparison.type,
+        f"{comparison.difference:.3g}",
+        f"{comparison.allowed:.3g}",
+        str(verdict),
+    ]
