@@ -1,7 +1,8 @@
 """What to type so that a model can be compiled: tried before it is printed.
 
-A model that leaves dimensions open is imported with some sizes, and a model whose shapes or branches
-are decided by an input with values of that input, until something works or enough has been tried.
+A model that leaves dimensions open is imported with some sizes, and a model whose shapes or
+branches are decided by an input with values of that input, until something works or enough has been
+tried.
 """
 
 from __future__ import annotations
