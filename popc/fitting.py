@@ -8,19 +8,19 @@ for one sample is the same for all sizes.  Anything else is refused, with the op
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from popc.frontend import LoadedModel, import_model, places_of_dimension
-from popc.ir import Graph, Op, Tensor
+from popc.frontend import LoadedModel, import_model
+from popc.ir import Op, Tensor
 from popc.ops import OPS
 from popc.request import CompileRequest
 from popc.requests import Requests
-from popc.transforms import Case, Cut, part_type, sound_cut
+from popc.transforms.batch_serialization import Case, Cut, part_type, sound_cut
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FitMode, FitSpec
 
@@ -43,7 +43,7 @@ def prove_fits(requests: Requests, loaded: LoadedModel) -> tuple[FitSpec, ...]:
 
 
 def _prove(name: str, requests: Requests, loaded: LoadedModel) -> FitSpec:
-    places = places_of_dimension(loaded, name)
+    places = loaded.places_of(name)
     if not places:
         raise UsageError(
             f"{name}: no input has a dimension of this name",
@@ -69,7 +69,7 @@ def _prove_one(
     places: Mapping[str, int],
 ) -> Mapping[str, int]:
     """Prove it for the other dimensions of ``request``; the axes of the outputs."""
-    wanted = [one.dims[name] for one in requests.programs if name in one.dims]
+    wanted = [program.dims[name] for program in requests.programs if name in program.dims]
     if len(wanted) != len(requests.programs):
         raise UsageError(f"{name}: its sizes must be given by dims, not by shapes")
     first: _Alone | None = None
@@ -124,7 +124,9 @@ def _alone(
     if model.updates:
         raise _mixes(name, "the model changes its own weights")
     graph = model.graph
-    axes = {tensor: places[tensor.name] for tensor in graph.inputs if tensor.name in places}
+    # A graph of one sample is what remains of the others: there is nothing to cut.
+    batch = [tensor for tensor in graph.inputs if tensor.name in places and size > 1]
+    axes = {tensor: places[tensor.name] for tensor in batch}
     numbers: dict[Tensor, int] = {tensor: -1 - n for n, tensor in enumerate(graph.inputs)}
     rows: list[tuple[str, _Row]] = []
     for op in graph.topological():
@@ -133,9 +135,10 @@ def _alone(
         rows.append((f"{op.op_type} ({where})", _row(op, cut, axes, numbers, size)))
     outputs = dict(zip(graph.output_names, graph.outputs, strict=True))
     missing = [output for output, tensor in outputs.items() if tensor not in axes]
-    if missing:
+    if missing and size > 1:
         raise _mixes(name, f"output {missing[0]!r} does not have it")
-    return _Alone(size, tuple(rows), {output: axes[tensor] for output, tensor in outputs.items()})
+    found = {output: axes[tensor] for output, tensor in outputs.items() if tensor in axes}
+    return _Alone(size, tuple(rows), found)
 
 
 def _cut(name: str, op: Op, axes: dict[Tensor, int], size: int) -> Cut | None:
@@ -191,7 +194,11 @@ def _row(
         numbers[tensor] = len(numbers)
     attributes = {**op.attributes, **(cut.attributes if cut is not None else {})}
     types = tuple(str(part_type(tensor.type, axes.get(tensor), size)) for tensor in op.outputs)
-    return op.op_type, tuple(read), tuple(sorted(attributes.items(), key=lambda item: item[0])), types
+    return op.op_type, tuple(read), tuple(sorted(attributes.items(), key=_first)), types
+
+
+def _first(item: tuple[str, object]) -> str:
+    return item[0]
 
 
 def _content(tensor: Tensor, axis: int | None) -> tuple[str, tuple[int, ...], bytes]:

@@ -79,7 +79,7 @@ def several_requests(
         CompileRequest.of(first.model, shapes=other_shapes, dims=other_dims, options=first.options)
         for other_shapes, other_dims in combinations[1:]
     ]
-    programs = [replace(first, shapes=one.shapes, dims=one.dims) for one in (first, *others)]
+    programs = [replace(first, shapes=each.shapes, dims=each.dims) for each in (first, *others)]
     return Requests(tuple(programs), split, pad)
 
 

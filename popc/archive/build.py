@@ -95,14 +95,14 @@ def _merged(
 ) -> tuple[Manifest, ProgramImage, tuple[ConstantBlock, ...]]:
     """The programs together; a single one as it is."""
     compiled = [content.compiled for content in contents]
-    manifests = [_manifest(one.planned, tuple(one.image.programs)) for one in compiled]
+    manifests = [_manifest(each.planned, tuple(each.image.programs)) for each in compiled]
     first = compiled[0]
     if len(compiled) == 1:
         return manifests[0], first.image, first.planned.plan.constants
     names = _names(contents)
     parts = [
-        Part(name, one.image, one.planned.plan.constants, manifest.variables)
-        for name, one, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)
+        Part(name, each.image, each.planned.plan.constants, manifest.variables)
+        for name, each, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)
     ]
     image, constants, variables = merge_images(parts)
     variants = tuple(map(_program, names, manifests[1:]))
@@ -112,7 +112,7 @@ def _merged(
         variants=variants,
         fits=tuple(fits),
         variables=variables,
-        memory=_memory_of_all(image, [one.planned.plan for one in compiled]),
+        memory=_memory_of_all(image, [each.planned.plan for each in compiled]),
     )
     return manifest, image, constants
 

@@ -94,6 +94,15 @@ class LoadedModel:
             if shape and not shape[0].HasField("dim_value")
         }
 
+    def places_of(self, dimension: str) -> dict[str, int]:
+        """The inputs that have the symbolic dimension of this name, and its axis."""
+        return {
+            info.name: axis
+            for info in self.inputs
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+            if dim.dim_param == dimension
+        }
+
     def tensor_names(self) -> tuple[str, ...]:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]

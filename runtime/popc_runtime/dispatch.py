@@ -47,7 +47,7 @@ class Dispatch:
             return self._by_bytes(given)
         key = tuple(sorted(shapes.items()))
         if key not in self._known:
-            found = [one for one in self.programs if _takes(one, shapes)]
+            found = [each for each in self.programs if _takes(each, shapes)]
             if not found:
                 return self._by_bytes(given)
             if len(self._known) > len(self.programs):
@@ -58,13 +58,14 @@ class Dispatch:
     def _by_bytes(self, given: Mapping[str, Any]) -> Any:
         """Bytes, and elements in a row, have no shape: their number has to tell."""
         found = []
-        for one in self.programs:
-            specs = _needed(one, given)
+        for each in self.programs:
+            specs = _needed(each, given)
             if specs is not None and all(_may_be(given[spec.name], spec) for spec in specs):
-                found.append(one)
+                found.append(each)
         if len(found) > 1:
+            names = ", ".join(each.name for each in found)
             raise UsageError(
-                f"inputs without a shape could be those of {', '.join(one.name for one in found)}",
+                f"inputs without a shape could be those of {names}",
                 hint="pass arrays, or memoryviews with a shape, or run one of model.programs",
             )
         return found[0] if found else None
@@ -93,7 +94,7 @@ class Dispatch:
             return results
         from popc_runtime.data.arrays import copied_to
 
-        results = self._made_up(given, ARRAYS, lambda one, own: one.run(own, cast=cast))
+        results = self._made_up(given, ARRAYS, lambda each, own: each.run(own, cast=cast))
         return copied_to(out, results, self.programs[0].outputs)
 
     def run_buffers(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Dispatch:
         if found is not None:
             results: dict[str, Any] = found.run_buffers(given)
             return results
-        return self._made_up(given, BUFFERS, lambda one, own: one.run_buffers(own))
+        return self._made_up(given, BUFFERS, lambda each, own: each.run_buffers(own))
 
     def _made_up(self, given: Mapping[str, Any], pieces: Pieces, run: _Run) -> dict[str, Any]:
         has_shapes = all(shape_of(value) is not None for value in given.values())
@@ -124,12 +125,12 @@ class Dispatch:
         """Results put together from pieces along the first of ``fits``, and so on."""
         if not fits:
             shapes = {name: shape_of(value) for name, value in given.items()}
-            found = next((one for one in programs if _takes(one, shapes)), None)
+            found = next((each for each in programs if _takes(each, shapes)), None)
             return None if found is None else run(found, given)
         fit, rest = fits[0], fits[1:]
         axes = {name: axis for name, axis in fit.inputs.items() if name in given}
         total = _common_size(given, axes)
-        sizes = {size for one in programs if (size := _size(one, axes)) is not None}
+        sizes = {size for each in programs if (size := _size(each, axes)) is not None}
         plan = None if total is None or total in sizes else _plan(total, sizes, fit.modes)
         if plan is None:
             return self._fitted(given, programs, rest, pieces, run)
@@ -138,7 +139,7 @@ class Dispatch:
             own = dict(given)
             for name, axis in axes.items():
                 own[name] = pieces.cut(given[name], axis, piece.start, piece.stop, piece.size)
-            fitting = [one for one in programs if _size(one, axes) == piece.size]
+            fitting = [each for each in programs if _size(each, axes) == piece.size]
             results = self._fitted(own, fitting, rest, pieces, run)
             if results is None:
                 return None
@@ -154,7 +155,7 @@ class Dispatch:
     def _mismatch(self, given: Mapping[str, Any]) -> InputMismatchError:
         """The error that names the shapes that there are."""
         shapes = {name: shape_of(value) for name, value in given.items()}
-        known = {spec.name for one in self.programs for spec in one.inputs}
+        known = {spec.name for each in self.programs for spec in each.inputs}
         unknown = sorted(set(given) - known)
         if unknown:
             what = "; ".join(f"there is no input {name!r}" for name in unknown)
@@ -164,7 +165,7 @@ class Dispatch:
                 for name, shape in shapes.items()
             )
             what = f"no program takes {listed or 'no inputs'}"
-        lines = [f"{one.name} takes {', '.join(map(str, one.inputs))}" for one in self.programs]
+        lines = [f"{each.name} takes {', '.join(map(str, each.inputs))}" for each in self.programs]
         if len(lines) > _LISTED:
             lines[_LISTED:] = [f"... and {len(lines) - _LISTED} more"]
         fitted = "; ".join(

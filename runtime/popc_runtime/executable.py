@@ -77,9 +77,11 @@ class Executable(Runnable):
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
         described = (manifest, *manifest.variants)
-        given = {spec.name for one in described for spec in one.inputs}.difference(self._synthetic)
+        given = {spec.name for each in described for spec in each.inputs}.difference(
+            self._synthetic
+        )
         self._ends = {name: SwitchedInput() for name in given}
-        self._takers = {spec.name: SwitchedOutput() for one in described for spec in one.outputs}
+        self._takers = {spec.name: SwitchedOutput() for each in described for spec in each.outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers)
         checks = chosen_checks(manifest, given=floating_point_checks)
         self._engine = make_engine(
