@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.engine_options import engine_option, program_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.report import Report, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
@@ -75,6 +75,7 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
+@program_option
 @click.pass_obj
 def command(
     console: Console,
@@ -90,6 +91,7 @@ def command(
     force: bool,
     threads: int | None,
     engine: str,
+    program: str,
 ) -> Report:
     """Run ARCHIVE on the given inputs and print or write its results.
 
@@ -104,6 +106,7 @@ def command(
     executable = popc_runtime.load(
         archive, seed=seed, threads=threads, floating_point_checks=fp_checks, engine=engine
     )
+    executable = executable.program(program) if program else executable
     feeds = gather_inputs(inputs, executable, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)
     if console.json and "-" in targets.values():

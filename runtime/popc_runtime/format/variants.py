@@ -70,7 +70,7 @@ class FitSpec:
 
 def blob_of_program(kind: str, program: str) -> str:
     """The name of a blob that there is for each program: of main, just its kind."""
-    return kind if program == "main" else f"{kind}:{program}"
+    return kind if program == "main" else f"{kind}.{program}"
 
 
 def read_program(source: Fields) -> ProgramSpec:
