@@ -158,7 +158,8 @@ class _Resolver:
         if not self.problems:
             return
         hint = _told(dict.fromkeys(self.hints))
-        message, details = self.problems[0], ()
+        message = self.problems[0]
+        details: tuple[str, ...] = ()
         if len(self.problems) > 1:
             message = f"{len(self.problems)} problems with the inputs and outputs of the model"
             details = tuple(self.problems)

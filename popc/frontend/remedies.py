@@ -239,8 +239,8 @@ def advise_on_inputs(
                 return None
     if not helps:
         return None
-    name, value, is_known = helps[0]
-    return _named(name, value, [other for other, *_ in helps[1:]], is_known=is_known)
+    name, numbers, is_known = helps[0]
+    return _named(name, numbers, [other for other, *_ in helps[1:]], is_known=is_known)
 
 
 def _named(name: str, value: list[object], others: Sequence[str], *, is_known: bool) -> SpokenHint:

@@ -60,6 +60,7 @@ class SpokenHint(str):
     """
 
     __slots__ = ("command_line",)
+    command_line: str
 
     def __new__(cls, python: str, command_line: str) -> Self:
         """Both, in this order."""
