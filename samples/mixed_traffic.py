@@ -52,7 +52,7 @@ def encoder() -> onnx.ModelProto:
     draw = np.random.default_rng(0)
     shapes = {
         "words": (WORDS, WIDTH),
-        **{name: (WIDTH, WIDTH) for name in ("wq", "wk", "wv")},
+        **dict.fromkeys(("wq", "wk", "wv"), (WIDTH, WIDTH)),
         "w1": (WIDTH, 4 * WIDTH),
         "w2": (4 * WIDTH, WIDTH),
         "wc": (WIDTH, CLASSES),
@@ -89,9 +89,7 @@ def single_archives(
 def main() -> int:
     """Compile, answer, compare."""
     model = encoder()
-    together = popc.compile(
-        model, dims={"batch": BATCHES, "length": LENGTHS}, split=["batch"]
-    )
+    together = popc.compile(model, dims={"batch": BATCHES, "length": LENGTHS}, split=["batch"])
     alone, largest = single_archives(model)
     size = len(together.to_bytes())
     print(f"compiled  {len(together.manifest.variants) + 1} programs into {size:,} bytes")

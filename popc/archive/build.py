@@ -69,7 +69,7 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
             "program",
             BlobKind.PROGRAM,
             encode_program(image),
-            oldest_reader=3 if manifest.variants else oldest_reader(image),
+            oldest_reader=3 if manifest.variants or manifest.fits else oldest_reader(image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),
     )
@@ -98,7 +98,8 @@ def _merged(
     manifests = [_manifest(each.planned, tuple(each.image.programs)) for each in compiled]
     first = compiled[0]
     if len(compiled) == 1:
-        return manifests[0], first.image, first.planned.plan.constants
+        alone = replace(manifests[0], fits=tuple(fits))
+        return alone, first.image, first.planned.plan.constants
     names = _names(contents)
     parts = [
         Part(name, each.image, each.planned.plan.constants, manifest.variables)

@@ -103,7 +103,7 @@ class Executable(Runnable):
         self._bind_seconds = perf_counter() - start
         self._describe(MAIN_PROGRAM, manifest)
         self._dispatch: Dispatch | None = None
-        if manifest.variants:
+        if manifest.variants or manifest.fits:
             self._dispatch = dispatch_of(manifest, self._sibling)
 
     def _describe(self, name: str, manifest: Manifest) -> None:
