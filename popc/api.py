@@ -10,7 +10,7 @@ from popc.archive import Archive, Content, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.fitting import prove_fits
 from popc.frontend import ModelSource
-from popc.progress import OnArtefact, OnGraph, OnProgress, Watch
+from popc.progress import OnProgress, Watch
 from popc.reporting.budget import check_budget
 from popc.reporting.estimation import (
     check_target,
@@ -21,7 +21,7 @@ from popc.reporting.estimation import (
     require_fit,
 )
 from popc.request import CompileKeywords, CompileRequest
-from popc.requests import Requests, SeveralKeywords, several_requests
+from popc.requests import Requests
 from popc_runtime.format import FitSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "archive_of",
-    "compile_model",
     "compile_request",
     "compile_requests",
     "estimate_model",
@@ -37,52 +36,26 @@ __all__ = [
 ]
 
 
-def compile_model(
-    model: ModelSource | BinaryIO,
-    *,
-    on_progress: OnProgress | None = None,
-    on_artefact: OnArtefact | None = None,
-    on_graph: OnGraph | None = None,
-    against: str | os.PathLike[str] | None = None,
-    **keywords: Unpack[SeveralKeywords],
-) -> Archive:
-    """Compile an ONNX model.  Exported as ``popc.compile``.
-
-    Args:
-        model: Path of a model, its bytes, a file that was opened for reading bytes, or the message
-            itself.
-        on_progress: Told when a stage begins and ends; may raise to cancel.  `popc.show_progress()`
-            shows it.
-        on_artefact: Told the text form of what each stage made.
-        on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
-        against: An archive; if the program exceeds its budget, the error says what has grown.
-        **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them;
-            for several shapes lists of ``shapes``, several sizes of ``dims``, ``split`` and
-            ``pad``, as `popc.requests.SeveralKeywords` does.
-
-    Raises:
-        ModelError: the model is not valid, or uses what popc cannot compile.
-        OptionError: options are unknown, ill-typed or in conflict.
-        UsageError: ``shapes``, ``dims``, ``bind`` or ``outputs`` do not fit the model.
-        DoesNotFitError: a target was chosen, and the program does not fit it.
-        BudgetError: it costs more than the option ``budget`` allows.
-    """
-    requests = several_requests(model, **keywords)
-    return compile_requests(requests, Watch(on_progress, on_artefact, on_graph), against)
-
-
 def compile_request(
     request: CompileRequest, watch: Watch, against: str | os.PathLike[str] | None = None
 ) -> Archive:
-    """`compile_model` for arguments that have been read."""
+    """Compile what is asked for; see `compile_requests`."""
     return compile_requests(Requests((request,)), watch, against)
 
 
 def compile_requests(
     requests: Requests, watch: Watch, against: str | os.PathLike[str] | None = None
 ) -> Archive:
-    """One archive for several requests, which share a model and its weights."""
+    """One archive for several requests, which share a model and its weights.
+
+    Args:
+        requests: What is asked for.
+        watch: Told of the progress.
+        against: An archive; if a program exceeds its budget, the error says what has grown.
+
+    Raises:
+        PopcError: see `popc.caching.models.compile_model`, which this is the work of.
+    """
     first = requests.programs[0]
     check_target(first.options)
     loaded = first.load()
@@ -134,11 +107,11 @@ def estimate_model(
 ) -> CostReport:
     """The costs of a run of a model on a target.  Exported as ``popc.estimate``.
 
-    Arguments are those of `compile_model`; the options ``target``, ``num_ipus``,
+    Arguments are those of `popc.compile`; the options ``target``, ``num_ipus``,
     ``tiles_per_ipu``, ``available_memory_proportion`` and others say on what, and how.
 
     Raises:
-        ModelError, OptionError, UsageError: as `compile_model`.
+        ModelError, OptionError, UsageError: as `popc.compile`.
     """
     return estimate_request(CompileRequest.of(model, **keywords), Watch(on_progress))
 

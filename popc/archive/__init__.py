@@ -2,5 +2,6 @@
 
 from popc.archive.archive import Archive
 from popc.archive.build import Content, build_archive
+from popc.archive.stored import StoredArchive
 
-__all__ = ["Archive", "Content", "build_archive"]
+__all__ = ["Archive", "Content", "StoredArchive", "build_archive"]

@@ -14,6 +14,7 @@ from popc_runtime.ground.lazy import lazy_names
 if TYPE_CHECKING:
     __version__: str
 
+    from popc_runtime.cache.loading import load_cached
     from popc_runtime.executable import Executable, RunStats
     from popc_runtime.format import (
         DType,
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "errors",
     "load",
+    "load_cached",
     "probe",
     "set_print_hook",
 ]
@@ -66,6 +68,7 @@ __getattr__ = lazy_names(
         "VariableRole": "popc_runtime.format",
         "VariableSpec": "popc_runtime.format",
         "load": "popc_runtime.loader",
+        "load_cached": "popc_runtime.cache.loading",
         "probe": "popc_runtime.format",
         "set_print_hook": "popc_runtime.kernels.core.printing",
     },

@@ -34,7 +34,7 @@ class Dispatch:
     def __init__(self, programs: Sequence[Any], fits: Sequence[FitSpec]) -> None:
         self.programs = tuple(programs)
         self._fits = tuple(fits)
-        self._known: dict[tuple[tuple[str, tuple[int, ...]], ...], Any] = {}
+        self._known: dict[tuple[tuple[str, tuple[int, ...] | None], ...], Any] = {}
 
     def program(self, given: Mapping[str, Any]) -> Any:
         """The program that takes what is given as it is; ``None`` if there is none.
@@ -45,7 +45,7 @@ class Dispatch:
         shapes = {name: shape_of(value) for name, value in given.items()}
         if None in shapes.values():
             return self._by_bytes(given)
-        key = tuple(sorted(shapes.items()))
+        key = tuple(shapes.items())
         if key not in self._known:
             found = [each for each in self.programs if _takes(each, shapes)]
             if not found:

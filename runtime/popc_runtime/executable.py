@@ -18,6 +18,7 @@ from popc_runtime.executable_parts import (
     cycle_counters,
     dispatch_of,
     make_engine,
+    stream_names,
     synthetic_inputs,
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
@@ -76,12 +77,9 @@ class Executable(Runnable):
         self.recipe = recipe
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
-        described = (manifest, *manifest.variants)
-        given = {spec.name for each in described for spec in each.inputs}.difference(
-            self._synthetic
-        )
-        self._ends = {name: SwitchedInput() for name in given}
-        self._takers = {spec.name: SwitchedOutput() for each in described for spec in each.outputs}
+        inputs, outputs = stream_names(manifest)
+        self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
+        self._takers = {name: SwitchedOutput() for name in outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers)
         checks = chosen_checks(manifest, given=floating_point_checks)
         self._engine = make_engine(
@@ -129,7 +127,7 @@ class Executable(Runnable):
 
     @property
     def programs(self) -> tuple[Executable, ...]:
-        """An executable for each program of the archive; all share memory, variables and turns."""
+        """An executable for each program; all share memory, variables and turns."""
         return (self,) if self._dispatch is None else self._dispatch.programs
 
     def program(self, which: str | Mapping[str, Sequence[int]]) -> Executable:
@@ -138,7 +136,8 @@ class Executable(Runnable):
         Raises:
             UsageError: there is no such program, or more than one.
         """
-        return chosen_program(self.programs, which)
+        found: Executable = chosen_program(self.programs, which)
+        return found
 
     @cached_property
     def state(self) -> DeviceState:
@@ -268,7 +267,8 @@ class Executable(Runnable):
     def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
         """Run once and tell how long each instruction took."""
         if self._dispatch is not None:
-            return self._dispatch.required(inputs).profile(inputs)
+            inner: Executable = self._dispatch.required(inputs)
+            return inner.profile(inputs)
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
             self._check_ready()

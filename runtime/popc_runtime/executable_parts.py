@@ -26,6 +26,7 @@ __all__ = [
     "cycle_counters",
     "dispatch_of",
     "make_engine",
+    "stream_names",
     "synthetic_inputs",
 ]
 
@@ -132,6 +133,16 @@ def bfloat16_numbers() -> np.dtype[Any]:
         ) from None
     found: np.dtype[Any] = np.dtype(bfloat16)
     return found
+
+
+def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
+    """The inputs and the outputs of all programs of an archive."""
+    inputs = [spec.name for spec in manifest.inputs]
+    outputs = [spec.name for spec in manifest.outputs]
+    for variant in manifest.variants:
+        inputs += [spec.name for spec in variant.inputs]
+        outputs += [spec.name for spec in variant.outputs]
+    return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
 
 
 def dispatch_of(manifest: Manifest, program: Callable[[str, Manifest], Any]) -> Dispatch:

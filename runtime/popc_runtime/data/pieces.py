@@ -100,11 +100,12 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, (bytes, bytearray)):
         return None
     try:
-        return memoryview(value).shape  # array.array and the like
+        return tuple(memoryview(value).shape or ())  # array.array and the like
     except TypeError:
         import numpy as np
 
-        return np.shape(value)
+        found: tuple[int, ...] = np.shape(value)
+        return found
 
 
 ARRAYS = _Arrays()
