@@ -64,7 +64,7 @@ def encoder() -> onnx.ModelProto:
     weights |= {
         "gamma": np.ones(WIDTH, np.float32),
         "beta": np.zeros(WIDTH, np.float32),
-        "scale": np.float32(WIDTH**-0.5),
+        "scale": np.asarray(WIDTH**-0.5, np.float32),
     }
     model.graph.initializer.extend(
         numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from popc.archive.archive import Archive
-from popc.archive.merge import Part, merge_images
+from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
@@ -102,7 +102,7 @@ def _merged(
         return alone, first.image, first.planned.plan.constants
     names = _names(contents)
     parts = [
-        Part(name, each.image, each.planned.plan.constants, manifest.variables)
+        ProgramPart(name, each.image, each.planned.plan.constants, manifest.variables)
         for name, each, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)
     ]
     image, constants, variables = merge_images(parts)

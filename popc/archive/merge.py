@@ -35,13 +35,13 @@ from popc_runtime.format import (
     reach,
 )
 
-__all__ = ["Part", "merge_images"]
+__all__ = ["ProgramPart", "merge_images"]
 
 _LASTING: Final = (Region.STATE, Region.REMOTE)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgramPart:
     """A program that is going to be one of several.
 
     Attributes:
@@ -58,7 +58,7 @@ class Part:
 
 
 def merge_images(
-    parts: Sequence[Part],
+    parts: Sequence[ProgramPart],
 ) -> tuple[ProgramImage, tuple[ConstantBlock, ...], tuple[VariableSpec, ...]]:
     """The image of all parts, its constants, and the variables by name.
 
@@ -115,7 +115,7 @@ class _Merger:
             self._sizes[Region.REMOTE],
         )
 
-    def add(self, part: Part) -> None:
+    def add(self, part: ProgramPart) -> None:
         """Take a program in."""
         image = self._with_constants(part)
         self._arena = max(self._arena, image.arena_bytes)
@@ -131,7 +131,7 @@ class _Merger:
             if name != LOAD_PROGRAM:
                 self._programs[writer.renamed(name)] = writer.block(block)
 
-    def _with_constants(self, part: Part) -> ProgramImage:
+    def _with_constants(self, part: ProgramPart) -> ProgramImage:
         """The image of a part on the constants of the whole."""
         starts = [block.offset for block in part.constants]
         moves = [self.constants.offset(block.data) - block.offset for block in part.constants]
@@ -146,7 +146,7 @@ class _Merger:
 
         return replace(part.image, slots=tuple(map(moved, part.image.slots)))
 
-    def _shifts(self, part: Part) -> _Shifts:
+    def _shifts(self, part: ProgramPart) -> _Shifts:
         """How far each stretch of lasting memory of a new part moves."""
         found: _Shifts = {}
         for region in _LASTING:

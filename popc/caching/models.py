@@ -172,7 +172,7 @@ def _refuse_several(keywords: SeveralKeywords) -> None:
         UsageError: these are to have several.
     """
     dims = keywords.get("dims")
-    several = [name for name in ("split", "pad") if name in keywords]
+    several: list[str] = [name for name in ("split", "pad") if name in keywords]
     several += ["shapes"] if isinstance(keywords.get("shapes"), list | tuple) else []
     if isinstance(dims, Mapping) and any(isinstance(size, Iterable) for size in dims.values()):
         several.append("dims")

@@ -267,8 +267,7 @@ class Executable(Runnable):
     def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
         """Run once and tell how long each instruction took."""
         if self._dispatch is not None:
-            inner: Executable = self._dispatch.required(inputs)
-            return inner.profile(inputs)
+            return list(self._dispatch.required(inputs).profile(inputs))
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
             self._check_ready()

@@ -11,8 +11,6 @@ from popc_runtime.errors import UsageError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.data.tensors import ResultTensor
@@ -68,7 +66,7 @@ class Runnable(ABC):
     def close(self) -> None:
         """Finish pending asynchronous runs and refuse new ones."""
 
-    def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> dict[str, Array]:
+    def __call__(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
         """`run` on inputs by position, in the order of ``inputs``, or by keyword.
 
         Raises:
