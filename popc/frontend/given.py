@@ -81,7 +81,7 @@ def _by_name(argument: str, value: object, example: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         kind = type(value).__name__
-        raise UsageError(f"{argument} is a {kind}, not a mapping", hint=f"as in {example}")
+        raise UsageError(f"{argument}: expected a mapping, got {kind}", hint=f"as in {example}")
     for name in value:
         if not isinstance(name, str):
             raise UsageError(f"{argument}: {name!r:.80} is no name", hint=f"as in {example}")

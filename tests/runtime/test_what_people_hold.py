@@ -137,10 +137,10 @@ MISTAKES: list[tuple[Callable[[], object], type[PopcError], str]] = [
     (lambda: _compile(3), UsageError, "a model is not an object of type int"),
     (lambda: _compile(affine(), shapes={"x": "2,3"}), UsageError, "the shape of 'x' is text"),
     (lambda: _compile(affine(), shapes={"x": 2}), UsageError, "the shape of 'x' is 2"),
-    (lambda: _compile(affine(), shapes=[2]), UsageError, "shapes is a list"),
+    (lambda: _compile(affine(), shapes=[2]), UsageError, "shapes: expected a mapping, got int"),
     (lambda: _compile(affine(), dims={"N": "2"}), UsageError, "the size of 'N' is '2'"),
     (lambda: _compile(affine(), dims={1: 2}), UsageError, "dims: 1 is no name"),
-    (lambda: _compile(affine(), bind=[1]), UsageError, "bind is a list"),
+    (lambda: _compile(affine(), bind=[1]), UsageError, "bind: expected a mapping, got list"),
     (lambda: _compile(affine(), outputs="y"), UsageError, "outputs is 'y'"),
 ]
 
