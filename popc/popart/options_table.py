@@ -280,7 +280,7 @@ _CONTAINERS: Final = (
     ]
     + _dicts(UINT, _M, bufferingDepthMap="buffering_depth_map")
     + _dicts(STR, _M, convolutionOptions="partials_type, of the entry partialsType")
-    + _dicts(STR, _S, engineOptions="the folder and kinds of reports; the rest is Poplar's")
+    + _dicts(STR, _S, engineOptions="see the table of engine options")
     + _dicts(
         STR,
         _N,

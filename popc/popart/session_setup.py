@@ -27,7 +27,7 @@ from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
-from popc.popart.model_names import read_names
+from popc.popart.model_names import needed_names, read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
@@ -48,6 +48,7 @@ __all__ = ["Setup"]
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
+_PREFIX: Final = "^[A-Za-z0-9]+___"
 
 
 @dataclass
@@ -135,6 +136,12 @@ class Setup:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
         return names - read_names(self.model.graph) - set(self.flow.anchors())
+
+    @property
+    def needed_inputs(self) -> set[str]:
+        """Inputs, among other tensors, that a step asks for; PopART prunes the others."""
+        anchors = (re.sub(_PREFIX, "", name) for name in self.flow.anchors())
+        return needed_names(self.model.graph, (self.loss, *self.flow.anchors(), *anchors))
 
     @property
     def rng_words(self) -> int:
@@ -235,7 +242,7 @@ class Setup:
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
         assert self._program is not None
-        return serialized_ir(self._program.orders(), self._program.planned().graph)
+        return serialized_ir(self._program.orders(), self._program.planned().graph, self.options)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -321,7 +328,7 @@ class Setup:
         infos = self._program.infos
         if name in infos:
             return infos[name]
-        base = re.sub("^[A-Za-z0-9]+___", "", name)
+        base = re.sub(_PREFIX, "", name)
         return infos.get(base) if name.startswith(_GRADIENT) else None
 
     def picked(self, name: str) -> Callable[[int], bool]:
