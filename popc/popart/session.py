@@ -98,6 +98,7 @@ class _Session(SessionCore):
         except UsageError:  # as hardware does, take any words: they are a seed
             executable.set_seed(hash(tuple(rngValue)) & 0xFFFFFFFFFFFFFFFF)
         self._rng = tuple(rngValue)
+        self._setup.device.taken_over_by(self)
 
     def _require_rng(self, verb: str) -> None:
         if not self._setup.options.enableLoadAndOffloadRNGState:

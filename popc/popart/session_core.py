@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from math import prod
 from typing import Any, ClassVar, Final
 
@@ -272,8 +273,19 @@ class SessionCore:
             if isinstance(stepio, PyStepIO):
                 check_counts(setup, stepio)
         self._rng = ()
+        self._take_device(self._executable)
         self._step(self._executable, stepio)
         self._has_run = True
+
+    def _take_device(self, executable: Executable) -> None:
+        """Go on with random numbers as another session has left them, if one has run meanwhile.
+
+        That only concerns who reads and sets their state; others have sequences of their own.
+        """
+        other = self._setup.device.taken_over_by(self)
+        if other and self._setup.options.enableLoadAndOffloadRNGState:
+            state = repr(executable.state.random_state()).encode()
+            executable.set_seed(int.from_bytes(sha256(state).digest()[:8], "little"))
 
     def _step(self, executable: Executable, stepio: IStepIO) -> None:
         setup = self._setup

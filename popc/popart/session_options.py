@@ -8,6 +8,7 @@ from typing import Any, Final
 import onnx
 
 from popc.options import Options
+from popc.options.dialects.popart_patterns import PATTERNS
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_options import engine_values
@@ -109,6 +110,7 @@ def options_of(
     values["default_anchor"] = _anchor_of_inputs(anchors, model)
     _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
+    values["pattern_switches"] = _switches(patterns)
     values["compression"] = "fast"
     _add_streams(values, flow, model)
     if not trains:
@@ -116,6 +118,18 @@ def options_of(
         if values.get("variable_settings"):  # constants cannot differ between replicas
             values["constantWeights"] = False
     return make_options({name: value for name, value in values.items() if value is not None})
+
+
+def _switches(patterns: Patterns) -> dict[str, bool]:
+    """The passes and rules of popc that are on or off otherwise than by default.
+
+    One that does what several of PopART's patterns do is off when all of these are.
+    """
+    on, usually = (
+        {rule for name, rules in PATTERNS.items() if one.isPatternEnabled(name) for rule in rules}
+        for one in (patterns, Patterns())
+    )
+    return {rule: rule in on for rule in sorted(on ^ usually)}
 
 
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
