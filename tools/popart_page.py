@@ -45,6 +45,10 @@ session.run(popart.PyStepIO({x: np.ones((2, 3), np.float32)}, anchors))
 print(anchors[y])
 ```
 
+[samples/popart_cnn.py](../samples/popart_cnn.py) trains a convolutional network, and \
+[samples/popart_bert.py](../samples/popart_bert.py) a small BERT, on two replicas of two IPUs, with \
+pipelining, accumulation and recomputation; both compare with PyTorch.
+
 ## What is the same
 
 * The builder: opsets 6 to 11 of ai.onnx and ai.graphcore, names of tensors, scopes, annotations, \
