@@ -42,7 +42,7 @@ def weights() -> dict[str, np.ndarray[Any, Any]]:
 
 
 def sentences() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Words [steps, micro-batches, replicas, n, length], some hidden; the words that are to be found.
+    """Words [steps, micro-batches, replicas, n, length], some hidden, and those that are hidden.
 
     Each word follows from the one before; label -1 stands where no word is hidden.
     """
@@ -97,7 +97,7 @@ class Bert:
         return self.norm(self.onnx.add([x, outer]), f"b{layer}")
 
     def task(self) -> Task:
-        """Embeddings and a layer on the first IPU; a layer, the words and the loss on the second."""
+        """The words, a layer and the loss on the first IPU; another layer on the second."""
         builder, onnx = self.builder, self.onnx
         words, labels = sentences()
         ids = builder.addInputTensor(popart.TensorInfo("INT32", [BATCH, LENGTH]), "ids")
@@ -158,7 +158,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
 
 def main() -> int:
     """Train, and compare."""
-    return compare(*train(Bert().task()), in_torch, RECORDED)
+    return int(compare(*train(Bert().task()), in_torch, RECORDED))
 
 
 if __name__ == "__main__":

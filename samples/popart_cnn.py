@@ -88,7 +88,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
 
 def main() -> int:
     """Train, and compare."""
-    return compare(*train(task()), in_torch, RECORDED)
+    return int(compare(*train(task()), in_torch, RECORDED))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def compare(
     in_torch: Callable[[], tuple[list[float], dict[str, np.ndarray[Any, Any]]]],
     recorded: Sequence[float],
 ) -> int:
-    """Print the losses beside PyTorch's, recorded ones where it is not installed; 0 if they agree."""
+    """Print the losses beside PyTorch's, or beside recorded ones; 0 if they agree."""
     expected = list(recorded)
     if find_spec("torch") is not None:
         expected, theirs = in_torch()

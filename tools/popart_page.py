@@ -46,8 +46,8 @@ print(anchors[y])
 ```
 
 [samples/popart_cnn.py](../samples/popart_cnn.py) trains a convolutional network, and \
-[samples/popart_bert.py](../samples/popart_bert.py) a small BERT, on two replicas of two IPUs, with \
-pipelining, accumulation and recomputation; both compare with PyTorch.
+[samples/popart_bert.py](../samples/popart_bert.py) a small BERT, on two replicas of two IPUs \
+with pipelining, accumulation and recomputation; both compare with PyTorch.
 
 ## What is the same
 
