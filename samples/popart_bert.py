@@ -63,7 +63,7 @@ class Bert:
         self.builder = popart.Builder()
         self.onnx, self.graphcore = self.builder.aiOnnx, self.builder.aiGraphcore
         add = self.builder.addInitializedInputTensor
-        self.w = {name: add(one, name) for name, one in weights().items()}
+        self.w = {name: add(value, name) for name, value in weights().items()}
 
     def norm(self, x: str, which: str) -> str:
         """Layer normalisation of rows [n, hidden]: one group of channels."""
@@ -120,7 +120,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
     import torch
     from torch.nn import functional
 
-    w = {name: torch.tensor(one, requires_grad=True) for name, one in weights().items()}
+    w = {name: torch.tensor(value, requires_grad=True) for name, value in weights().items()}
     optimizer = torch.optim.Adam(w.values(), RATE, eps=1e-8)
 
     def norm(x: Any, which: str) -> Any:
@@ -153,7 +153,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, {name: one.detach().numpy() for name, one in w.items()}
+    return losses, {name: value.detach().numpy() for name, value in w.items()}
 
 
 def main() -> int:

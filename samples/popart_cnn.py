@@ -48,7 +48,7 @@ def task() -> Task:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", pixels.shape[3:]), "images")
     labels = builder.addInputTensor(popart.TensorInfo("INT32", [BATCH]), "classes")
-    w = {name: builder.addInitializedInputTensor(one, name) for name, one in weights().items()}
+    w = {name: builder.addInitializedInputTensor(value, name) for name, value in weights().items()}
     onnx = builder.aiOnnx
     with builder.virtualGraph(0), builder.pipelineStage(0):
         h = onnx.relu([onnx.conv([x, w["conv1"], w["bias1"]], pads=[1, 1, 1, 1])])
@@ -69,7 +69,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
     import torch
     from torch.nn import functional
 
-    w = {name: torch.tensor(one, requires_grad=True) for name, one in weights().items()}
+    w = {name: torch.tensor(value, requires_grad=True) for name, value in weights().items()}
     optimizer = torch.optim.SGD(w.values(), RATE, MOMENTUM)
     losses = []
     for pixels, classes in zip(*images(), strict=True):
@@ -83,7 +83,7 @@ def in_torch() -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, {name: one.detach().numpy() for name, one in w.items()}
+    return losses, {name: value.detach().numpy() for name, value in w.items()}
 
 
 def main() -> int:

@@ -65,7 +65,7 @@ def train(task: Task) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
         anchors = session.initAnchorArrays()
         losses = []
         for step in range(STEPS):
-            inputs = {name: np.array(one[step]) for name, one in task.samples.items()}
+            inputs = {name: np.array(every[step]) for name, every in task.samples.items()}
             session.run(popart.PyStepIO(inputs, anchors))
             losses.append(float(anchors[task.loss].mean()))
         shapes = {name: task.builder.getTensorShape(name) for name in task.weights}

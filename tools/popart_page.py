@@ -150,7 +150,7 @@ def _default(value: Any) -> str:
     if value is None or isinstance(value, bool | int | float | str):
         return f"`{value!r}`"
     if isinstance(value, list | dict | set):
-        return ", ".join(f"`{getattr(one, 'name', one)}`" for one in value) or "empty"
+        return ", ".join(f"`{getattr(item, 'name', item)}`" for item in value) or "empty"
     return f"`{type(value).__name__}()`"
 
 

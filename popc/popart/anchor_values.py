@@ -40,8 +40,8 @@ def each_of_batch(take: Take, count: int, replicas: int, before: Sequence[_Array
         values.append(np.array(value))
         if len(values) < replicas:
             return
-        for one in list(values if earlier is None else earlier) * count:
-            take(one)
+        for shown in list(values if earlier is None else earlier) * count:
+            take(shown)
         earlier = None if earlier is None else list(values)
         values.clear()
 

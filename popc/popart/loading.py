@@ -129,7 +129,7 @@ def read_for_session(
 def _allow_any_labels(graph: onnx.GraphProto) -> None:
     """Let labels that name no class have probability 0, as they have in PopART."""
     for node in graph.node:
-        if node.op_type == "Nll" and all(one.name != LABELS_OUTSIDE for one in node.attribute):
+        if node.op_type == "Nll" and all(known.name != LABELS_OUTSIDE for known in node.attribute):
             node.attribute.append(onnx.helper.make_attribute(LABELS_OUTSIDE, 1))
         for attribute in node.attribute:
             if attribute.HasField("g"):

@@ -104,9 +104,9 @@ def _op(op: Op, kind: str) -> Iterator[dict[str, Any]]:
     """An op, what follows it as part of it (additions, an activation) as ops of their own."""
     activation = str(op.attributes.get("activation") or "")
     parts = op.op_type in ("Conv", "ConvTranspose", "MatMul")
-    extra = [one for one in op.inputs[_BIAS:] if one is not None] if parts else []
+    extra = [tensor for tensor in op.inputs[_BIAS:] if tensor is not None] if parts else []
     added = "Add" if op.op_type == "MatMul" else "AddBias"
-    own = [one for one in op.inputs if one is not None and one not in extra]
+    own = [tensor for tensor in op.inputs if tensor is not None and tensor not in extra]
     kinds = [kind, *(added for _ in extra), *([activation] if activation else [])]
     result = op.outputs[0].name if op.outputs else ""
     names = [f"{result}__{number}" for number in range(len(kinds) - 1)]
@@ -119,14 +119,14 @@ def _op(op: Op, kind: str) -> Iterator[dict[str, Any]]:
         others = [extra[number]] if number < len(extra) else []
         entry = _named(op, part, others, [(*names, result)[number + 1]])
         entry["inputs"].insert(0, _operand(names[number], type_, 0))
-        for place, one in enumerate(entry["inputs"]):
-            one["index"] = str(place)
+        for place, operand in enumerate(entry["inputs"]):
+            operand["index"] = str(place)
         yield entry
 
 
 def _steps(op: Op) -> Iterator[dict[str, Any]]:
     """The elementwise ops that one op does together."""
-    values = [(one.name, one.type) for one in op.present_inputs]
+    values = [(tensor.name, tensor.type) for tensor in op.present_inputs]
     steps = steps_of(op.attributes, len(values))
     result = op.outputs[0]
     for number, step in enumerate(steps):
@@ -143,14 +143,16 @@ def _steps(op: Op) -> Iterator[dict[str, Any]]:
 def _entry(
     op: Op, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> dict[str, Any]:
-    return _named(op, kind, inputs, [one.name for one in outputs])
+    return _named(op, kind, inputs, [tensor.name for tensor in outputs])
 
 
 def _named(op: Op, kind: str, inputs: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
     return {
         "type": kind,
         "name": op.settings.origin,
-        "inputs": [_operand(one.name, one.type, place) for place, one in enumerate(inputs)],
+        "inputs": [
+            _operand(tensor.name, tensor.type, place) for place, tensor in enumerate(inputs)
+        ],
         "outputs": [{"name": name, "index": str(place)} for place, name in enumerate(names)],
         "attributes": _attributes(op),
     }
@@ -192,7 +194,7 @@ def _settings(settings: OpSettings) -> dict[str, str]:
         "__pipeline_stage": settings.pipeline_stage,
         "__execution_phase": settings.execution_phase,
     }
-    return {**found, **{key: str(one) for key, one in places.items() if one is not None}}
+    return {**found, **{key: str(number) for key, number in places.items() if number is not None}}
 
 
 def _text(value: object) -> str:

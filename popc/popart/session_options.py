@@ -126,8 +126,13 @@ def _switches(patterns: Patterns) -> dict[str, bool]:
     One that does what several of PopART's patterns do is off when all of these are.
     """
     on, usually = (
-        {rule for name, rules in PATTERNS.items() if one.isPatternEnabled(name) for rule in rules}
-        for one in (patterns, Patterns())
+        {
+            rule
+            for name, rules in PATTERNS.items()
+            if chosen.isPatternEnabled(name)
+            for rule in rules
+        }
+        for chosen in (patterns, Patterns())
     )
     return {rule: rule in on for rule in sorted(on ^ usually)}
 

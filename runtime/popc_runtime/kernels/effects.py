@@ -10,7 +10,7 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
 from popc_runtime.kernels.core.copying import copy_calls
-from popc_runtime.kernels.core.printing import Layout, print_array
+from popc_runtime.kernels.core.printing import PrintStyle, print_array
 
 __all__ = ["KERNELS"]
 
@@ -35,11 +35,11 @@ def _print(binding: Binding) -> Calls:
     given = {name: binding.attributes[name] for name in _LAYOUT if name in binding.attributes}
     return (
         *copy_calls(binding.output(), x),
-        partial(print_array, binding.text("title"), x, Layout(**given)),  # type: ignore[arg-type]
+        partial(print_array, binding.text("title"), x, PrintStyle(**given)),  # type: ignore[arg-type]
     )
 
 
-_LAYOUT: Final = tuple(field.name for field in fields(Layout))
+_LAYOUT: Final = tuple(field.name for field in fields(PrintStyle))
 
 
 KERNELS: Final[dict[str, Kernel]] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 
-__all__ = ["Layout", "PrintHook", "print_array", "set_print_hook"]
+__all__ = ["PrintHook", "PrintStyle", "print_array", "set_print_hook"]
 
 PrintHook: TypeAlias = Callable[[str], object]
 
@@ -21,7 +21,7 @@ _MOST_FIXED, _LEAST_FIXED = 1e8, 1e-4  # beyond these, numbers are written with 
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PrintStyle:
     """How an array is written.
 
     Attributes:
@@ -63,7 +63,7 @@ def set_print_hook(hook: PrintHook | None) -> None:
     _PRINTER.hook = _write_to_stderr if hook is None else hook
 
 
-def print_array(title: str, array: Array, layout: Layout) -> None:
+def print_array(title: str, array: Array, layout: PrintStyle) -> None:
     """Give "title: elements" to the hook; large arrays are summarised."""
     prefix = f"{title}: "
     elements = np.array2string(
@@ -79,7 +79,7 @@ def print_array(title: str, array: Array, layout: Layout) -> None:
     _PRINTER.hook(prefix + elements.translate(brackets))
 
 
-def _float_words(array: Array, layout: Layout) -> Callable[[Any], str]:
+def _float_words(array: Array, layout: PrintStyle) -> Callable[[Any], str]:
     """Says of an element how it is written: all are as wide as the widest."""
     if array.dtype.kind in "iub":
         return str
