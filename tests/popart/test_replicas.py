@@ -10,7 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
+import popc_runtime
 from popc import popart
+from popc.popart import session_setup
 
 _Array = np.ndarray[Any, Any]
 _MODE = popart.VariableRetrievalMode
@@ -175,8 +177,16 @@ def test_a_device_that_lacks_ipus_is_found_when_it_is_prepared() -> None:
 
 
 @pytest.mark.parametrize("logarithms", [False, True])
-@pytest.mark.parametrize("count", [3, 70])
-def test_labels_that_name_no_class_have_probability_0(*, logarithms: bool, count: int) -> None:
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_labels_that_name_no_class_have_probability_0(
+    monkeypatch: pytest.MonkeyPatch, engine: str, *, logarithms: bool
+) -> None:
+    monkeypatch.setattr(
+        session_setup,
+        "load_program",
+        lambda archive, seed: popc_runtime.load(archive, seed=seed, engine=engine),
+    )
+    count = 70
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [count, 4])
     labels = builder.addInputTensor("INT32", [count])
