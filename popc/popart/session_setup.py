@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -86,7 +86,7 @@ class Setup:
     _program: Program | None = None
     _saved: SavedProgram | None = None
     _archive: bytes = b""
-    _types: dict[str, _TensorInfoCore] = field(default_factory=dict[str, _TensorInfoCore])
+    _known: Mapping[str, tuple[str, list[int]]] = field(default_factory=dict)  # of what was saved
 
     @classmethod
     def of(
@@ -216,10 +216,11 @@ class Setup:
     def _training(self) -> TrainingSettings:
         loss = {"type": "identity", "input": self.loss, "name": self.loss}
         table: dict[str, Any] = {"loss": loss, "optimizer": self.optimizer_table()}
+        unused = self.unused_weights
         floats = [
             weight
             for weight in self.model.graph.initializer
-            if weight.data_type in _FLOATS and weight.name not in self.unused_weights
+            if weight.data_type in _FLOATS and weight.name not in unused
         ]
         if any(not weight.dims for weight in floats):
             table["weights"] = {"trainable": [literal(weight.name) for weight in floats]}
@@ -238,9 +239,7 @@ class Setup:
         if self._saved is None:
             return load_program(self.archive(), seed)
         self.was_loaded = True
-        self._types = {
-            name: _TensorInfoCore(kind, shape) for name, (kind, shape) in self._saved.infos.items()
-        }
+        self._known = self._saved.infos
         return load_program(self._saved.archive, seed)
 
     def archive(self) -> bytes:
@@ -312,7 +311,7 @@ class Setup:
     # -- tensors ---------------------------------------------------------------------------------
 
     def _require_executable(self) -> None:
-        if self._saved is not None and not self._types:
+        if self._saved is not None and not self._known:
             raise popart_runtime_error(
                 "There is no executatable. Try calling Session::prepareDevice first."
             )
@@ -324,8 +323,8 @@ class Setup:
             popart_exception: there is no such tensor.
         """
         self._require_executable()
-        if name in self._types:
-            return self._types[name]
+        if name in self._known:
+            return _TensorInfoCore(*self._known[name])
         found = self.found_type(name)
         if found is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{name}'")
@@ -351,4 +350,4 @@ class Setup:
         """The names of all tensors."""
         self._require_executable()
         assert self._program is not None
-        return set(self._types or self._program.infos)
+        return set(self._known or self._program.infos)
