@@ -62,7 +62,7 @@ attached and run out of; replication also works on models of IPUs, where PopART 
 ## What differs
 
 * Programs run on the host, emulated. Cycles and memory are estimates; `getSummaryReport` shows \
-them. There are no profiles of Poplar's, and no `pva`.
+them, and `getReport` gives them as data, in place of an object of `pva`.
 * Executables are archives of popc, not PopEF, whatever their names end with.
 * Compiled operators and codelets cannot be loaded.
 * Training in a pipeline without gradient accumulation updates weights after each micro-batch; \

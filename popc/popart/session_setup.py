@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import onnx
 
 from popc.caching.keys import compiler_parts
+from popc.cost import CostReport
 from popc.frontend import LoadedModel
 from popc.ir import TensorType
 from popc.popart.anchor_arrays import StepSizes
@@ -249,8 +250,8 @@ class Setup:
             self._archive = self._program.archive()
         return self._archive
 
-    def summary(self) -> str:
-        """What a run costs.
+    def costs(self) -> CostReport:
+        """The costs of a run.
 
         Raises:
             poplar_exception: the device is none that costs are known of.
@@ -258,7 +259,7 @@ class Setup:
         if self.device.type is DeviceType.Cpu:
             raise poplar_exception("Profiling is disabled for current device type.")
         assert self._program is not None
-        return str(costs_of(self._program.planned()))
+        return costs_of(self._program.planned())
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
