@@ -291,6 +291,9 @@ class SessionCore:
         setup = self._setup
         infos = {spec.name: setup.info(spec.name) for spec in executable.inputs}
         needed = setup.needed_inputs
+        specs = {spec.name: spec for spec in executable.manifest.streams}
+        prefetches = setup.options.enablePrefetchDatastreams
+        stepio.begin({name: specs[name].samples_per_step for name in infos if prefetches})
 
         def samples(name: str) -> Iterator[np.ndarray[Any, Any]]:
             while name in needed:
