@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from popc.archive.archive import Archive
+from popc.archive.limits import require_readable
 from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
@@ -38,12 +39,14 @@ def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") 
     options = planned.options
     image, constants = _stored(compiled.image, planned.plan.constants, options)
     manifest = _manifest(planned, tuple(image.programs))
+    program = encode_program(image)
+    require_readable(manifest, program)
     codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
             "program",
             BlobKind.PROGRAM,
-            encode_program(image),
+            program,
             oldest_reader=oldest_reader(image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),

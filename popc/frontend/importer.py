@@ -17,10 +17,11 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
+from popc.frontend.budget import ImportBudget
 from popc.frontend.functions import FunctionBody, FunctionTable
 from popc.frontend.known import KnownValues
 from popc.frontend.known_attributes import record_attributes
-from popc.frontend.names import default_domain_name, operator_name
+from popc.frontend.names import abbreviated, default_domain_name, operator_name
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
@@ -32,7 +33,7 @@ from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Unkn
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import as_stored
 
@@ -53,6 +54,7 @@ class ImportContext:
     """The state of importing a whole model: rules, functions, data folder, problems, known values.
 
     Attributes:
+        budget: Counts the work that there has been.
         is_variable: Which initializers become variables, by name and type.
         trains, replicas: Whether the model will be trained, and how many replicas will run it.
         written: Names of variables that the model itself may give new values.
@@ -62,9 +64,10 @@ class ImportContext:
 
     rules: Mapping[tuple[str, str], ImportRule]
     functions: FunctionTable
+    budget: ImportBudget
+    known: KnownValues
     base_dir: str = ""
     problems: Problems = field(default_factory=Problems)
-    known: KnownValues = field(default_factory=KnownValues)
     is_variable: Callable[[str, TensorType], bool] = never
     trains: bool = False
     written: Collection[str] = ()
@@ -258,6 +261,7 @@ class GraphImporter:
         small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
         if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
             return list(op.outputs)
+        self.context.budget.compute(sum(t.type.nbytes for t in op.outputs))
         values = evaluate(op, [None if t is None else t.data for t in op.inputs])
         types = [(t.name, t.type) for t in op.outputs]
         self.graph.remove_op(op)
@@ -283,7 +287,8 @@ class GraphImporter:
 
     def _results(self, proto: onnx.NodeProto, name: str) -> Sequence[Value | None] | None:
         """The results of a node; ``None`` if a problem has been recorded instead."""
-        problems = self.context.problems
+        problems, budget = self.context.problems, self.context.budget
+        budget.enter(name)
         try:
             inputs = [self.lookup(item) if item else None for item in proto.input]
             if any(isinstance(value, Unknown) for value in inputs):
@@ -299,6 +304,8 @@ class GraphImporter:
             pass
         except DataDependent as problem:
             problems.data_dependent[problem.what].append(name)
+        except TooMuchWorkError:
+            raise
         except ModelError as error:
             problems.invalid[error.message].append(name)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -307,6 +314,8 @@ class GraphImporter:
             problems.invalid[what].append(name)
         else:
             return results
+        finally:
+            budget.leave()
         return None
 
     def apply(
@@ -381,7 +390,7 @@ class GraphImporter:
             ModelError: only if ``isolated``: what kept the body from being imported.
         """
         problems = Problems() if isolated else self.context.problems
-        graph = Graph(proto.name or "body")
+        graph = Graph(abbreviated(proto.name) or "body")
         inner = GraphImporter(replace(self.context, problems=problems), graph, self.opsets, self)
         formal = [info.name for info in proto.input]
         for index, type_ in enumerate(input_types):
@@ -396,4 +405,4 @@ class GraphImporter:
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)
         if isinstance(value, Tensor) and value.producer is not None and name:
-            self.graph.rename(value, name)
+            self.graph.rename(value, abbreviated(name))

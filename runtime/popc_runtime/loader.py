@@ -27,7 +27,7 @@ def load(
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
     engine: str = "auto",
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits | str = _DEFAULT_LIMITS,
 ) -> Executable:
     """Load an archive.
 
@@ -41,16 +41,17 @@ def load(
             some of them.  Default: what the archive was compiled for.
         engine: "native" runs native kernels, "numpy" does without, and "auto" takes those that
             there are for this processor.  Floating-point checks need numpy.
-        limits: What an archive may make the loader allocate.
+        limits: What an archive may make the loader do and allocate: `Limits`, or "strict" for
+            archives of strangers.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: the number of threads is not positive or too large, or a check or an engine
-            does not exist.
+        UsageError: the number of threads is not positive or too large, or a check, an engine or
+            limits of that name do not exist.
     """
-    count = chosen_threads(threads)
+    count, limits = chosen_threads(threads), Limits.of(limits)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         archive.begin("weights", fast_sha256()) as weights,

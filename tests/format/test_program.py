@@ -209,7 +209,7 @@ def _chain(levels: int, target: str) -> Block:
 
 def test_calls_that_multiply() -> None:
     programs = {f"p{n}": (CallBlock(f"p{n + 1}"),) * 10 for n in range(40)}
-    with pytest.raises(ValueError, match="more than 10,000,000 items"):
+    with pytest.raises(ValueError, match="more than 2,000,000 items"):
         validate_image(_program(CallBlock("p0"), p40=(), **programs))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.engine_options import engine_option, limits_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
@@ -56,6 +56,7 @@ _MAX_ROWS = 15
 )
 @threads_option("run")
 @engine_option
+@limits_option
 def command(
     *,
     archive: Path,
@@ -68,6 +69,7 @@ def command(
     fail_over: str | None,
     threads: int | None,
     engine: str,
+    limits: str,
 ) -> Report:
     """Measure how fast ARCHIVE loads and runs.
 
@@ -79,7 +81,7 @@ def command(
     import popc_runtime
 
     start = perf_counter()
-    executable = popc_runtime.load(archive, threads=threads, engine=engine)
+    executable = popc_runtime.load(archive, threads=threads, engine=engine, limits=limits)
     loaded = perf_counter()
     feeds, invented = _feeds(executable, inputs)
     first = _first_run(executable, feeds, invented)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.engine_options import engine_option, limits_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.report import Report, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
@@ -73,6 +73,7 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
+@limits_option
 @click.pass_obj
 def command(
     console: Console,
@@ -88,6 +89,7 @@ def command(
     force: bool,
     threads: int | None,
     engine: str,
+    limits: str,
 ) -> Report:
     """Run ARCHIVE on the given inputs and print or write its results.
 
@@ -100,7 +102,12 @@ def command(
     from popc.inputs.arrays import gather_inputs, plan_outputs, write_outputs
 
     executable = popc_runtime.load(
-        archive, seed=seed, threads=threads, floating_point_checks=fp_checks, engine=engine
+        archive,
+        seed=seed,
+        threads=threads,
+        floating_point_checks=fp_checks,
+        engine=engine,
+        limits=limits,
     )
     feeds = gather_inputs(inputs, executable.inputs, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)

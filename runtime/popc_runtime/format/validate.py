@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import lcm, prod
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.labels import text_written_out
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from popc_runtime.format.panels import packed_bytes, packing_problem
 from popc_runtime.format.program import (
@@ -52,6 +53,11 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
         if problem:
             raise ValueError(f"slot {number} {problem}")
     _Programs(image, limits).check()
+    text = text_written_out(image.programs)
+    if text > limits.expanded_text_bytes:
+        raise ValueError(
+            f"the names of instructions have {text:,} bytes with all calls written out"
+        )
 
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:

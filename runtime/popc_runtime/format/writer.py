@@ -200,6 +200,15 @@ class _Writer:
         self._file.write(header)
 
     def _write_blob(self, blob: Blob) -> BlobInfo:
+        start = self._file.tell()
+        info = self._write_encoded(blob)
+        if not info.is_too_dense(DEFAULT_LIMITS):
+            return info
+        self._file.seek(start)  # what readers would take for a bomb, they get as it is
+        self._file.truncate()
+        return self._write_encoded(replace(blob, codec=Codec.RAW))
+
+    def _write_encoded(self, blob: Blob) -> BlobInfo:
         if blob.codec is Codec.RAW:
             self._file.write(bytes(-self._file.tell() % RAW_ALIGNMENT))
         offset = self._file.tell()
@@ -241,6 +250,9 @@ class _Scale:
 
     def seek(self, offset: int) -> None:
         self._at = offset
+
+    def truncate(self) -> None:
+        self.bytes = self._at
 
     def write(self, data: Sized) -> None:
         self._at += len(data)
