@@ -2,6 +2,7 @@
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
+from popc.frontend.budget import ImportLimits
 from popc.frontend.describe import describe_model
 from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
@@ -15,6 +16,7 @@ __all__ = [
     "Annotations",
     "Bindings",
     "GrowingModel",
+    "ImportLimits",
     "ImportedModel",
     "InferredType",
     "LoadedModel",

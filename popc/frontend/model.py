@@ -15,9 +15,11 @@ from popc.frontend.bindings import (
     resolve,
 )
 from popc.frontend.bound_values import BoundValue
+from popc.frontend.budget import ImportBudget
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext, never
+from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported
@@ -71,7 +73,9 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     wanted += [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
     nodes, names = needed_nodes(model.graph.node, [*wanted, *bindings.kept], model.functions)
     nodes = bindings.annotations.applied(nodes)
-    context = ImportContext(RULES, FunctionTable(model.functions), loaded.base_dir)
+    budget = ImportBudget(bindings.limits)
+    functions = FunctionTable(model.functions)
+    context = ImportContext(RULES, functions, budget, KnownValues(budget), loaded.base_dir)
     context.replicas = bindings.replicas
     is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
     importer = GraphImporter(context, Graph(model.graph.name or "main"), loaded.opsets)

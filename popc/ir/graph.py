@@ -23,6 +23,7 @@ import numpy as np
 from popc.ir.ordering import Ordering
 from popc.ir.settings import OpSettings
 from popc.ir.types import AttributeMap, TensorType
+from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, VariableRole
 
 __all__ = ["Graph", "Op", "Tensor", "TensorKind"]
@@ -269,7 +270,15 @@ class Graph:
         """Add an op and its output tensors.  Names default to the op type, made unique.
 
         Output types are the caller's responsibility: `popc.ops.build` infers them.
+
+        Raises:
+            ModelError: a result is larger than anything behind could count with.
         """
+        output_types = tuple(output_types)
+        problem = next(filter(None, (type_.size_problem() for type_ in output_types)), "")
+        if problem:
+            operands = ", ".join("-" if tensor is None else str(tensor.type) for tensor in inputs)
+            raise ModelError(f"{op_type}({operands}): the result {problem}")
         op = Op(op_type, [], [], attributes or {}, settings or OpSettings(), subgraphs or {})
         names = list(output_names)
         for index, type_ in enumerate(output_types):
