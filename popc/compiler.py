@@ -11,7 +11,7 @@ from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
 from popc.placement import start_placement
-from popc.progress import UNWATCHED, Checkpoint, Made, Stage, Watch
+from popc.progress import UNWATCHED, Made, Snapshot, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import TrainingSettings, add_state, add_training, rewrite_before_training
@@ -153,7 +153,7 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
         schedule = program.settled or _ordered(graph, options)
         if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
-        watch.show(Checkpoint.FINAL, graph, schedule.orders[graph])
+        watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
         made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
         plan = plan_memory(
@@ -179,7 +179,7 @@ def transform_program(
         start_placement(model.graph, request.options, trains=request.trains)
         if not request.trains:
             model = add_state(model, request.options)
-        watch.show(Checkpoint.FWD0, model.graph)
+        watch.show(Snapshot.FWD0, model.graph)
         _show_graph(made, model.graph)
     training: TrainingSpec | None = None
     passes: list[PassReport] = []
@@ -212,9 +212,9 @@ def _trained(
         reports.extend(cut_before_gradients(graph, options, barriers).reports)
 
     model = rewrite_before_training(model, lambda graph: prepare_for_training(graph, options))
-    watch.show(Checkpoint.FWD1, model.graph)
+    watch.show(Snapshot.FWD1, model.graph)
     model, spec = add_training(model, settings, options, cut)
-    watch.show(Checkpoint.BWD0, model.graph)
+    watch.show(Snapshot.BWD0, model.graph)
     return model, spec, reports
 
 
@@ -228,9 +228,9 @@ def _transformed(
         schedules.append(_ordered(edited, request.options))
         return schedules[-1].orders
 
-    def show(checkpoint: Checkpoint) -> None:
-        if not (request.trains and checkpoint is Checkpoint.FWD1):  # it has been shown
-            watch.show(checkpoint, graph)
+    def show(snapshot: Snapshot) -> None:
+        if not (request.trains and snapshot is Snapshot.FWD1):  # it has been shown
+            watch.show(snapshot, graph)
 
     done = transform(graph, request.options, orders, show)
     return done.reports, schedules[-1] if done.orders_hold else None

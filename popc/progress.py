@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNWATCHED",
-    "Checkpoint",
     "Made",
     "OnArtefact",
     "OnGraph",
     "OnProgress",
     "ProgressEvent",
+    "Snapshot",
     "Stage",
     "Stopped",
     "Watch",
@@ -38,7 +38,7 @@ class Stage(StrEnum):
     PACK = "pack"
 
 
-class Checkpoint(StrEnum):
+class Snapshot(StrEnum):
     """Moments at which the graph can be looked at, in order.  The names are PopART's."""
 
     FWD0 = "fwd0"  # as it was imported
@@ -69,9 +69,9 @@ OnProgress: TypeAlias = Callable[[ProgressEvent], None]
 # Receives the text form of what a stage made: (stage, text).
 OnArtefact: TypeAlias = Callable[[Stage, str], None]
 
-# Receives the graph at a checkpoint: (checkpoint, graph, order of its ops if that is known).  The
-# graph is edited later on.
-OnGraph: TypeAlias = "Callable[[Checkpoint, Graph, Sequence[Op] | None], None]"
+# Receives a snapshot of the graph: (its name, graph, order of its ops if that is known).  The graph
+# is edited later on.
+OnGraph: TypeAlias = "Callable[[Snapshot, Graph, Sequence[Op] | None], None]"
 
 # A stage says what it has made: in a few words, and how to print it if anyone wants to read it.
 Made: TypeAlias = Callable[[str, Callable[[], str]], None]
@@ -88,7 +88,7 @@ class Watch:
     Attributes:
         on_progress: Told when a stage begins and ends; may raise to cancel.
         on_artefact: Told the text form of what each stage made.
-        on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
+        on_graph: Shown each snapshot of the graph, with the order of its ops where it is known.
         stop_after: The stage to stop at, by raising `Stopped`; ``None`` for none.
     """
 
@@ -115,10 +115,10 @@ class Watch:
         if stage is self.stop_after:
             raise Stopped
 
-    def show(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None = None) -> None:
-        """Show the graph at a checkpoint."""
+    def show(self, snapshot: Snapshot, graph: Graph, order: Sequence[Op] | None = None) -> None:
+        """Show a snapshot of the graph."""
         if self.on_graph is not None:
-            self.on_graph(checkpoint, graph, order)
+            self.on_graph(snapshot, graph, order)
 
     def _tell(self, event: ProgressEvent) -> None:
         if self.on_progress is not None:

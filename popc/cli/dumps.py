@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from popc.progress import Checkpoint, Stage
+from popc.progress import Snapshot, Stage
 from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ class Dumps:
     """Collects texts while a model is compiled, and writes them when that has succeeded.
 
     Attributes:
-        text_folder: Where the text of stages and checkpoints goes; ``None``: nowhere.
+        text_folder: Where the text of stages and snapshots goes; ``None``: nowhere.
         dot_folder: Where drawings for Graphviz go; ``None``: nowhere.
-        checkpoints: Of these graphs; all if empty.
+        snapshots: Of these graphs; all if empty.
         window: The numbers of the first op to draw, and of the first one not to.
     """
 
     text_folder: Path | None = None
     dot_folder: Path | None = None
-    checkpoints: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
     window: tuple[int, int | None] = (0, None)
     stages: dict[Stage, str] = field(default_factory=dict[Stage, str])
     _files: dict[Path, str] = field(default_factory=dict[Path, str])
@@ -42,17 +42,17 @@ class Dumps:
         wanted = self.text_folder is not None or self.dot_folder is not None
         return self._take if wanted else None
 
-    def _take(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+    def _take(self, snapshot: Snapshot, graph: Graph, order: Sequence[Op] | None) -> None:
         from popc.ir import format_dot, format_graph
 
-        if self.checkpoints and checkpoint.value not in self.checkpoints:
+        if self.snapshots and snapshot.value not in self.snapshots:
             return
         if self.text_folder is not None:
-            self._files[self.text_folder / f"{checkpoint}.txt"] = format_graph(graph, order)
+            self._files[self.text_folder / f"{snapshot}.txt"] = format_graph(graph, order)
         if self.dot_folder is not None:
             first, last = self.window
             drawing = format_dot(graph, order, first=first, last=last)
-            self._files[self.dot_folder / f"{checkpoint}.dot"] = drawing
+            self._files[self.dot_folder / f"{snapshot}.dot"] = drawing
 
     def write(self) -> None:
         """Write everything.
@@ -60,7 +60,7 @@ class Dumps:
         Raises:
             ResourceError: a folder or file cannot be written.
         """
-        if self.text_folder is not None and not self.checkpoints:
+        if self.text_folder is not None and not self.snapshots:
             for number, (stage, text) in enumerate(self.stages.items(), start=1):
                 self._files[self.text_folder / f"{number}-{stage}.txt"] = text
         for path, text in self._files.items():

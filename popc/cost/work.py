@@ -16,10 +16,10 @@ from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import (
+    ConvProblem,
     GatherProblem,
     Plan,
     Planner,
-    Problem,
     matmul_problem,
     plan_gather,
 )
@@ -316,7 +316,7 @@ class Work:
 
     # -- convolutions and matrix products ----------------------------------------------------------
 
-    def convolve(self, problem: Problem) -> Plan:
+    def convolve(self, problem: ConvProblem) -> Plan:
         """Plan a convolution and add its phases."""
         plan = self.machine.planner.plan(problem, self.proportion)
         self.plans.append(plan)
@@ -350,7 +350,7 @@ class Work:
         *,
         copies: tuple[bool, bool] = (False, False),
     ) -> Plan:
-        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `Problem`."""
+        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `ConvProblem`."""
         problem = matmul_problem(
             self.types(dtype),
             groups,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import Clock
-from popc.memory.storage import Buffer, Extent, Storage
+from popc.memory.storage import Buffer, BufferRange, Storage
 from popc.ops.control import is_read_throughout, loop_body, loop_states
 from popc.ops.streaming import STORE
 
@@ -38,7 +38,7 @@ class Carried(NamedTuple):
             lay there before; -1 if nothing does.
     """
 
-    home: Extent
+    home: BufferRange
     last_read: int
 
 
@@ -56,7 +56,7 @@ class _Piece(NamedTuple):
     """Bytes of a value from ``offset`` on, and where they go."""
 
     offset: int
-    target: Extent
+    target: BufferRange
     copier: Op | None
 
 
@@ -107,13 +107,13 @@ def _copies(graph: Graph, op: Op) -> Iterator[_Copy]:
             yield _Copy(body, body.outputs[index], state.inner)
 
 
-def _target(storage: Storage, copy: _Copy) -> Extent:
+def _target(storage: Storage, copy: _Copy) -> BufferRange:
     buffer, start, _ = storage.sites[copy.target].extent(copy.target)
     start += copy.start
-    return Extent(buffer, start, start + copy.value.type.nbytes)
+    return BufferRange(buffer, start, start + copy.value.type.nbytes)
 
 
-def _in_one_place(buffer: Buffer, pieces: Sequence[_Piece]) -> Extent | None:
+def _in_one_place(buffer: Buffer, pieces: Sequence[_Piece]) -> BufferRange | None:
     """The place for the pieces of ``buffer`` if they are all of it and lie there as in it."""
     for piece, following in pairwise(pieces):
         size = piece.target.end - piece.target.start
@@ -121,7 +121,7 @@ def _in_one_place(buffer: Buffer, pieces: Sequence[_Piece]) -> Extent | None:
         if following.offset != piece.offset + size or not next_to_it:
             return None
     first, last = pieces[0], pieces[-1]
-    home = Extent(first.target.buffer, first.target.start, last.target.end)
+    home = BufferRange(first.target.buffer, first.target.start, last.target.end)
     together = all(piece.target.buffer is home.buffer for piece in pieces)
     whole = first.offset == 0 and home.end - home.start == buffer.nbytes
     return home if together and whole else None
@@ -132,12 +132,12 @@ class _Readers:
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._clock, self._views = clock, storage.views
-        self._shown: dict[Buffer, list[tuple[Extent, Tensor]]] = defaultdict(list)
+        self._shown: dict[Buffer, list[tuple[BufferRange, Tensor]]] = defaultdict(list)
         for tensor, site in storage.sites.items():
             extent = site.extent(tensor)
             self._shown[extent.buffer].append((extent, tensor))
 
-    def last(self, graph: Graph, memory: Extent, others: Sequence[Op | None]) -> int:
+    def last(self, graph: Graph, memory: BufferRange, others: Sequence[Op | None]) -> int:
         """The last tick at which an op of ``graph`` reads ``memory``, not counting ``others``."""
         ticks = (
             self._last_tick(op, tensor)

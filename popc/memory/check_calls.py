@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
-from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
+from popc.memory.plan import ALIGNMENT, MemoryPlace, MemoryPlan
 from popc.ops.control import called_graphs, own_graphs
 from popc_runtime.format import DType, Region
 
@@ -26,7 +26,7 @@ def with_frames(graph: Graph, plan: MemoryPlan) -> tuple[MemoryPlan, Mapping[Op,
 
 
 def parameter_sizes(graph: Graph, plan: MemoryPlan) -> dict[tuple[Region, int], int]:
-    """The bytes of all memory that ``graph``, which is called, may use, by `Placement.memory`."""
+    """The bytes of all memory that ``graph``, which is called, may use, by `MemoryPlace.memory`."""
     sizes = [tensor.type.nbytes for tensor in (*graph.inputs, *graph.outputs)]
     sizes.append(plan.frame_bytes[graph])
     parameters = {(Region.PARAMETER, number): size for number, size in enumerate(sizes)}
@@ -39,7 +39,7 @@ def check_calls(graph: Graph, plan: MemoryPlan) -> Iterator[str]:
         if callee.variables:
             yield f"{callee.name} is called but has variables"
         for number, tensor in enumerate((*callee.inputs, *callee.outputs)):
-            if plan.placements[tensor] != Placement(Region.PARAMETER, 0, None, number):
+            if plan.placements[tensor] != MemoryPlace(Region.PARAMETER, 0, None, number):
                 yield f"{tensor!r} is not parameter {number} of {callee.name}"
     arena = {(Region.ARENA, -1): plan.arena_bytes}
     for root in (graph, *called_graphs(graph)):

@@ -10,7 +10,7 @@ import numpy as np
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType
 from popc.ir.attributes import integer, integers
 from popc.memory.check_calls import parameter_sizes
-from popc.memory.plan import ALIGNMENT, MemoryPlan, Placement
+from popc.memory.plan import ALIGNMENT, MemoryPlace, MemoryPlan
 from popc.ops import OPS
 from popc.ops.build import build, evaluate
 from popc.ops.control import called_graphs, own_graphs
@@ -22,7 +22,7 @@ __all__ = ["addresses", "byte_range", "check_constants", "check_places", "check_
 _LASTING: Final = (Region.STATE, Region.REMOTE)
 
 
-def byte_range(tensor: Tensor, placement: Placement) -> tuple[int, int]:
+def byte_range(tensor: Tensor, placement: MemoryPlace) -> tuple[int, int]:
     """The first byte that ``tensor`` touches, and the one behind the last."""
     if tensor.type.size == 0:
         return placement.offset, placement.offset
@@ -32,7 +32,7 @@ def byte_range(tensor: Tensor, placement: Placement) -> tuple[int, int]:
     return int(found.min()), int(found.max()) + tensor.type.dtype.itemsize
 
 
-def addresses(tensor: Tensor, placement: Placement) -> Array:
+def addresses(tensor: Tensor, placement: MemoryPlace) -> Array:
     """The byte address of every element."""
     shape, itemsize = tensor.type.shape, tensor.type.dtype.itemsize
     if placement.strides is None:

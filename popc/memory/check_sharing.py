@@ -10,7 +10,7 @@ import numpy as np
 from popc.ir import Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.memory.check_places import addresses, byte_range
-from popc.memory.plan import MemoryPlan, Placement
+from popc.memory.plan import MemoryPlace, MemoryPlan
 from popc.memory.replay import Replay
 from popc.ops import OPS
 from popc_runtime.format import Region
@@ -193,7 +193,7 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _replaced_by(op: Op, plan: MemoryPlan) -> Iterator[tuple[Tensor, Placement, Tensor]]:
+def _replaced_by(op: Op, plan: MemoryPlan) -> Iterator[tuple[Tensor, MemoryPlace, Tensor]]:
     """The tensors whose memory ``op`` overwrites, where it does, and the values it puts there."""
     if op.op_type == "CopyVarUpdate":
         variable, value = op.operand(0), op.operand(1)

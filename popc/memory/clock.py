@@ -16,10 +16,10 @@ from popc.ir import Graph, Op
 from popc.ops.control import callee_of
 from popc.schedule import Schedule
 
-__all__ = ["Clock", "Span", "execution", "read_clock"]
+__all__ = ["Clock", "TickSpan", "execution", "read_clock"]
 
 
-class Span(NamedTuple):
+class TickSpan(NamedTuple):
     """First and last tick."""
 
     begin: int
@@ -35,8 +35,8 @@ class Clock:
         load_end: The last tick of load time.
     """
 
-    ops: dict[Op, Span] = field(default_factory=dict[Op, Span])
-    graphs: dict[Graph, Span] = field(default_factory=dict[Graph, Span])
+    ops: dict[Op, TickSpan] = field(default_factory=dict[Op, TickSpan])
+    graphs: dict[Graph, TickSpan] = field(default_factory=dict[Graph, TickSpan])
     now: int = 0
     load_end: int = 0
 
@@ -63,7 +63,7 @@ def _load_ops(graph: Graph, schedule: Schedule) -> tuple[Op, ...]:
 def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
     begin = clock.tick()
     _read_ops(clock, schedule.orders[graph], schedule)
-    clock.graphs[graph] = Span(begin, clock.tick())
+    clock.graphs[graph] = TickSpan(begin, clock.tick())
 
 
 def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
@@ -73,7 +73,7 @@ def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
             _read_graph(clock, subgraph, schedule)
         if op.subgraphs:
             end = clock.tick()
-        clock.ops[op] = Span(begin, end)
+        clock.ops[op] = TickSpan(begin, end)
 
 
 def execution(graph: Graph, schedule: Schedule) -> Iterator[tuple[Graph, Op]]:

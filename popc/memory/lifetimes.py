@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from popc.ir import Graph, Op, Tensor, TensorKind
-from popc.memory.clock import Clock, Span, execution
+from popc.memory.clock import Clock, TickSpan, execution
 from popc.memory.constants import ConstantPool
 from popc.memory.storage import Buffer, Callee, Site, Storage
 from popc.ops.aliases import Aliases, Place
@@ -109,7 +109,7 @@ def _place_data(storage: Storage, graph: Graph, clock: Clock, constants: Constan
             buffer.region = Region.REMOTE if tensor.off_chip else Region.STATE
 
 
-def _place_op(storage: Storage, aliases: Aliases, owner: Graph, op: Op, span: Span) -> None:
+def _place_op(storage: Storage, aliases: Aliases, owner: Graph, op: Op, span: TickSpan) -> None:
     """Outputs get buffers of their own; operands live until they are read."""
     for output in op.outputs:
         storage.allocate(output, owner, span.begin, aliases.places[output].strides)
@@ -121,7 +121,7 @@ def _place_op(storage: Storage, aliases: Aliases, owner: Graph, op: Op, span: Sp
         _place_control(storage, owner, op, span)
 
 
-def _place_control(storage: Storage, owner: Graph, op: Op, span: Span) -> None:
+def _place_control(storage: Storage, owner: Graph, op: Op, span: TickSpan) -> None:
     """Results live from beginning to end; what the subgraphs are given lies where it comes from."""
     for output in op.outputs:
         storage.read(output, span.end)

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Packing", "pack"]
+__all__ = ["BufferOffsets", "pack"]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ _MOST_PAIRS: Final = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class BufferOffsets:
     """Offset of every buffer, the bytes that all need, and the bound that these cannot go below."""
 
     offsets: tuple[int, ...]
@@ -50,13 +50,13 @@ class _Buffers:
     size: Integers
 
 
-def pack(first: Sequence[int], last: Sequence[int], sizes: Sequence[int]) -> Packing:
+def pack(first: Sequence[int], last: Sequence[int], sizes: Sequence[int]) -> BufferOffsets:
     """The best offsets found for buffers alive from tick ``first`` to ``last``, inclusive.
 
     Offsets are multiples of whatever all sizes are multiples of.
     """
     if not sizes:
-        return Packing((), 0, 0)
+        return BufferOffsets((), 0, 0)
     buffers = _Buffers(*(np.asarray(values, np.int64) for values in (first, last, sizes)))
     bound, pairs = _lower_bound(buffers), _count_overlaps(buffers)
     best: Sequence[int] = ()
@@ -68,7 +68,7 @@ def pack(first: Sequence[int], last: Sequence[int], sizes: Sequence[int]) -> Pac
             best, height = offsets, needed
         if height == bound or pairs > _MOST_PAIRS:
             break
-    return Packing(tuple(best), height, bound)
+    return BufferOffsets(tuple(best), height, bound)
 
 
 def _lower_bound(buffers: _Buffers) -> int:

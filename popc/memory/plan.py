@@ -9,11 +9,11 @@ from popc.ir import Graph, Op, Tensor
 from popc.schedule import ALIGNMENT, aligned
 from popc_runtime.format import Array, Region
 
-__all__ = ["ALIGNMENT", "ConstantBlock", "MemoryPlan", "Placement", "aligned"]
+__all__ = ["ALIGNMENT", "ConstantBlock", "MemoryPlace", "MemoryPlan", "aligned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class MemoryPlace:
     """The place of a tensor: offset and strides in bytes; strides ``None`` means C-contiguous.
 
     What lies in a parameter is counted from its first byte; elsewhere ``parameter`` is -1.
@@ -64,13 +64,13 @@ class MemoryPlan:
     then it needs no copy.
     """
 
-    placements: Mapping[Tensor, Placement]
+    placements: Mapping[Tensor, MemoryPlace]
     views: frozenset[Op]
     inplace: Mapping[Op, int]
     joined: Mapping[Op, frozenset[int]]
-    frames: Mapping[Op, Placement]
+    frames: Mapping[Op, MemoryPlace]
     frame_bytes: Mapping[Graph, int]
-    initial: Mapping[Tensor, Placement]
+    initial: Mapping[Tensor, MemoryPlace]
     constants: tuple[ConstantBlock, ...]
     arena_bytes: int
     state_bytes: int

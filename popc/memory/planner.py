@@ -12,8 +12,8 @@ from popc.memory.constants import ConstantPool
 from popc.memory.formats import BYTE_CONVOLUTIONS, CONVOLUTIONS, choose_formats
 from popc.memory.joining import join_concats
 from popc.memory.lifetimes import assign_storage
-from popc.memory.offsets import Packing, pack
-from popc.memory.plan import MemoryPlan, Placement, aligned
+from popc.memory.offsets import BufferOffsets, pack
+from popc.memory.plan import MemoryPlace, MemoryPlan, aligned
 from popc.memory.sharing import share_buffers
 from popc.memory.storage import Buffer, Callee, Storage
 from popc.ops.aliases import Aliases, find_aliases
@@ -53,7 +53,7 @@ def plan_memory(
             {callee: one.frame_bytes for callee, one in planner.callees.items()}
         ),
         initial=MappingProxyType(
-            {t: Placement(Region.CONSTANT, constants.offset(t)) for t in initialised}
+            {t: MemoryPlace(Region.CONSTANT, constants.offset(t)) for t in initialised}
         ),
         constants=tuple(constants.blocks),
         arena_bytes=arena.height,
@@ -73,11 +73,11 @@ def _tensors_of(graph: Graph) -> list[Tensor]:
 class _Found:
     """The plan so far; see `MemoryPlan`."""
 
-    placements: dict[Tensor, Placement] = field(default_factory=dict[Tensor, Placement])
+    placements: dict[Tensor, MemoryPlace] = field(default_factory=dict[Tensor, MemoryPlace])
     views: set[Op] = field(default_factory=set[Op])
     inplace: dict[Op, int] = field(default_factory=dict[Op, int])
     joined: dict[Op, frozenset[int]] = field(default_factory=dict[Op, "frozenset[int]"])
-    frames: dict[Op, Placement] = field(default_factory=dict[Op, Placement])
+    frames: dict[Op, MemoryPlace] = field(default_factory=dict[Op, MemoryPlace])
 
 
 class _Planner:
@@ -105,7 +105,7 @@ class _Planner:
         self.callees[graph] = Callee(frame.height)
         self._place(graph, storage, frame=count + len(graph.outputs))
 
-    def plan_top(self, graph: Graph) -> tuple[Packing, int, int]:
+    def plan_top(self, graph: Graph) -> tuple[BufferOffsets, int, int]:
         """The packing of the arena; the bytes that the state region and the remote one need."""
         storage = self._share(graph, self.callees)
         arena = _pack(storage.roots(Region.ARENA))
@@ -140,15 +140,15 @@ class _Planner:
 
 def _placement(
     buffer: Buffer, offset: int, strides: tuple[int, ...] | None, frame: int
-) -> Placement:
+) -> MemoryPlace:
     home, inside = buffer.resolve()
     offset += inside + home.offset
     if home.region is Region.ARENA and frame >= 0:
-        return Placement(Region.PARAMETER, offset, strides, frame)
-    return Placement(home.region, offset, strides, home.parameter)
+        return MemoryPlace(Region.PARAMETER, offset, strides, frame)
+    return MemoryPlace(home.region, offset, strides, home.parameter)
 
 
-def _pack(buffers: Sequence[Buffer]) -> Packing:
+def _pack(buffers: Sequence[Buffer]) -> BufferOffsets:
     packing = pack(
         [buffer.first for buffer in buffers],
         [buffer.last for buffer in buffers],

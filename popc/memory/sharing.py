@@ -24,7 +24,7 @@ from collections.abc import Container, Sequence
 from popc.ir import Graph, Op, Tensor
 from popc.memory.carrying import Carried, find_carried
 from popc.memory.clock import Clock
-from popc.memory.storage import Buffer, Extent, Storage
+from popc.memory.storage import Buffer, BufferRange, Storage
 from popc.ops import OPS
 from popc.ops.control import loop_body, loop_states
 from popc.ops.overwriting import overwritable
@@ -105,7 +105,7 @@ def _settle(
     return there[0] if there else -1
 
 
-def _lies_in(storage: Storage, op: Op, index: int, home: Extent) -> bool:
+def _lies_in(storage: Storage, op: Op, index: int, home: BufferRange) -> bool:
     operand = op.operand(index)
     site = storage.sites[operand]
     plain = site.strides is None and storage.sites[op.output].strides is None

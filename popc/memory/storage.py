@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
-from popc.memory.clock import Span
+from popc.memory.clock import TickSpan
 from popc_runtime.format import Region
 
-__all__ = ["Buffer", "Extent", "Site", "Storage"]
+__all__ = ["Buffer", "BufferRange", "Site", "Storage"]
 
 
 @dataclass(eq=False, slots=True)
@@ -58,21 +58,21 @@ class Buffer:
         self.takeable = self.takeable and other.takeable
 
 
-class Extent(NamedTuple):
+class BufferRange(NamedTuple):
     """A part of an allocated buffer, in bytes."""
 
     buffer: Buffer
     start: int
     end: int
 
-    def overlaps(self, other: Extent) -> bool:
+    def overlaps(self, other: BufferRange) -> bool:
         """True if some byte is in both."""
         return self.buffer is other.buffer and self.start < other.end and other.start < self.end
 
-    def within(self) -> Extent:
+    def within(self) -> BufferRange:
         """The same part of the buffer that is now allocated."""
         buffer, offset = self.buffer.resolve()
-        return Extent(buffer, self.start + offset, self.end + offset)
+        return BufferRange(buffer, self.start + offset, self.end + offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ class Site:
         whole = self.strides == strides and tensor.type.nbytes == buffer.nbytes
         return buffer if whole and offset + self.offset == 0 else None
 
-    def extent(self, tensor: Tensor) -> Extent:
+    def extent(self, tensor: Tensor) -> BufferRange:
         """The part of an allocated buffer that ``tensor``, which lies here, touches."""
         buffer, offset = self.buffer.resolve()
         start = end = offset + self.offset
         if self.strides is None:
-            return Extent(buffer, start, end + tensor.type.nbytes)
+            return BufferRange(buffer, start, end + tensor.type.nbytes)
         steps = [
             (dim - 1) * stride for dim, stride in zip(tensor.type.shape, self.strides, strict=True)
         ]
         end += tensor.type.dtype.itemsize + sum(step for step in steps if step > 0)
-        return Extent(buffer, start + sum(step for step in steps if step < 0), end)
+        return BufferRange(buffer, start + sum(step for step in steps if step < 0), end)
 
 
 class Callee(NamedTuple):
@@ -137,7 +137,7 @@ class Storage:
         self.sites[tensor] = Site(buffer, 0, strides)
         return buffer
 
-    def enter(self, op: Op, owner: Graph, nbytes: int, span: Span) -> None:
+    def enter(self, op: Op, owner: Graph, nbytes: int, span: TickSpan) -> None:
         """Give what ``op`` calls a buffer while it runs."""
         buffer = Buffer(nbytes, owner, span.begin, span.end, takeable=False)
         self.buffers.append(buffer)

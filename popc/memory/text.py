@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from popc.ir import Op, Tensor
-from popc.memory.plan import MemoryPlan, Placement
+from popc.memory.plan import MemoryPlace, MemoryPlan
 
 __all__ = ["format_plan"]
 
@@ -27,7 +27,7 @@ def format_plan(plan: MemoryPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _place(placement: Placement) -> str:
+def _place(placement: MemoryPlace) -> str:
     place = f"{placement.region.name.lower()}+{placement.offset}"
     if placement.strides is None:
         return place

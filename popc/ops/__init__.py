@@ -49,10 +49,10 @@ from popc.ops import (
     text,
     variables,
 )
-from popc.ops.spec import InferRule, OperandTypes, OpSpec, View, ViewRule
+from popc.ops.spec import InferRule, OperandTypes, OpSpec, OutputView, ViewRule
 from popc_runtime.ground.tables import merge_families
 
-__all__ = ["OPS", "InferRule", "OpSpec", "OperandTypes", "View", "ViewRule"]
+__all__ = ["OPS", "InferRule", "OpSpec", "OperandTypes", "OutputView", "ViewRule"]
 
 _FAMILIES: Final = (
     activation,

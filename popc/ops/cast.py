@@ -6,7 +6,7 @@ from typing import Final
 
 from popc.ir import TensorType
 from popc.ops.infer import attribute_dtype, operand
-from popc.ops.spec import OperandTypes, OpSpec, View
+from popc.ops.spec import OperandTypes, OpSpec, OutputView
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 
@@ -30,9 +30,9 @@ def _same_place(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View:
+) -> OutputView:
     del source, result, index, attributes
-    return View(0, strides)
+    return OutputView(0, strides)
 
 
 OPS: Final[dict[str, OpSpec]] = {

@@ -21,7 +21,7 @@ __all__ = [
     "Edge",
     "Node",
     "Precedence",
-    "Update",
+    "VariableUpdate",
     "find_updates",
     "stream_of",
 ]
@@ -208,7 +208,7 @@ def _draws(node: Node) -> bool:
     return spec is not None and spec.random and not own
 
 
-class Update(NamedTuple):
+class VariableUpdate(NamedTuple):
     """``copier`` gives a variable the value that ``updater`` computes.
 
     Attributes:
@@ -222,7 +222,7 @@ class Update(NamedTuple):
     follows: bool
 
 
-def find_updates(ops: Sequence[Op]) -> Iterator[Update]:
+def find_updates(ops: Sequence[Op]) -> Iterator[VariableUpdate]:
     """New values of variables, or of parts of them.
 
     If all readers of the old value come first, the new one can be computed in its memory.
@@ -238,7 +238,7 @@ def find_updates(ops: Sequence[Op]) -> Iterator[Update]:
             for reader in readers
             if reader is not updater and not _writes(reader, op.operand(0))
         ]
-        yield Update(op, updater, others, any(name in updater.inputs for name in names))
+        yield VariableUpdate(op, updater, others, any(name in updater.inputs for name in names))
 
 
 def _computing(tensor: Tensor) -> Op | None:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.format import DType
 
-__all__ = ["Emitter", "ctc_loss", "l1_loss", "nll_loss", "reduced", "squared_error"]
+__all__ = ["OpEmitter", "ctc_loss", "l1_loss", "nll_loss", "reduced", "squared_error"]
 
 
-class Emitter(Protocol):
+class OpEmitter(Protocol):
     """The means to add ops to a graph."""
 
     def emit(
@@ -35,7 +35,7 @@ class Emitter(Protocol):
 _REDUCE_OPS: Final = {"mean": "ReduceMean", "sum": "ReduceSum"}
 
 
-def reduced(emitter: Emitter, x: Tensor, reduction: str) -> Tensor:
+def reduced(emitter: OpEmitter, x: Tensor, reduction: str) -> Tensor:
     """``x``, or the mean or sum of its elements."""
     if reduction == "none" or not x.type.rank:
         return x
@@ -43,7 +43,7 @@ def reduced(emitter: Emitter, x: Tensor, reduction: str) -> Tensor:
     return emitter.emit(_REDUCE_OPS[reduction], [x], attributes)
 
 
-def l1_loss(emitter: Emitter, x: Tensor, factor: float, reduction: str) -> Tensor:
+def l1_loss(emitter: OpEmitter, x: Tensor, factor: float, reduction: str) -> Tensor:
     """factor * |x|."""
     loss = reduced(emitter, emitter.emit("Abs", [x]), reduction)
     if factor == 1:
@@ -51,14 +51,14 @@ def l1_loss(emitter: Emitter, x: Tensor, factor: float, reduction: str) -> Tenso
     return emitter.emit("Mul", [loss, emitter.constant(factor, x.type.dtype)])
 
 
-def squared_error(emitter: Emitter, x: Tensor, target: Tensor, reduction: str) -> Tensor:
+def squared_error(emitter: OpEmitter, x: Tensor, target: Tensor, reduction: str) -> Tensor:
     """(x - target) ** 2."""
     difference = emitter.emit("Sub", [x, target])
     return reduced(emitter, emitter.emit("Square", [difference]), reduction)
 
 
 def nll_loss(
-    emitter: Emitter,
+    emitter: OpEmitter,
     x: Tensor,
     labels: Tensor,
     reduction: str,
@@ -83,7 +83,7 @@ def nll_loss(
 
 
 def ctc_loss(
-    emitter: Emitter,
+    emitter: OpEmitter,
     operands: Sequence[Tensor],
     reduction: str,
     *,
@@ -105,5 +105,5 @@ def ctc_loss(
     return loss if loss.type.dtype is result else emitter.emit("Cast", [loss], {"to": result.value})
 
 
-def _reshaped(emitter: Emitter, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _reshaped(emitter: OpEmitter, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.type.shape == shape else emitter.emit("Reshape", [x], {"shape": shape})

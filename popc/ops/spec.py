@@ -9,7 +9,7 @@ from typing import TypeAlias
 from popc.ir import TensorType
 from popc_runtime.format import Attributes
 
-__all__ = ["InferRule", "OpSpec", "OperandTypes", "View", "ViewRule"]
+__all__ = ["InferRule", "OpSpec", "OperandTypes", "OutputView", "ViewRule"]
 
 OperandTypes: TypeAlias = Sequence[TensorType | None]
 # Types of the outputs from types of the inputs (None: absent) and the attributes.  A rule checks
@@ -18,17 +18,17 @@ InferRule: TypeAlias = Callable[[OperandTypes, Attributes], tuple[TensorType, ..
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class OutputView:
     """The place of an output in the memory of input 0: byte offset and byte strides."""
 
     offset: int
     strides: tuple[int, ...]
 
 
-# (type and byte strides of input 0, type of one output, its index, attributes) -> View, or None
+# (type and byte strides of input 0, type of an output, its index, attributes) -> its view, or None
 # if the output cannot be expressed as a strided view of that input.
 ViewRule: TypeAlias = Callable[
-    [TensorType, tuple[int, ...], TensorType, int, Attributes], "View | None"
+    [TensorType, tuple[int, ...], TensorType, int, Attributes], "OutputView | None"
 ]
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 from popc.ir import Shape, TensorType
 from popc.ir.attributes import integer, integers
-from popc.ops.spec import View
+from popc.ops.spec import OutputView
 from popc_runtime.format import Attributes
 
 __all__ = [
@@ -47,7 +47,7 @@ def reshape_view(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View | None:
+) -> OutputView | None:
     """A view exactly when numpy could reshape without copying.
 
     Old and new dimensions are cut, from the left, into the smallest groups of equal size.  A group
@@ -56,7 +56,7 @@ def reshape_view(
     """
     del index, attributes
     if source.size == 0:
-        return View(0, contiguous_strides(result))
+        return OutputView(0, contiguous_strides(result))
     old = [(d, s) for d, s in zip(source.shape, strides, strict=True) if d != 1]
     found: list[int] = []
     start = 0
@@ -68,7 +68,7 @@ def reshape_view(
             return None
         step = members[-1][1] if members else source.dtype.itemsize
         found.extend(step * prod(new_dims[i + 1 :]) for i in range(len(new_dims)))
-    return View(0, tuple(found))
+    return OutputView(0, tuple(found))
 
 
 def _groups(old: Shape, new: Shape) -> list[tuple[int, Shape]]:
@@ -100,10 +100,10 @@ def transpose_view(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View | None:
+) -> OutputView | None:
     """The same strides in another order."""
     del source, result, index
-    return View(0, tuple(strides[axis] for axis in integers(attributes, "perm")))
+    return OutputView(0, tuple(strides[axis] for axis in integers(attributes, "perm")))
 
 
 def expand_view(
@@ -112,7 +112,7 @@ def expand_view(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View | None:
+) -> OutputView | None:
     """Stride 0 along every dimension that repeats."""
     del index, attributes
     added = result.rank - source.rank
@@ -120,7 +120,7 @@ def expand_view(
         stride if dim == wide else 0
         for dim, stride, wide in zip(source.shape, strides, result.shape[added:], strict=True)
     )
-    return View(0, (*(0,) * added, *kept))
+    return OutputView(0, (*(0,) * added, *kept))
 
 
 def slice_view(
@@ -129,15 +129,15 @@ def slice_view(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View | None:
+) -> OutputView | None:
     """An offset to the first element, strides times the steps (which may be negative)."""
     del source, index
     if result.size == 0:
-        return View(0, contiguous_strides(result))
+        return OutputView(0, contiguous_strides(result))
     starts, steps = integers(attributes, "starts"), integers(attributes, "steps")
     offset = sum(start * stride for start, stride in zip(starts, strides, strict=True))
     scaled = tuple(step * stride for step, stride in zip(steps, strides, strict=True))
-    return View(offset, scaled)
+    return OutputView(offset, scaled)
 
 
 def split_view(
@@ -146,10 +146,10 @@ def split_view(
     result: TensorType,
     index: int,
     attributes: Attributes,
-) -> View | None:
+) -> OutputView | None:
     """An offset past the earlier parts."""
     del source
     if result.size == 0:
-        return View(0, contiguous_strides(result))
+        return OutputView(0, contiguous_strides(result))
     ends = (0, *accumulate(integers(attributes, "split")))
-    return View(ends[index] * strides[integer(attributes, "axis")], strides)
+    return OutputView(ends[index] * strides[integer(attributes, "axis")], strides)

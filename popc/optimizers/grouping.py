@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 __all__ = [
     "Group",
-    "Piece",
-    "Update",
+    "UpdateFacts",
+    "WeightPiece",
     "check_groups",
     "merge_all",
     "merge_loose",
@@ -24,7 +24,7 @@ __all__ = [
 _MOST_GROUPS: Final = 10_000
 
 
-class Update(NamedTuple):
+class UpdateFacts(NamedTuple):
     """The facts about one update that grouping needs.
 
     Attributes:
@@ -44,7 +44,7 @@ class Update(NamedTuple):
         return self.elements * self.itemsize
 
 
-class Piece(NamedTuple):
+class WeightPiece(NamedTuple):
     """Elements ``start`` to ``end`` of the weight of update ``update``."""
 
     update: int
@@ -52,25 +52,25 @@ class Piece(NamedTuple):
     end: int
 
 
-Group: TypeAlias = tuple[Piece, ...]
+Group: TypeAlias = tuple[WeightPiece, ...]
 
 
-def merge_all(updates: Sequence[Update]) -> list[Group]:
+def merge_all(updates: Sequence[UpdateFacts]) -> list[Group]:
     """Each partition as a whole."""
     return [
-        tuple(Piece(index, 0, updates[index].elements) for index in members)
+        tuple(WeightPiece(index, 0, updates[index].elements) for index in members)
         for members in _partitions(updates).values()
     ]
 
 
-def _partitions(updates: Sequence[Update]) -> dict[int, list[int]]:
+def _partitions(updates: Sequence[UpdateFacts]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     for index, update in enumerate(updates):
         found[update.partition].append(index)
     return found
 
 
-def merge_tight(updates: Sequence[Update], threshold: int) -> list[Group]:
+def merge_tight(updates: Sequence[UpdateFacts], threshold: int) -> list[Group]:
     """Groups of ``threshold`` bytes, for which weights are cut; a last one takes what is left.
 
     Raises:
@@ -82,14 +82,14 @@ def merge_tight(updates: Sequence[Update], threshold: int) -> list[Group]:
             f"{threshold:,} bytes make more than {_MOST_GROUPS:,} groups of {total:,} bytes"
         )
     groups: list[Group] = []
-    pending: dict[int, list[Piece]] = defaultdict(list)
+    pending: dict[int, list[WeightPiece]] = defaultdict(list)
     for index, update in enumerate(updates):
         room = max(threshold // update.itemsize, 1)
         row, done = pending[update.partition], 0
         while done < update.elements:
             free = room - sum(piece.end - piece.start for piece in row)
             end = min(update.elements, done + free)
-            row.append(Piece(index, done, end))
+            row.append(WeightPiece(index, done, end))
             if end - done == free:
                 groups.append(tuple(row))
                 row.clear()
@@ -97,7 +97,9 @@ def merge_tight(updates: Sequence[Update], threshold: int) -> list[Group]:
     return [*groups, *(tuple(row) for row in pending.values() if row)]
 
 
-def merge_loose(updates: Sequence[Update], threshold: int, slack: Sequence[int]) -> list[Group]:
+def merge_loose(
+    updates: Sequence[UpdateFacts], threshold: int, slack: Sequence[int]
+) -> list[Group]:
     """Whole weights, as many together as fit into memory that is free anyway.
 
     ``slack[i]`` is how many bytes gradients may wait in while op i runs.  What waits is updated
@@ -106,10 +108,10 @@ def merge_loose(updates: Sequence[Update], threshold: int, slack: Sequence[int])
     if all(len(members) < 2 for members in _partitions(updates).values()):
         return merge_all(updates)
     groups: list[Group] = []
-    pending: dict[int, list[Piece]] = defaultdict(list)
+    pending: dict[int, list[WeightPiece]] = defaultdict(list)
     waiting: dict[int, int] = defaultdict(int)
     for index, update in enumerate(updates):
-        pending[update.partition].append(Piece(index, 0, update.elements))
+        pending[update.partition].append(WeightPiece(index, 0, update.elements))
         waiting[update.partition] += update.nbytes
         room = _least_slack(updates, index, slack)
         while pending and sum(waiting.values()) > min(room, threshold):
@@ -119,7 +121,7 @@ def merge_loose(updates: Sequence[Update], threshold: int, slack: Sequence[int])
     return [*groups, *map(tuple, pending.values())]
 
 
-def _least_slack(updates: Sequence[Update], index: int, slack: Sequence[int]) -> int:
+def _least_slack(updates: Sequence[UpdateFacts], index: int, slack: Sequence[int]) -> int:
     """The slack until the next gradient is known; none after the last."""
     if index + 1 == len(updates):
         return 0
@@ -129,14 +131,14 @@ def _least_slack(updates: Sequence[Update], index: int, slack: Sequence[int]) ->
 
 
 def check_groups(
-    updates: Sequence[Update], groups: Sequence[Group], most: int | None = None
+    updates: Sequence[UpdateFacts], groups: Sequence[Group], most: int | None = None
 ) -> list[str]:
     """The problems of groups, by counting every element; ``most``: bytes of a group."""
     return list(_problems(updates, groups, most))
 
 
 def _problems(
-    updates: Sequence[Update], groups: Sequence[Group], most: int | None
+    updates: Sequence[UpdateFacts], groups: Sequence[Group], most: int | None
 ) -> Iterator[str]:
     times = [[0] * update.elements for update in updates]
     for number, group in enumerate(groups):

@@ -10,7 +10,7 @@ from typing import Final
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
-from popc.optimizers.grouping import Group, Update, merge_all, merge_loose, merge_tight
+from popc.optimizers.grouping import Group, UpdateFacts, merge_all, merge_loose, merge_tight
 from popc.optimizers.merged import Member, MergedUpdate
 from popc.optimizers.spec import Adam, OptimizerSpec
 from popc.optimizers.update import UPDATED, WeightUpdate
@@ -69,12 +69,12 @@ def merged_updates(
     known = [_position(update.gradient, positions) for update in updates]
     rows = sorted(range(len(updates)), key=lambda index: (known[index], index))
     partitions: dict[Hashable, int] = {}
-    described: list[Update] = []
+    described: list[UpdateFacts] = []
     for index in rows:
         type_ = updates[index].weight.type
         key = (_partition(spec, updates[index]), kinds[index])
         number = partitions.setdefault(key, len(partitions))
-        described.append(Update(type_.size, type_.dtype.itemsize, number, known[index]))
+        described.append(UpdateFacts(type_.size, type_.dtype.itemsize, number, known[index]))
     groups = _groups(described, merging, order)
     return [_update_of(graph, [updates[index] for index in rows], group) for group in groups]
 
@@ -107,7 +107,7 @@ def _partition(spec: OptimizerSpec, update: WeightUpdate) -> Hashable:
     return (*types, chip, weight.rows, update.sharing, update.scale, *values)
 
 
-def _groups(updates: Sequence[Update], merging: Merging, order: Sequence[Op]) -> list[Group]:
+def _groups(updates: Sequence[UpdateFacts], merging: Merging, order: Sequence[Op]) -> list[Group]:
     if merging.kind is MergeVarUpdate.ALL:
         return merge_all(updates)
     if merging.kind is MergeVarUpdate.AUTO_LOOSE:

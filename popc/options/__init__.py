@@ -33,7 +33,7 @@ from popc.options.groups.training import (
     refuse_training_options,
 )
 from popc.options.groups.transfers import ExchangeStrategy, Instrumentation, SyntheticDataMode
-from popc.options.locations import Storage, TileSet
+from popc.options.locations import TensorStorage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options
 from popc.options.resolve import changed_options, resolve_options
 from popc.options.schema import OptionSpec
@@ -73,9 +73,9 @@ __all__ = [
     "Reduction",
     "ReturnType",
     "ScheduleOptions",
-    "Storage",
     "StreamMode",
     "SyntheticDataMode",
+    "TensorStorage",
     "TieBreaker",
     "TileSet",
     "VirtualGraphMode",

@@ -20,8 +20,8 @@ from popc_runtime.format import OptionValue
 __all__ = [
     "LocationKind",
     "Settings",
-    "Storage",
     "TensorLocation",
+    "TensorStorage",
     "TileSet",
     "parse_location",
     "words_of",
@@ -33,7 +33,7 @@ Settings = FrozenTable[Any]
 _ALL: Final = ReplicaGroups()
 
 
-class Storage(StrEnum):
+class TensorStorage(StrEnum):
     """In which memory a tensor is kept."""
 
     ON_CHIP = "on_chip"
@@ -61,7 +61,7 @@ class TensorLocation:
         min_elements_for_replicated_tensor_sharding: How many it has at least to be divided.
     """
 
-    storage: Storage = Storage.ON_CHIP
+    storage: TensorStorage = TensorStorage.ON_CHIP
     load_tile_set: TileSet = TileSet.COMPUTE
     storage_tile_set: TileSet = TileSet.COMPUTE
     replicated_tensor_sharding: bool = False
@@ -72,7 +72,7 @@ class TensorLocation:
     @property
     def is_off_chip(self) -> bool:
         """True if it is kept in streaming memory."""
-        return self.storage is Storage.OFF_CHIP
+        return self.storage is TensorStorage.OFF_CHIP
 
     def keeps_off_chip(self, size: int) -> bool:
         """True if a tensor of ``size`` elements is kept in streaming memory."""
@@ -96,7 +96,7 @@ class _Domain(GroupsKind):
 
 
 _KINDS: Final[dict[str, Kind[Any]]] = {
-    "storage": Choice(*Storage),
+    "storage": Choice(*TensorStorage),
     "load_tile_set": Choice(*TileSet),
     "storage_tile_set": Choice(*TileSet),
     "replicated_tensor_sharding": Truth(numbers=True),
@@ -119,8 +119,8 @@ _SPELLINGS: Final = {
 
 # What a single word says of a tensor.
 _WORDS: Final[dict[str, tuple[str, Any]]] = {
-    "on_chip": ("storage", Storage.ON_CHIP),
-    "off_chip": ("storage", Storage.OFF_CHIP),
+    "on_chip": ("storage", TensorStorage.ON_CHIP),
+    "off_chip": ("storage", TensorStorage.OFF_CHIP),
     "sharded": ("replicated_tensor_sharding", True),
     "whole": ("replicated_tensor_sharding", False),
 }

@@ -11,7 +11,7 @@ from typing import Self
 from popc.ir import Graph, Op, format_dot
 from popc.popart.errors import popart_exception
 from popc.popart.options import SessionOptions
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 
 __all__ = ["Listings"]
 
@@ -28,7 +28,7 @@ class Listings:
         first, last: The ops of the top graph that are drawn.
     """
 
-    checkpoints: frozenset[Checkpoint] = field(default_factory=frozenset[Checkpoint])
+    checkpoints: frozenset[Snapshot] = field(default_factory=frozenset[Snapshot])
     folder: str = ""
     first: int = 0
     last: int = 10_000
@@ -42,8 +42,8 @@ class Listings:
         """
         text = os.environ.get("POPART_DOT_CHECKS", "")
         names = [*options.dotChecks, *(name for name in text.split(":") if name)]
-        known = {one.value.replace("_", "").upper(): one for one in Checkpoint}
-        found: set[Checkpoint] = set()
+        known = {one.value.replace("_", "").upper(): one for one in Snapshot}
+        found: set[Snapshot] = set()
         for name in names:
             key = name.replace("_", "").upper()
             if key != _ALL and key not in known:
@@ -53,7 +53,7 @@ class Listings:
             found.update(known.values() if key == _ALL else [known[key]])
         return cls(frozenset(found), options.logDir or ".", options.firstDotOp, options.finalDotOp)
 
-    def draw(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+    def draw(self, checkpoint: Snapshot, graph: Graph, order: Sequence[Op] | None) -> None:
         """Write the drawing of a moment, if it is asked for.
 
         Raises:

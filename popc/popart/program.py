@@ -22,7 +22,7 @@ from popc.popart.dtypes import data_type_named
 from popc.popart.enums import DataType
 from popc.popart.listings import Listings
 from popc.popart.tensorinfo import _TensorInfoCore
-from popc.progress import Checkpoint, Watch
+from popc.progress import Snapshot, Watch
 from popc.request import CompileRequest
 from popc.training import TrainingSettings
 from popc_runtime import Executable
@@ -80,7 +80,7 @@ class Program:
     def _watch(self) -> Watch:
         return Watch(on_graph=self._note_types)
 
-    def _note_types(self, checkpoint: Checkpoint, graph: Graph, order: Sequence[Op] | None) -> None:
+    def _note_types(self, checkpoint: Snapshot, graph: Graph, order: Sequence[Op] | None) -> None:
         self.listings.draw(checkpoint, graph, order)
         if not self._has_names:  # as the model has them, before they are cut among replicas
             for name, tensor in zip(graph.output_names, graph.outputs, strict=True):

@@ -35,7 +35,7 @@ from popc.popart.program import Program, info_of, load_program
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.tensorinfo import _TensorInfoCore
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
@@ -191,7 +191,7 @@ class Setup:
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
             self._program.transform()
-            if Checkpoint.FINAL in self._program.listings.checkpoints:
+            if Snapshot.FINAL in self._program.listings.checkpoints:
                 self._program.planned()
 
     def optimizer_table(self) -> dict[str, Any]:

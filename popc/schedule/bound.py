@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["bound_peak"]
 
@@ -20,7 +20,7 @@ _BITS: Final = 2048
 _ROWS: Final = 512
 
 
-def bound_peak(problem: Problem) -> int:
+def bound_peak(problem: OrderingProblem) -> int:
     """Bytes that every order needs at least."""
     order = problem.topological()
     least = np.array(problem.rise, np.int64) + problem.base
@@ -33,7 +33,7 @@ def bound_peak(problem: Problem) -> int:
 
 
 def _certain_bytes(
-    problem: Problem, order: Sequence[int], buffers: Sequence[int]
+    problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """For each node the bytes of ``buffers`` that are live while it runs in any order."""
     bits = {buffer: 1 << index for index, buffer in enumerate(buffers)}

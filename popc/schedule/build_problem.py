@@ -8,14 +8,14 @@ from popc.ir import Op
 from popc.ops.aliases import Aliases
 from popc.ops.constraints import Barrier, Node, Precedence
 from popc.schedule.footprint import Footprint, Part, find_footprint
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["build_problem"]
 
 
 def build_problem(
     part: Part, aliases: Aliases, inner_peak: Callable[[Op], int], *, inplace: bool = True
-) -> Problem:
+) -> OrderingProblem:
     """The problem of ordering the ops of ``part``.
 
     Args:
@@ -40,11 +40,11 @@ def build_problem(
 
 def _assemble(
     part: Part, precedence: Precedence, footprint: Footprint, numbers: dict[Node, int]
-) -> Problem:
+) -> OrderingProblem:
     is_needed = _find_needed(footprint)
     barriers = [node for node in numbers if isinstance(node, Barrier)]
     nothing: list[tuple[()]] = [()] * len(barriers)
-    return Problem(
+    return OrderingProblem(
         members=[() if isinstance(node, Barrier) else (numbers[node],) for node in numbers],
         successors=[[numbers[later] for later in precedence.successors[node]] for node in numbers],
         waiting=[precedence.waiting[node] for node in numbers],

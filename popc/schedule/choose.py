@@ -19,10 +19,10 @@ from popc.schedule.bound import bound_peak
 from popc.schedule.effort import Effort
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
-from popc.schedule.problem import Cost, Problem, measure
+from popc.schedule.problem import Cost, OrderingProblem, measure
 from popc.schedule.shift import shift_blocks
 
-__all__ = ["Candidate", "Choice", "Chooser"]
+__all__ = ["Candidate", "Chooser", "ChosenOrder"]
 
 # Local search after the peak has been settled: nodes to look at per node of the problem, and more.
 _WORK_PER_NODE: Final = 10
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenOrder:
     """An order and how it was found.
 
     Attributes:
@@ -68,7 +68,7 @@ class Chooser:
         self._tie_breaker = options.kahn_tie_breaker
         self._deadline = perf_counter() + options.time_limit_scheduler
 
-    def order(self, problem: Problem) -> Choice:
+    def order(self, problem: OrderingProblem) -> ChosenOrder:
         """Order the nodes of ``problem``."""
         if self._algorithm is Algorithm.CHOOSE_BEST:
             return self._best(problem)
@@ -78,7 +78,7 @@ class Chooser:
         work = self._options.scheduler_work_limit if improved else 0
         return self._finish(problem, [found], bound_peak(problem), work)
 
-    def make(self, problem: Problem, algorithm: Algorithm) -> Sequence[int]:
+    def make(self, problem: OrderingProblem, algorithm: Algorithm) -> Sequence[int]:
         """The order that one algorithm makes by itself."""
         options = self._options
         makers: dict[Algorithm, Callable[[], Sequence[int]]] = {
@@ -94,7 +94,7 @@ class Chooser:
         }
         return makers[algorithm]()
 
-    def _best(self, problem: Problem) -> Choice:
+    def _best(self, problem: OrderingProblem) -> ChosenOrder:
         """The best of all candidates; some are only made if they could be of use."""
         found = [self._candidate(problem, algorithm) for algorithm in _QUICK]
         peak = min(one.cost.peak for one in found)
@@ -107,7 +107,7 @@ class Chooser:
         return self._finish(problem, found, lower, work)
 
     def _last_resorts(
-        self, problem: Problem, found: Sequence[_Found], lower: int
+        self, problem: OrderingProblem, found: Sequence[_Found], lower: int
     ) -> Iterator[_Found]:
         """The orders left to try, where the search has not come to an end."""
         others = [
@@ -124,15 +124,15 @@ class Chooser:
             order = lower_by_windows(problem, best.order, lower, effort)
             yield _Found("windows", order, measure(problem, order))
 
-    def _candidate(self, problem: Problem, algorithm: Algorithm) -> _Found:
+    def _candidate(self, problem: OrderingProblem, algorithm: Algorithm) -> _Found:
         order = self.make(problem, algorithm)
         return _Found(algorithm.value, order, measure(problem, order))
 
-    def _kahn(self, problem: Problem, tie_breaker: TieBreaker) -> _Found:
+    def _kahn(self, problem: OrderingProblem, tie_breaker: TieBreaker) -> _Found:
         order = kahn_order(problem, tie_breaker)
         return _Found(f"kahn {tie_breaker}", order, measure(problem, order))
 
-    def _search(self, problem: Problem, peak: int) -> tuple[int, Sequence[int] | None]:
+    def _search(self, problem: OrderingProblem, peak: int) -> tuple[int, Sequence[int] | None]:
         """A bound of the peak, and an order with a peak below ``peak`` if there is one.
 
         If priorities forbid orders, the bound holds for all orders nevertheless.
@@ -147,12 +147,14 @@ class Chooser:
         order = None if found.order is None else problem.with_barriers(found.order)
         return bound_peak(problem) if problem.has_levels else found.lower, order
 
-    def _finish(self, problem: Problem, found: list[_Found], lower: int, work: int) -> Choice:
+    def _finish(
+        self, problem: OrderingProblem, found: list[_Found], lower: int, work: int
+    ) -> ChosenOrder:
         """Choose the first of the best, and improve it."""
         best = min(found, key=lambda one: one.cost)
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
         shifted = shift_blocks(problem, best.order, effort, moves=moves)
-        return Choice(
+        return ChosenOrder(
             tuple(problem.expand(shifted.order)),
             tuple(Candidate(one.name, one.cost) for one in found),
             best.name,

@@ -18,14 +18,14 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
-__all__ = ["Found", "search_exactly"]
+__all__ = ["ExactResult", "search_exactly"]
 
 _LONGEST_CHAIN: Final = 32
 
 
-class Found(NamedTuple):
+class ExactResult(NamedTuple):
     """The result of a search.
 
     Attributes:
@@ -39,7 +39,9 @@ class Found(NamedTuple):
     work: int
 
 
-def search_exactly(problem: Problem, *, floor: int, bound: int, effort: Effort) -> Found:
+def search_exactly(
+    problem: OrderingProblem, *, floor: int, bound: int, effort: Effort
+) -> ExactResult:
     """Look for an order whose peak is below ``bound``.
 
     Args:
@@ -74,7 +76,7 @@ class _State:
 
 
 class _Search:
-    def __init__(self, problem: Problem, bound: int, effort: Effort) -> None:
+    def __init__(self, problem: OrderingProblem, bound: int, effort: Effort) -> None:
         self.problem = problem
         self.bound, self.effort = bound, effort
         self.work = 0
@@ -99,12 +101,12 @@ class _Search:
             for takes in problem.takes
         ]
 
-    def run(self, floor: int) -> Found:
+    def run(self, floor: int) -> ExactResult:
         problem = self.problem
         live = problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
         peak = max(floor, problem.floor)
         if peak >= self.bound:
-            return Found(None, self.bound, 0)
+            return ExactResult(None, self.bound, 0)
         first = _State(0, live, problem.sources(), [])
         self._settle(first, peak)
         heap = [(peak, 0, 0, first)]
@@ -115,9 +117,9 @@ class _Search:
             if seen[state.done] < peak:
                 continue
             if not state.ready:
-                return Found(state.path(), peak, self.work)
+                return ExactResult(state.path(), peak, self.work)
             if self.effort.is_spent(self.work):
-                return Found(None, peak, self.work)
+                return ExactResult(None, peak, self.work)
             for index in range(len(state.ready)):
                 reached = self._advance(state, index, peak)
                 if reached is None:
@@ -127,7 +129,7 @@ class _Search:
                     seen[following.done] = higher
                     count += 1
                     heappush(heap, (higher, -following.done.bit_count(), count, following))
-        return Found(None, self.bound, self.work)
+        return ExactResult(None, self.bound, self.work)
 
     def _advance(self, state: _State, index: int, peak: int) -> tuple[int, _State] | None:
         """The peak and the state after running one ready node, unless it goes above the bound."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
-from popc.ops.constraints import Node, Precedence, Update, find_updates
+from popc.ops.constraints import Node, Precedence, VariableUpdate, find_updates
 from popc.ops.control import loop_body, loop_header, loop_states
 from popc.ops.overwriting import overwritable
 from popc.ops.rows import is_row_of_operands
@@ -329,7 +329,7 @@ def _kept_for_good(part: Part, aliases: Aliases) -> set[Tensor]:
 
 def _settled(ops: Sequence[Op], aliases: Aliases, precedence: Precedence) -> frozenset[Tensor]:
     """New values of variables that are computed in the memory of the old ones, in every order."""
-    updates: dict[Op, list[Update]] = {}
+    updates: dict[Op, list[VariableUpdate]] = {}
     for update in find_updates(ops):
         updates.setdefault(update.updater, []).append(update)
     return frozenset(
@@ -356,7 +356,7 @@ def _close_before(op: Op) -> set[Op]:
     return set(nearest)
 
 
-def _fits(updater: Op, updates: Sequence[Update], aliases: Aliases) -> bool:
+def _fits(updater: Op, updates: Sequence[VariableUpdate], aliases: Aliases) -> bool:
     """True if all of ``updater``'s result is copied, to where it reads only what it may replace."""
     result, places = updater.output, aliases.places
     values = [update.copier.operand(1) for update in updates]

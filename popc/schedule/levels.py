@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["without_levels"]
 
 
-def without_levels(problem: Problem) -> Problem:
+def without_levels(problem: OrderingProblem) -> OrderingProblem:
     """The problem with barriers between nodes of different ranks, and without ranks and ties.
 
     A node has at least the rank of all that wait for it: they can only run early if it does.

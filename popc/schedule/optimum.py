@@ -16,8 +16,8 @@ from popc.options import TieBreaker
 from popc.schedule.algorithms import kahn_order
 from popc.schedule.bound import bound_peak
 from popc.schedule.effort import Effort
-from popc.schedule.exact import Found, search_exactly
-from popc.schedule.problem import Problem, measure_steps
+from popc.schedule.exact import ExactResult, search_exactly
+from popc.schedule.problem import OrderingProblem, measure_steps
 from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.simplify import simplify
 
@@ -30,8 +30,8 @@ _WINDOW_WORK: Final = 10_000
 
 
 def find_lowest_peak(
-    problem: Problem, bound: int, effort: Effort, *, closure_threshold: int
-) -> Found:
+    problem: OrderingProblem, bound: int, effort: Effort, *, closure_threshold: int
+) -> ExactResult:
     """Look for an order whose peak is below ``bound``, the peak of a known order.
 
     Priorities and ties are not looked at.  ``lower`` of the result is a proven bound; if it is the
@@ -40,7 +40,7 @@ def find_lowest_peak(
     smaller = simplify(problem) if len(problem) <= closure_threshold else problem
     lower = bound_peak(smaller)
     if lower >= bound:
-        return Found(None, bound, 0)
+        return ExactResult(None, bound, 0)
     if len(smaller) <= _MOST_NODES:
         found = _search(smaller, lower, bound, effort)
     else:
@@ -50,7 +50,7 @@ def find_lowest_peak(
     return found._replace(order=tuple(smaller.expand(found.order)))
 
 
-def _search(problem: Problem, lower: int, bound: int, effort: Effort) -> Found:
+def _search(problem: OrderingProblem, lower: int, bound: int, effort: Effort) -> ExactResult:
     """Search exactly with half of the work; if that is too little, probe with the other half."""
     found = search_exactly(problem, floor=lower, bound=bound, effort=effort.part(2))
     lower, work, best = found.lower, found.work, found.order
@@ -71,10 +71,12 @@ def _search(problem: Problem, lower: int, bound: int, effort: Effort) -> Found:
             high = max(measure_steps(problem, best))
         if low >= high:
             break
-    return Found(best, lower, work)
+    return ExactResult(best, lower, work)
 
 
-def _search_regions(problem: Problem, lower: int, bound: int, effort: Effort) -> Found:
+def _search_regions(
+    problem: OrderingProblem, lower: int, bound: int, effort: Effort
+) -> ExactResult:
     """Search what lies around the peak between two cuts, then around the next peak, and so on."""
     order = kahn_order(problem, TieBreaker.GREEDY)
     cuts = find_cuts(problem, order)
@@ -93,12 +95,12 @@ def _search_regions(problem: Problem, lower: int, bound: int, effort: Effort) ->
         if found.order is None:
             break
     better = max(measure_steps(problem, order)) < bound
-    return Found(tuple(order) if better else None, min(lower, bound), work)
+    return ExactResult(tuple(order) if better else None, min(lower, bound), work)
 
 
 def _search_part(
-    problem: Problem, order: list[int], low: int, high: int, lower: int, effort: Effort
-) -> Found:
+    problem: OrderingProblem, order: list[int], low: int, high: int, lower: int, effort: Effort
+) -> ExactResult:
     """Look for a lower peak from place ``low`` to ``high`` of ``order``, and change it there."""
     part = restrict(problem, order, low, high)
     peak = max(measure_steps(part, range(high - low)))
@@ -110,7 +112,7 @@ def _search_part(
 
 
 def lower_by_windows(
-    problem: Problem, order: Sequence[int], lower: int, effort: Effort
+    problem: OrderingProblem, order: Sequence[int], lower: int, effort: Effort
 ) -> tuple[int, ...]:
     """Lower the peak of ``order`` by searching small windows around it.
 

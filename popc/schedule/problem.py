@@ -5,8 +5,8 @@ buffers.  A buffer appears when a node makes it (or is there from the start) and
 last of the nodes that read it has run; buffers that lie in one another share the time of their
 disappearance, so that one of them is read and freed for all.
 
-While a node runs, `Problem.rise` bytes are needed on top of what was live before it, less what it
-takes over: if a buffer dies in this step, the node's result may be written over it.
+While a node runs, `OrderingProblem.rise` bytes are needed on top of what was live before it, less
+what it takes over: if a buffer dies in this step, the node's result may be written over it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 __all__ = [
     "Cost",
     "Order",
-    "Problem",
+    "OrderingProblem",
     "Takeover",
     "measure",
     "measure_steps",
@@ -36,7 +36,7 @@ class Takeover(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class OrderingProblem:
     """The problem of a scheduler; lists are indexed by the number of a node or a buffer.
 
     Attributes:
@@ -153,7 +153,7 @@ class Cost(NamedTuple):
     total: int
 
 
-def measure(problem: Problem, order: Order) -> Cost:
+def measure(problem: OrderingProblem, order: Order) -> Cost:
     """The cost of an order of all nodes of ``problem``."""
     run = [node for node in order if problem.members[node]]
     places = {node: place for place, node in enumerate(run)}
@@ -167,7 +167,7 @@ def measure(problem: Problem, order: Order) -> Cost:
     )
 
 
-def measure_steps(problem: Problem, order: Order) -> list[int]:
+def measure_steps(problem: OrderingProblem, order: Order) -> list[int]:
     """The bytes live in each step."""
     left = problem.count_readers()
     weights, frees = problem.weights, problem.frees

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["find_cuts", "restrict"]
 
 
-def find_cuts(problem: Problem, order: Sequence[int]) -> list[int]:
+def find_cuts(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
     """Places of nodes that run at the same place in every order, and nothing across them moves.
 
     Such a node waits, directly or not, for all that come before it, and all after it wait for it.
@@ -34,7 +34,9 @@ def find_cuts(problem: Problem, order: Sequence[int]) -> list[int]:
     ]
 
 
-def restrict(problem: Problem, order: Sequence[int], low: int, high: int) -> Problem:
+def restrict(
+    problem: OrderingProblem, order: Sequence[int], low: int, high: int
+) -> OrderingProblem:
     """The problem of ordering what ``order`` has from place ``low`` to ``high``, all else fixed.
 
     Its nodes are numbered in the given order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from popc.schedule.choose import Candidate, Choice
+from popc.schedule.choose import Candidate, ChosenOrder
 from popc.schedule.footprint import Part
 
 __all__ = ["PartReport", "format_reports", "report_on"]
@@ -41,7 +41,7 @@ class PartReport:
         return self.peak <= self.lower
 
 
-def report_on(part: Part, choice: Choice) -> PartReport:
+def report_on(part: Part, choice: ChosenOrder) -> PartReport:
     """The report of a choice."""
     return PartReport(
         "load" if part.at_load else part.graph.name,

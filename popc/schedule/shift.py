@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
-from popc.schedule.problem import Problem, measure_steps
+from popc.schedule.problem import OrderingProblem, measure_steps
 
 __all__ = ["Shifted", "shift_blocks"]
 
@@ -29,7 +29,9 @@ class Shifted(NamedTuple):
     work: int
 
 
-def shift_blocks(problem: Problem, order: Sequence[int], effort: Effort, *, moves: int) -> Shifted:
+def shift_blocks(
+    problem: OrderingProblem, order: Sequence[int], effort: Effort, *, moves: int
+) -> Shifted:
     """Improve ``order`` by up to ``moves`` moves, until none does or the effort is spent."""
     shifter = _Shifter(problem, order, effort, moves)
     shifter.run()
@@ -49,7 +51,7 @@ _NO_GAIN: Final = _Gain(0, 0, 0)
 
 class _Shifter:
     def __init__(
-        self, problem: Problem, order: Sequence[int], effort: Effort, most_moves: int
+        self, problem: OrderingProblem, order: Sequence[int], effort: Effort, most_moves: int
     ) -> None:
         self.problem = problem
         self.effort, self.most_moves = effort, most_moves

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from popc.schedule.problem import Problem, Takeover, order_topologically
+from popc.schedule.problem import OrderingProblem, Takeover, order_topologically
 from popc.schedule.reach import reduce_edges
 
 __all__ = ["simplify"]
 
 
-def simplify(problem: Problem) -> Problem:
+def simplify(problem: OrderingProblem) -> OrderingProblem:
     """The smaller problem, for which only the peak counts."""
     while True:
         smaller = _Merger(problem, _order_twins(problem)).run()
@@ -34,7 +34,7 @@ def simplify(problem: Problem) -> Problem:
         problem = smaller  # merged nodes have new constraints in common
 
 
-def _order_twins(problem: Problem) -> list[list[int]]:
+def _order_twins(problem: OrderingProblem) -> list[list[int]]:
     """The successors of all nodes; of nodes that are alike, each is followed by the next."""
     readers: dict[int, list[int]] = {}
     earlier: list[list[int]] = [[] for _ in problem.members]
@@ -56,7 +56,9 @@ def _order_twins(problem: Problem) -> list[list[int]]:
     return successors
 
 
-def _kind_of(problem: Problem, buffer: int, readers: dict[int, list[int]]) -> tuple[object, ...]:
+def _kind_of(
+    problem: OrderingProblem, buffer: int, readers: dict[int, list[int]]
+) -> tuple[object, ...]:
     """All that matters about a buffer."""
     leader = problem.freed_with[buffer]
     return (
@@ -80,7 +82,7 @@ def _takes_without(takes: tuple[Takeover, ...], buffers: Container[int]) -> tupl
 class _Merger:
     """Working state: nodes are merged into the first of them; the others are gone."""
 
-    def __init__(self, problem: Problem, successors: list[list[int]]) -> None:
+    def __init__(self, problem: OrderingProblem, successors: list[list[int]]) -> None:
         self.problem = problem
         self.weights, self.frees = problem.weights, problem.frees
         reduced = reduce_edges(order_topologically(successors), successors)
@@ -101,7 +103,7 @@ class _Merger:
             for buffer in read:
                 self.readers[buffer] += 1
 
-    def run(self) -> Problem:
+    def run(self) -> OrderingProblem:
         """Merge until nothing can be merged."""
         changed = True
         while changed:
@@ -206,10 +208,10 @@ class _Merger:
                 self.later[other][first] = None
                 self.earlier[first][other] = None
 
-    def _collect(self) -> Problem:
+    def _collect(self) -> OrderingProblem:
         kept = [node for node, gone in enumerate(self.gone) if not gone]
         numbers = {node: number for number, node in enumerate(kept)}
-        return Problem(
+        return OrderingProblem(
             members=[tuple(op for part in self.members[node] for op in part) for node in kept],
             successors=[[numbers[other] for other in self.later[node]] for node in kept],
             waiting=[len(self.earlier[node]) for node in kept],

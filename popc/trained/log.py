@@ -10,12 +10,12 @@ from pathlib import Path
 
 from popc_runtime.errors import ResourceError
 from popc_runtime.process.files import new_file
-from popc_runtime.trainer import Record
+from popc_runtime.trainer import EpochRecord
 
 __all__ = ["require_plotting", "write_csv", "write_png"]
 
 
-def write_csv(path: Path, history: Sequence[Record]) -> None:
+def write_csv(path: Path, history: Sequence[EpochRecord]) -> None:
     """One row per epoch: its number, the loss, seconds, and each metric.
 
     Raises:
@@ -41,7 +41,7 @@ def require_plotting() -> None:
         )
 
 
-def write_png(path: Path, history: Sequence[Record]) -> None:
+def write_png(path: Path, history: Sequence[EpochRecord]) -> None:
     """The loss, and the metrics if there are any, over the epochs.
 
     Raises:

@@ -3,7 +3,7 @@
 from popc.transforms.base import Pass, PassReport, RewritePass
 from popc.transforms.check_replicas import check_replicas
 from popc.transforms.context import PassContext
-from popc.transforms.pipeline import PIPELINE, Phase, excludable_passes, optional_passes
+from popc.transforms.pipeline import PIPELINE, PassPhase, excludable_passes, optional_passes
 from popc.transforms.runner import (
     Transformation,
     cut_before_gradients,
@@ -16,8 +16,8 @@ __all__ = [
     "PIPELINE",
     "Pass",
     "PassContext",
+    "PassPhase",
     "PassReport",
-    "Phase",
     "RewritePass",
     "Transformation",
     "check_replicas",

@@ -13,7 +13,7 @@ from popc.ops.main_loops import ACCUMULATION_LOOP
 from popc.options import ReturnType
 from popc.options.anchors import asking_for_all
 from popc.transforms.loop_states import (
-    LoopState,
+    MainLoopState,
     capture_variables,
     carry_store,
     make_loop,
@@ -143,7 +143,7 @@ class _Split:
         self.varying = varying
         self.values: dict[Tensor, Tensor] = {}  # tensor of the body -> the same outside
         self.twins: dict[Op, Op] = {}  # op of the body -> its copy outside
-        self.states: list[LoopState] = []
+        self.states: list[MainLoopState] = []
 
     def run(self, count: int) -> None:
         """Leave the body of a micro-batch in ``body``, and the rest around its loop."""
@@ -188,7 +188,7 @@ class _Split:
         formal = self.body.add_input(f"{result.name}_state", addend.type)
         total = self._total(op, formal, addend, iteration)
         self.states.append(
-            LoopState(initial, formal, total, lambda value: self._found(result, value))
+            MainLoopState(initial, formal, total, lambda value: self._found(result, value))
         )
 
     def _total(self, op: Op, formal: Tensor, addend: Tensor, iteration: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ class _Split:
         formal = self.body.add_input(f"{tensor.name}_state", tensor.type)
         initial = zeros(self.outer, tensor.type)
         self.states.append(
-            LoopState(initial, formal, tensor, lambda value: self._found(tensor, value))
+            MainLoopState(initial, formal, tensor, lambda value: self._found(tensor, value))
         )
 
     def _found(self, tensor: Tensor, value: Tensor) -> None:

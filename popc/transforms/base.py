@@ -12,13 +12,13 @@ from popc.ir import Graph, Op, verify
 from popc.ops.check_order import find_stuck
 from popc.transforms.context import PassContext
 
-__all__ = ["Outcome", "Pass", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
+__all__ = ["Pass", "PassOutcome", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
 
 _MAX_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PassOutcome:
     """The changes of a run of a pass: how often, and what it counts beside that, by name.
 
     ``notes`` are what the user should know.
@@ -28,10 +28,10 @@ class Outcome:
     effects: Mapping[str, int] = field(default_factory=dict[str, int])
     notes: tuple[str, ...] = ()
 
-    def __add__(self, other: Outcome) -> Outcome:
+    def __add__(self, other: PassOutcome) -> PassOutcome:
         names = dict.fromkeys([*self.effects, *other.effects])
         effects = {name: self.effects.get(name, 0) + other.effects.get(name, 0) for name in names}
-        return Outcome(self.changes + other.changes, effects, self.notes + other.notes)
+        return PassOutcome(self.changes + other.changes, effects, self.notes + other.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Pass(ABC):
         return cls()
 
     @abstractmethod
-    def run(self, graph: Graph) -> int | Outcome:
+    def run(self, graph: Graph) -> int | PassOutcome:
         """Edit ``graph``; the number of changes made (0: nothing at all), or more about them."""
 
     def problems(self, graph: Graph) -> Sequence[str]:
@@ -86,7 +86,7 @@ class Pass(ABC):
             found = self.run(graph)
         except AssertionError as error:
             raise AssertionError(f"pass {self.name}: {error}") from error
-        outcome = Outcome(found) if isinstance(found, int) else found
+        outcome = PassOutcome(found) if isinstance(found, int) else found
         if check:
             problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:

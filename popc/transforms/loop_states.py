@@ -13,7 +13,7 @@ from popc.options import ReturnType
 from popc_runtime.format import DType
 
 __all__ = [
-    "LoopState",
+    "MainLoopState",
     "capture_variables",
     "carry_store",
     "make_loop",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class LoopState:
+class MainLoopState:
     """One state of a main loop.
 
     Attributes:
@@ -42,7 +42,7 @@ class LoopState:
 def make_loop(
     outer: Graph,
     body: Graph,
-    states: Sequence[LoopState],
+    states: Sequence[MainLoopState],
     captures: Sequence[tuple[Tensor, Tensor]],
     count: int,
 ) -> Op:
@@ -69,7 +69,7 @@ def make_loop(
     )
 
 
-def carry_store(outer: Graph, body: Graph, store: Op, kind: ReturnType) -> LoopState:
+def carry_store(outer: Graph, body: Graph, store: Op, kind: ReturnType) -> MainLoopState:
     """The state behind a final or summed output; its HostStore moves behind the loop."""
     value = store.operand(0)
     formal = body.add_input(f"{value.name}_state", value.type)
@@ -77,7 +77,7 @@ def carry_store(outer: Graph, body: Graph, store: Op, kind: ReturnType) -> LoopS
         value = build(body, "Add", [formal, value], settings=OpSettings(origin="anchorSum")).output
     attributes, settings = dict(store.attributes), store.settings
     body.remove_op(store)
-    return LoopState(
+    return MainLoopState(
         zeros(outer, value.type),
         formal,
         value,

@@ -15,7 +15,7 @@ from popc.transforms.accumulation import split_accumulation
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc.transforms.loop_states import (
-    LoopState,
+    MainLoopState,
     capture_variables,
     carry_store,
     make_loop,
@@ -84,7 +84,7 @@ def _add_step_loop(graph: Graph, count: int) -> None:
     body = graph.split_off(STEP_LOOP)
     iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
     body.add_input("condition", TensorType(DType.BOOL, ()))
-    states: list[LoopState] = []
+    states: list[MainLoopState] = []
     for op in [op for op in body.ops if op.op_type == "HostStore"]:
         kind = ReturnType(text(op.attributes, "return_type"))
         if kind is ReturnType.EVERY_N:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization import (
     BatchSchedule,
@@ -61,18 +61,18 @@ from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc.transforms.update_priorities import UpdatePriorities
 from popc.transforms.winograd import Winograd
 
-__all__ = ["PIPELINE", "Phase", "excludable_passes", "optional_passes"]
+__all__ = ["PIPELINE", "PassPhase", "excludable_passes", "optional_passes"]
 
 
 @dataclass(frozen=True)
-class Phase:
+class PassPhase:
     """Passes that run in order.
 
     Attributes:
         name: What the phase is called.
         passes: The classes; `Pass.of` makes passes of them.
         repeat: Whether they run again and again until none of them changes anything.
-        checkpoint: What the graph is called afterwards.
+        snapshot: What the graph is called afterwards.
         before_gradients: Whether the phase also runs before differentiation: gradients of
             recognised ops (attention, normalisation, activations) are one op each; those of the
             formulas that they stand for are many.
@@ -81,27 +81,27 @@ class Phase:
     name: str
     passes: tuple[type[Pass], ...]
     repeat: bool = False
-    checkpoint: Checkpoint | None = None
+    snapshot: Snapshot | None = None
     before_gradients: bool = False
 
 
-PIPELINE: Final[tuple[Phase, ...]] = (
+PIPELINE: Final[tuple[PassPhase, ...]] = (
     # First, so that every later pass sees plain ops with side effects and no graph outputs.
-    Phase("explicit io", (HostIo,)),
+    PassPhase("explicit io", (HostIo,)),
     # Before anything simplifies or fuses sums: what belongs to a part stays with it.
-    Phase("gradients of parts", (FillPhases, SumParts)),
+    PassPhase("gradients of parts", (FillPhases, SumParts)),
     # Before anything is fused: no op may do what belongs to two chips.
-    Phase("placement", (Placement,), before_gradients=True),
+    PassPhase("placement", (Placement,), before_gradients=True),
     # Before differentiation, for gradients flow through what replicas exchange.
-    Phase("replicas", (DistributeBatchNorm,), before_gradients=True),
+    PassPhase("replicas", (DistributeBatchNorm,), before_gradients=True),
     # At any time: products of float16 stay products.
-    Phase("partial sums", (PartialsType,)),
+    PassPhase("partial sums", (PartialsType,)),
     # Before anything looks for products, and before differentiation, which cuts theirs.
-    Phase("cut products", (SerializeProducts,), before_gradients=True),
+    PassPhase("cut products", (SerializeProducts,), before_gradients=True),
     # Before folding, which makes floats of quantised weights; never before differentiation,
     # for integers have no gradients.
-    Phase("integer products", (IntegerProducts,)),
-    Phase(
+    PassPhase("integer products", (IntegerProducts,)),
+    PassPhase(
         "clean up",
         (
             DeadCode,  # first: nothing below should spend time on it
@@ -114,7 +114,7 @@ PIPELINE: Final[tuple[Phase, ...]] = (
         repeat=True,
         before_gradients=True,
     ),
-    Phase(
+    PassPhase(
         "recognise",
         (
             FuseQuantization,  # gives the others plain floating-point ops to look at
@@ -125,13 +125,13 @@ PIPELINE: Final[tuple[Phase, ...]] = (
             DeadCode,  # the formulas that were replaced; they would hide sole users below
         ),
         repeat=True,
-        checkpoint=Checkpoint.FWD1,
+        snapshot=Snapshot.FWD1,
         before_gradients=True,
     ),
     # When the ops are those that gradients are taken of; gradients are placed beside them.
-    Phase("automatic placement", (AutomaticPlacement,), before_gradients=True),
+    PassPhase("automatic placement", (AutomaticPlacement,), before_gradients=True),
     # Before differentiation too: one lookup has one gradient.
-    Phase(
+    PassPhase(
         "combine lookups",
         (
             CombineLookups,
@@ -139,7 +139,7 @@ PIPELINE: Final[tuple[Phase, ...]] = (
         ),
         before_gradients=True,
     ),
-    Phase(
+    PassPhase(
         "fold into weights",
         (
             FoldBatchNorm,  # makes the scales and offsets that the next pass folds
@@ -148,7 +148,7 @@ PIPELINE: Final[tuple[Phase, ...]] = (
         ),
         repeat=True,
     ),
-    Phase(
+    PassPhase(
         "fuse",
         (
             # After everything that looks for separate activations and additions.
@@ -159,10 +159,10 @@ PIPELINE: Final[tuple[Phase, ...]] = (
             DeadCode,
         ),
         repeat=True,
-        checkpoint=Checkpoint.PRE_ALIAS,
+        snapshot=Snapshot.PRE_ALIAS,
     ),
     # When products have their biases and activations.
-    Phase(
+    PassPhase(
         "combine products",
         (
             CombineConvolutions,
@@ -171,7 +171,7 @@ PIPELINE: Final[tuple[Phase, ...]] = (
             DeadCode,
         ),
     ),
-    Phase(
+    PassPhase(
         "parts of batches",
         (
             # Behind the fusions: what is repeated are the fused ops.  Before the main loops,
@@ -181,11 +181,11 @@ PIPELINE: Final[tuple[Phase, ...]] = (
         ),
     ),
     # While the sums of gradients still are ops of their own.
-    Phase(
+    PassPhase(
         "priorities",
         (UpdatePriorities,),
     ),
-    Phase(
+    PassPhase(
         "loops",
         (
             # After the fusions, which look at one graph at a time.
@@ -212,22 +212,22 @@ PIPELINE: Final[tuple[Phase, ...]] = (
             MergeExchange,  # likewise
             SubgraphOutputs,  # last: nothing may redirect a subgraph's outputs after it
         ),
-        checkpoint=Checkpoint.MAIN_LOOPS,
+        snapshot=Snapshot.MAIN_LOOPS,
     ),
     # When no op is computed, merged or replaced any more.
-    Phase("exceptions and rounding", (RoundResults, RoundAlike, NameResults)),
+    PassPhase("exceptions and rounding", (RoundResults, RoundAlike, NameResults)),
     # When all ops are there.
-    Phase("late placement", (LatePlacement,)),
+    PassPhase("late placement", (LatePlacement,)),
     # When it is known on which chips updates and their transfers are.
-    Phase(
+    PassPhase(
         "outer fragment",
         (OuterFragment,),
     ),
     # When all ops are there, and all that keeps them apart: no pass has to know chains.  Before
     # orders are settled, which are about ops that run.
-    Phase("chains", (FuseElementwise,)),
+    PassPhase("chains", (FuseElementwise,)),
     # When all ops are there, and all that keeps them apart.
-    Phase(
+    PassPhase(
         "order of parts",
         (
             FillPhases,  # equal ops of several parts have been merged
@@ -235,14 +235,14 @@ PIPELINE: Final[tuple[Phase, ...]] = (
         ),
     ),
     # When all ops are there: it compares those that read a tensor.
-    Phase(
+    PassPhase(
         "in place",
         (InplaceOrder,),
     ),
     # When all ops are there: gradients are convolutions too.
-    Phase("algorithms", (Winograd,)),
+    PassPhase("algorithms", (Winograd,)),
     # At the very end: what is called from several places is not edited any more.
-    Phase("outlining", (Outlining,)),
+    PassPhase("outlining", (Outlining,)),
 )
 
 

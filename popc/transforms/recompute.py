@@ -12,7 +12,7 @@ from popc.ops import OPS
 from popc.ops.load import find_load_ops
 from popc.ops.sequencer import Sequencer
 from popc.options import AutoRecomputation
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS
 from popc.transforms.context import Orders, PassContext, insertion_orders
@@ -71,13 +71,13 @@ class Recomputation(Pass):
         is_random = rounds if options.enable_stochastic_rounding else _never
         return cls(options.auto_recomputation, context.orders, is_random)
 
-    def run(self, graph: Graph) -> Outcome:
+    def run(self, graph: Graph) -> PassOutcome:
         """Repeat ops in every graph with a forward and a backward pass; how many."""
-        total = Outcome(0, {})
+        total = PassOutcome(0, {})
         for nested in graph.walk():
             moved = _put_into_parts(nested)
             wanted = self._wanted(graph, nested)
-            total += Outcome(moved + _keep_others(nested, wanted))
+            total += PassOutcome(moved + _keep_others(nested, wanted))
             if wanted:
                 repetition = _Repetition(nested, wanted)
                 total += repetition.run()
@@ -162,7 +162,7 @@ class _Repetition:
         self.repeated: dict[Tensor, Tensor] = {}
         self._waits: list[tuple[Op, Op]] = []  # a repetition, behind what it is better off
 
-    def run(self) -> Outcome:
+    def run(self) -> PassOutcome:
         """Do it; what has been changed."""
         before = _kept_bytes(self.graph)
         turns, late = self._turns(), self._late()
@@ -176,7 +176,7 @@ class _Repetition:
         self._waits = list(self._find_waits(clones, turns, late))
         after = _kept_bytes(self.graph)
         counts = {"ops recomputed": len(clones), "bytes kept": after, "bytes saved": before - after}
-        return Outcome(len(clones), counts)
+        return PassOutcome(len(clones), counts)
 
     def _clone(self, op: Op) -> Op:
         clone = self.graph.add_op(

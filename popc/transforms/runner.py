@@ -9,17 +9,17 @@ from typing import Final
 
 from popc.ir import Graph, Op, Tensor
 from popc.options import Options, PartsContext
-from popc.progress import Checkpoint
+from popc.progress import Snapshot
 from popc.transforms.base import Pass, PassReport, run_to_fixed_point
 from popc.transforms.batch_serialization import BatchSerialization
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.patterns import is_on
-from popc.transforms.pipeline import PIPELINE, Phase
+from popc.transforms.pipeline import PIPELINE, PassPhase
 
 __all__ = ["Transformation", "cut_before_gradients", "prepare_for_training", "transform"]
 
-_BATCH_BEFORE_GRADIENTS: Final = Phase("parts of batches", (BatchSerialization, DeadCode))
+_BATCH_BEFORE_GRADIENTS: Final = PassPhase("parts of batches", (BatchSerialization, DeadCode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ def transform(
     graph: Graph,
     options: Options,
     orders: Orders = insertion_orders,
-    on_checkpoint: Callable[[Checkpoint], None] | None = None,
+    on_snapshot: Callable[[Snapshot], None] | None = None,
 ) -> Transformation:
     """Run the pipeline on ``graph``, in place.
 
-    ``orders`` tells passes in which order ops are going to run.  ``on_checkpoint`` is called when
+    ``orders`` tells passes in which order ops are going to run.  ``on_snapshot`` is called when
     the graph has reached one.
     """
-    return _Runner(graph, PassContext(options, orders), on_checkpoint).run(PIPELINE)
+    return _Runner(graph, PassContext(options, orders), on_snapshot).run(PIPELINE)
 
 
 def prepare_for_training(graph: Graph, options: Options) -> Transformation:
@@ -76,24 +76,24 @@ class _Runner:
         self,
         graph: Graph,
         context: PassContext,
-        on_checkpoint: Callable[[Checkpoint], None] | None = None,
+        on_snapshot: Callable[[Snapshot], None] | None = None,
     ) -> None:
         self._graph = graph
         self._orders = context.orders
         self._context = replace(context, orders=self._ask)
-        self._on_checkpoint = on_checkpoint
+        self._on_snapshot = on_snapshot
         self._orders_hold = False
 
-    def run(self, phases: Iterable[Phase]) -> Transformation:
+    def run(self, phases: Iterable[PassPhase]) -> Transformation:
         """Run ``phases`` in order, but not the passes that are switched off."""
         reports: list[PassReport] = []
         for phase in phases:
             reports.extend(self._run_phase(phase))
-            if self._on_checkpoint is not None and phase.checkpoint is not None:
-                self._on_checkpoint(phase.checkpoint)
+            if self._on_snapshot is not None and phase.snapshot is not None:
+                self._on_snapshot(phase.snapshot)
         return Transformation(tuple(reports), self._orders_hold)
 
-    def _run_phase(self, phase: Phase) -> list[PassReport]:
+    def _run_phase(self, phase: PassPhase) -> list[PassReport]:
         options = self._context.options
         passes = [
             partial(self._run_pass, pass_.of(self._context))

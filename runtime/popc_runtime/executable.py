@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from popc_runtime.cycles.counters import CycleCounters
-    from popc_runtime.cycles.execution import ExecutionReport, Profile
-    from popc_runtime.data.tensors import Tensor
+    from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
+    from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.session import Session
     from popc_runtime.state.device_state import DeviceState
 
@@ -67,7 +67,7 @@ class Executable:
         seed: int = 0,
         threads: int = 1,
         floating_point_checks: bool | Iterable[str] | None = None,
-        profile: Profile | None = None,
+        profile: CycleProfile | None = None,
         engine: str = "auto",
     ) -> None:
         start = perf_counter()
@@ -161,7 +161,7 @@ class Executable:
 
     def run_buffers(
         self, inputs: Mapping[str, object] | None = None, /, **named: object
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, ResultTensor]:
         """Run the main program once, without numpy: the shortest way from a file to a result.
 
         Args:
@@ -180,7 +180,7 @@ class Executable:
             UsageError: called from within a run of the same executable.
             DeviceError: an instruction failed.
         """
-        from popc_runtime.data.tensors import Tensor, check_buffers
+        from popc_runtime.data.tensors import ResultTensor, check_buffers
 
         given = {**(inputs or {}), **named}
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
@@ -191,7 +191,7 @@ class Executable:
         )
         for spec in self.outputs:
             check_stored(spec, len(collected[spec.name]), spec.nbytes, "bytes")
-        return {spec.name: Tensor(spec, collected[spec.name]) for spec in self.outputs}
+        return {spec.name: ResultTensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike

@@ -11,7 +11,7 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.counters import CycleCounters
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
 
@@ -72,7 +72,7 @@ def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]
 
 
 def cycle_counters(
-    profile: Profile | None, engine: Engine | ReplicatedEngine
+    profile: CycleProfile | None, engine: Engine | ReplicatedEngine
 ) -> CycleCounters | None:
     """The counters of an archive with a profile."""
     if profile is None:

@@ -15,7 +15,7 @@ from popc_runtime.native import fast_sha256
 from popc_runtime.process.threads import chosen_threads
 
 if TYPE_CHECKING:
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
 __all__ = ["load"]
 
@@ -79,13 +79,13 @@ def load(
         )
 
 
-def _profile(archive: ArchiveFile) -> Profile | None:
+def _profile(archive: ArchiveFile) -> CycleProfile | None:
     """The costs of the program's steps, if the archive was compiled to tell them."""
     if "cycles" not in archive.blobs:
         return None
-    from popc_runtime.cycles.execution import Profile
+    from popc_runtime.cycles.execution import CycleProfile
 
-    return Profile(archive.read("cycles"))
+    return CycleProfile(archive.read("cycles"))
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:

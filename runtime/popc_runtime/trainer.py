@@ -23,7 +23,7 @@ from popc_runtime.process.interrupts import uninterrupted
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Checkpoints", "Evaluate", "Progress", "Record", "Trainer"]
+__all__ = ["Checkpoints", "EpochRecord", "Evaluate", "Progress", "Trainer"]
 
 _SUFFIX: Final = ".safetensors"
 
@@ -32,7 +32,7 @@ Evaluate: TypeAlias = Callable[[Executable], Mapping[str, float]]
 
 
 @frozen
-class Record:
+class EpochRecord:
     """One epoch: its number (from 1), the mean loss, seconds, and what the evaluation gave."""
 
     epoch: int
@@ -57,7 +57,7 @@ class Progress:
     epoch: int = 0
     step: int = 0
     losses: tuple[float, ...] = ()
-    history: tuple[Record, ...] = ()
+    history: tuple[EpochRecord, ...] = ()
     seed: int = 0
     samples: int = 0
     samples_per_step: int = 0
@@ -78,7 +78,7 @@ class Progress:
                 int(data["epoch"]),
                 int(data["step"]),
                 tuple(map(float, data["losses"])),
-                tuple(Record(**record) for record in data["history"]),
+                tuple(EpochRecord(**record) for record in data["history"]),
                 int(data["seed"]),
                 int(data.get("samples", 0)),
                 int(data.get("samples_per_step", 0)),
@@ -214,7 +214,7 @@ class Trainer:
         sizes = (self.batches.samples, self.batches.samples_per_step) if losses else (0, 0)
         return Progress(self._epochs, len(losses), losses, history, self._seed, *sizes)
 
-    def run(self, epochs: int) -> Iterator[Record]:
+    def run(self, epochs: int) -> Iterator[EpochRecord]:
         """Train until ``epochs`` epochs are finished, those before a resumption included.
 
         Raises:
@@ -223,7 +223,7 @@ class Trainer:
         while self._epochs < epochs:
             yield self._epoch()
 
-    def _epoch(self) -> Record:
+    def _epoch(self) -> EpochRecord:
         start = perf_counter()
         order = np.random.default_rng([self._seed, self._epochs]) if self._shuffle else None
         for feeds in self.batches.steps(order, skip=len(self._losses)):
@@ -236,7 +236,7 @@ class Trainer:
                 self._on_step(len(self._losses), len(self.batches), loss)
         metrics = dict(self._evaluate(self.executable)) if self._evaluate else {}
         mean = float(np.mean(self._losses))
-        record = Record(self._epochs + 1, mean, perf_counter() - start, metrics)
+        record = EpochRecord(self._epochs + 1, mean, perf_counter() - start, metrics)
         with uninterrupted():
             self._epochs += 1
             self._losses = []

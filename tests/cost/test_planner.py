@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc.cost.planner import GatherProblem, Plan, Planner, Problem, matmul_problem, plan_gather
+from popc.cost.planner import ConvProblem, GatherProblem, Plan, Planner, matmul_problem, plan_gather
 from popc.cost.planner.candidates import candidates_for, split_counts
 from popc.cost.planner.evaluate import evaluate, shares_of
-from popc.cost.planner.methods import Kind, methods_for
+from popc.cost.planner.methods import VertexKind, methods_for
 from popc.target import configure_target, find_target
 
 _TARGET = find_target("ipu2")
@@ -25,7 +25,7 @@ def _ranges(size: int, parts: int) -> list[range]:
     return [range(size * i // parts, size * (i + 1) // parts) for i in range(parts)]
 
 
-def _check_cover(problem: Problem, plan: Plan) -> None:
+def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     """Every multiplication happens on exactly one tile and in one serial step."""
     form = problem.flattened()
     if plan.swapped:
@@ -55,10 +55,10 @@ def _convolution(
     field: tuple[int, int],
     kernel: int,
     stride: int,
-) -> Problem:
+) -> ConvProblem:
     inputs_type, partials_type, output_type = types
     groups, batch, ins, outs = sizes
-    return Problem(
+    return ConvProblem(
         inputs_type,
         partials_type,
         output_type,
@@ -90,7 +90,7 @@ _problems = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(_problems, st.sampled_from([0.1, 0.6]))
-def test_plans_of_random_convolutions(problem: Problem, proportion: float) -> None:
+def test_plans_of_random_convolutions(problem: ConvProblem, proportion: float) -> None:
     plan = Planner(_TARGET).plan(problem, proportion)
     _check_cover(problem, plan)
     if plan.fits:
@@ -123,7 +123,7 @@ def test_plans_of_random_products(
 
 
 def test_shares_are_those_of_the_busiest_tile() -> None:
-    problem = Problem(
+    problem = ConvProblem(
         "half", "float", "half", 1, 3, (10, 7), 40, 50, (3, 3), (1, 1), (1, 1), (10, 7)
     )
     method = methods_for(problem, _SMALL.conv)[0]
@@ -193,16 +193,19 @@ def test_equal_problems_are_planned_once() -> None:
     ("problem", "kind"),
     [
         (
-            Problem("half", "half", "half", 64, 1, (56, 56), 1, 1, (3, 3), inputs=(56, 56)),
-            Kind.VMAC,
+            ConvProblem("half", "half", "half", 64, 1, (56, 56), 1, 1, (3, 3), inputs=(56, 56)),
+            VertexKind.VMAC,
         ),
-        (Problem("half", "half", "half", 16, 1, (8, 8), 2, 2, (3, 3), inputs=(8, 8)), Kind.SLIC),
-        (matmul_problem(("half", "half", "half"), 1, 64, 1, 64), Kind.OUTER_PRODUCT),
-        (matmul_problem(("float", "float", "float"), 1, 4, 2, 2), Kind.HMAC),
-        (matmul_problem(("half", "half", "half"), 1, 64, 64, 64), Kind.AMP),
+        (
+            ConvProblem("half", "half", "half", 16, 1, (8, 8), 2, 2, (3, 3), inputs=(8, 8)),
+            VertexKind.SLIC,
+        ),
+        (matmul_problem(("half", "half", "half"), 1, 64, 1, 64), VertexKind.OUTER_PRODUCT),
+        (matmul_problem(("float", "float", "float"), 1, 4, 2, 2), VertexKind.HMAC),
+        (matmul_problem(("half", "half", "half"), 1, 64, 64, 64), VertexKind.AMP),
     ],
 )
-def test_methods_that_are_tried(problem: Problem, kind: Kind) -> None:
+def test_methods_that_are_tried(problem: ConvProblem, kind: VertexKind) -> None:
     assert kind in {method.kind for method in methods_for(problem, _TARGET.conv)}
 
 
@@ -210,7 +213,7 @@ def test_eight_bit_products_need_units_for_them() -> None:
     problem = matmul_problem(("quarter", "half", "half"), 1, 512, 512, 512)
     fast = Planner(find_target("c600")).plan(problem, 0.6)
     slow = Planner(_TARGET).plan(problem, 0.6)
-    assert (fast.method.kind, slow.method.kind) == (Kind.AMP, Kind.HMAC)
+    assert (fast.method.kind, slow.method.kind) == (VertexKind.AMP, VertexKind.HMAC)
 
 
 @given(st.integers(1, 3000), st.integers(1, 1472), st.integers(2, 20))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from popc.ir import Op, Tensor
-from popc.memory import ConstantBlock, MemoryPlan, Placement, check_plan, plan_memory
+from popc.memory import ConstantBlock, MemoryPlace, MemoryPlan, check_plan, plan_memory
 from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import DType, Region
 from tests.support.small_graphs import SmallGraph
@@ -240,7 +240,7 @@ def test_the_checker_sees_strided_states_and_nested_outputs_that_are_views() -> 
     body = loop.subgraphs["body"]
     copied = body.outputs[1].producer
     assert copied is not None
-    places: dict[Tensor, Placement] = dict(plan.placements)
+    places: dict[Tensor, MemoryPlace] = dict(plan.placements)
     places[body.outputs[1]] = places[body.inputs[2]]
     spoiled: MemoryPlan = replace(plan, views=plan.views | {copied}, placements=places)
     problems = check_plan(small.graph, schedule, spoiled)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc.memory.offsets import Packing, pack
+from popc.memory.offsets import BufferOffsets, pack
 from tests.support.work import counted_calls
 
 _BUFFERS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(1, 9)))
@@ -31,7 +31,7 @@ def test_buffers_alive_together_lie_apart(buffers: list[tuple[int, int, int]]) -
 
 
 def test_nothing_needs_nothing() -> None:
-    assert pack([], [], []) == Packing((), 0, 0)
+    assert pack([], [], []) == BufferOffsets((), 0, 0)
 
 
 def test_gaps_are_found_between_what_lives_long() -> None:

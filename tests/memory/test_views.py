@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from popc.ir import Tensor, VariableRole
-from popc.memory import MemoryPlan, Placement, check_plan, plan_memory
+from popc.memory import MemoryPlace, MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
 from popc.schedule import build_schedule, check_schedule
 from popc_runtime.format import DType, Region
@@ -25,8 +25,8 @@ def test_views_lie_in_their_source() -> None:
     small.output(small("Add", turned, turned))
     plan = plan_as_written(small.graph)
     base = plan.placements[y]
-    assert plan.placements[part] == Placement(base.region, base.offset + 24 + 20, (48, -8))
-    assert plan.placements[turned] == Placement(base.region, base.offset + 44, (-8, 48))
+    assert plan.placements[part] == MemoryPlace(base.region, base.offset + 24 + 20, (48, -8))
+    assert plan.placements[turned] == MemoryPlace(base.region, base.offset + 44, (-8, 48))
     assert plan.views == {part.producer, turned.producer}
 
 
@@ -39,8 +39,8 @@ def test_contiguous_views_have_no_strides() -> None:
     small.output(flat, single)
     plan = plan_as_written(small.graph)
     base = plan.placements[x].offset
-    assert plan.placements[flat] == Placement(Region.ARENA, base + 24)
-    assert plan.placements[single] == Placement(Region.ARENA, base)
+    assert plan.placements[flat] == MemoryPlace(Region.ARENA, base + 24)
+    assert plan.placements[single] == MemoryPlace(Region.ARENA, base)
 
 
 def test_a_strided_view_needs_readers_that_accept_it() -> None:
@@ -85,9 +85,9 @@ def test_views_of_constants_and_load_results() -> None:
     row = small("Slice", negative, starts=(1, 0), sizes=(1, 2), steps=(1, 1))
     small.output(small("Add", small("Add", x, turned), row))
     plan = plan_as_written(small.graph)
-    assert plan.placements[turned] == Placement(Region.CONSTANT, 0, (4, 12))
-    assert plan.placements[negative] == Placement(Region.STATE, 0)
-    assert plan.placements[row] == Placement(Region.STATE, 8)
+    assert plan.placements[turned] == MemoryPlace(Region.CONSTANT, 0, (4, 12))
+    assert plan.placements[negative] == MemoryPlace(Region.STATE, 0)
+    assert plan.placements[row] == MemoryPlace(Region.STATE, 8)
 
 
 def test_variables_are_viewed_until_they_are_overwritten() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.native import Binding as ViewBinding
-from popc_runtime.native import Library, NativeProgram, Record, Space, translate
+from popc_runtime.native import Library, NativeBinding, NativeProgram, Record, Space, translate
 from popc_runtime.native import encode as encode_views
 from tests.support.oracles import hidden_operands
 
@@ -42,9 +41,9 @@ def bound(
     )
 
 
-def viewed(binding: Binding) -> ViewBinding:
+def viewed(binding: Binding) -> NativeBinding:
     """What an encoder is given."""
-    return ViewBinding.of(binding, Space())
+    return NativeBinding.of(binding, Space())
 
 
 def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:

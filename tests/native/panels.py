@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 import popc
 from popc_runtime.format import Array, Packing, pack_panels
-from popc_runtime.native import Binding
+from popc_runtime.native import NativeBinding
 from popc_runtime.native.views import PackedView, as_view
 
 __all__ = ["in_panels", "model_of", "saved", "with_panels"]
@@ -28,7 +28,7 @@ def in_panels(weights: Array, packing: Packing) -> Array:
     return memory[start : start + packed.size]
 
 
-def with_panels(binding: Binding, packed: Array, packing: Packing) -> Binding:
+def with_panels(binding: NativeBinding, packed: Array, packing: Packing) -> NativeBinding:
     """What an encoder is given if input 1 is stored in ``packed``, which nobody may unpack."""
 
     def unpack() -> int:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.ir import TensorType
-from popc.ops import OPS, View
+from popc.ops import OPS, OutputView
 from popc.ops.build import infer_types
 from popc_runtime.format import Array, Attributes, DType
 from tests.support.oracles import run_ir
@@ -47,7 +47,7 @@ def shapes_of_size(draw: st.DrawFn, size: int) -> tuple[int, ...]:
     return tuple(prod(factors[a:b]) for a, b in pairwise([0, *cuts, len(factors)]))
 
 
-def _view(op_type: str, x: Array, attributes: Attributes, index: int = 0) -> View | None:
+def _view(op_type: str, x: Array, attributes: Attributes, index: int = 0) -> OutputView | None:
     source = TensorType(DType.FLOAT32, x.shape)
     rule = OPS[op_type].view
     assert rule is not None

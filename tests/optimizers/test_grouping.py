@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from popc.optimizers.grouping import (
     Group,
-    Piece,
-    Update,
+    UpdateFacts,
+    WeightPiece,
     check_groups,
     merge_all,
     merge_loose,
@@ -18,7 +18,7 @@ from popc.optimizers.grouping import (
 
 _UPDATES = st.lists(
     st.builds(
-        Update,
+        UpdateFacts,
         elements=st.integers(1, 40),
         itemsize=st.just(4),
         partition=st.integers(0, 2),
@@ -29,26 +29,26 @@ _UPDATES = st.lists(
 
 
 @given(_UPDATES)
-def test_all(updates: list[Update]) -> None:
+def test_all(updates: list[UpdateFacts]) -> None:
     groups = merge_all(updates)
     assert check_groups(updates, groups) == []
     assert len(groups) == len({update.partition for update in updates})
 
 
 @given(_UPDATES, st.integers(1, 200))
-def test_tight(updates: list[Update], threshold: int) -> None:
+def test_tight(updates: list[UpdateFacts], threshold: int) -> None:
     groups = merge_tight(updates, threshold)
     assert check_groups(updates, groups, max(threshold, 4)) == []
     full = [group for group in groups if _bytes(updates, group) > threshold - 4]
     assert len(groups) - len(full) <= len({update.partition for update in updates})
 
 
-def _bytes(updates: list[Update], group: Group) -> int:
+def _bytes(updates: list[UpdateFacts], group: Group) -> int:
     return sum((end - start) * updates[index].itemsize for index, start, end in group)
 
 
 @given(_UPDATES, st.integers(1, 400), st.lists(st.integers(0, 400), min_size=10, max_size=10))
-def test_loose(updates: list[Update], threshold: int, slack: list[int]) -> None:
+def test_loose(updates: list[UpdateFacts], threshold: int, slack: list[int]) -> None:
     groups = merge_loose(updates, threshold, slack)
     assert check_groups(updates, groups) == []
     whole = {update.partition for update in updates}
@@ -61,7 +61,7 @@ def test_loose(updates: list[Update], threshold: int, slack: list[int]) -> None:
 
 def test_loose_waits_where_memory_is_free() -> None:
     """The third gradient has to wait where memory is tight, so the first two are used up."""
-    updates = [Update(10, 4, 0, position) for position in range(4)]
+    updates = [UpdateFacts(10, 4, 0, position) for position in range(4)]
     slack = [100, 100, 100, 0]
     groups = merge_loose(updates, 1000, slack)
     assert [len(group) for group in groups] == [3, 1]
@@ -69,25 +69,30 @@ def test_loose_waits_where_memory_is_free() -> None:
 
 
 def test_the_largest_partition_goes_first() -> None:
-    updates = [Update(10, 4, 0, 0), Update(10, 4, 1, 1), Update(5, 4, 0, 2), Update(1, 4, 1, 3)]
+    updates = [
+        UpdateFacts(10, 4, 0, 0),
+        UpdateFacts(10, 4, 1, 1),
+        UpdateFacts(5, 4, 0, 2),
+        UpdateFacts(1, 4, 1, 3),
+    ]
     groups = merge_loose(updates, 90, [1000] * 4)
     assert [[piece.update for piece in group] for group in groups] == [[0, 2], [1, 3]]
 
 
 def test_tight_cuts_weights() -> None:
-    updates = [Update(6, 4, 0), Update(9, 4, 0), Update(3, 4, 1)]
+    updates = [UpdateFacts(6, 4, 0), UpdateFacts(9, 4, 0), UpdateFacts(3, 4, 1)]
     assert merge_tight(updates, 40) == [
         ((0, 0, 6), (1, 0, 4)),
         ((1, 4, 9),),
         ((2, 0, 3),),
     ]
     with pytest.raises(ValueError, match="more than 10,000 groups"):
-        merge_tight([Update(1 << 20, 4, 0)], 4)
+        merge_tight([UpdateFacts(1 << 20, 4, 0)], 4)
 
 
 def test_the_checker_sees_mistakes() -> None:
-    updates = [Update(4, 4, 0), Update(4, 4, 1)]
-    wrong = [(Piece(0, 0, 4), Piece(1, 0, 3)), (Piece(1, 2, 4),)]
+    updates = [UpdateFacts(4, 4, 0), UpdateFacts(4, 4, 1)]
+    wrong = [(WeightPiece(0, 0, 4), WeightPiece(1, 0, 3)), (WeightPiece(1, 2, 4),)]
     problems = check_groups(updates, wrong, 16)
     assert problems == [
         "group 0 is of several partitions",

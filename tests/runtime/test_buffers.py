@@ -17,7 +17,7 @@ from onnx import parser
 
 import popc
 import popc_runtime
-from popc_runtime.data.tensors import Tensor
+from popc_runtime.data.tensors import ResultTensor
 from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunError
 from popc_runtime.format import DType, TensorSpec
 from popc_runtime.native import find_library
@@ -137,7 +137,7 @@ def test_array_interfaces(tmp_path: Path) -> None:
     model = executable(affine(), tmp_path)
     expected = model.run(x=X)["y"]
     assert (np.asarray(model.run_buffers(x=_Picture(X))["y"]) == expected).all()
-    again = model.run_buffers(x=Tensor(TensorSpec("x", DType.FLOAT32, (2, 3)), bytearray(X)))
+    again = model.run_buffers(x=ResultTensor(TensorSpec("x", DType.FLOAT32, (2, 3)), bytearray(X)))
     assert (np.asarray(again["y"]) == expected).all()
 
 
@@ -223,7 +223,7 @@ def test_values_of_tensors(dtype: DType) -> None:
     values = np.array([[0, 1, 2], [3, 4, 1]]).astype("float32" if dtype.is_float else dtype.value)
     stored = values.view(np.uint16)[:, 1::2] if dtype is DType.BFLOAT16 else values
     stored = np.ascontiguousarray(stored.astype(dtype.storage))
-    tensor = Tensor(TensorSpec("y", dtype, (2, 3)), bytearray(stored.tobytes()))
+    tensor = ResultTensor(TensorSpec("y", dtype, (2, 3)), bytearray(stored.tobytes()))
     assert tensor.tolist() == values.tolist()
     assert (np.asarray(tensor) == stored).all()
     assert np.asarray(tensor).dtype == dtype.storage
@@ -238,13 +238,13 @@ def test_values_of_tensors(dtype: DType) -> None:
 
 
 def test_shapes_of_tensors() -> None:
-    assert Tensor(TensorSpec("y", DType.INT32, ()), bytearray(b"\7\0\0\0")).tolist() == 7
-    assert Tensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray()).tolist() == [[], []]
-    assert Tensor(TensorSpec("y", DType.INT32, (0, 2)), bytearray()).tolist() == []
+    assert ResultTensor(TensorSpec("y", DType.INT32, ()), bytearray(b"\7\0\0\0")).tolist() == 7
+    assert ResultTensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray()).tolist() == [[], []]
+    assert ResultTensor(TensorSpec("y", DType.INT32, (0, 2)), bytearray()).tolist() == []
 
 
 def test_empty_tensors_have_no_buffer() -> None:
-    empty = Tensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray())
+    empty = ResultTensor(TensorSpec("y", DType.INT32, (2, 0)), bytearray())
     with pytest.raises(BufferError):
         empty.__buffer__(0)
     assert np.asarray(empty).shape == (2, 0)
@@ -253,7 +253,7 @@ def test_empty_tensors_have_no_buffer() -> None:
 
 def test_truth_and_length_of_tensors() -> None:
     one, zero = (
-        Tensor(TensorSpec("y", DType.FLOAT32, ()), bytearray(np.float32(n).tobytes()))
+        ResultTensor(TensorSpec("y", DType.FLOAT32, ()), bytearray(np.float32(n).tobytes()))
         for n in (3, 0)
     )
     assert one
@@ -261,7 +261,9 @@ def test_truth_and_length_of_tensors() -> None:
     with pytest.raises(TypeError, match="scalar"):
         len(one)
     for shape in ((2,), (0, 2)):
-        several = Tensor(TensorSpec("y", DType.INT8, shape), bytearray(2 if 0 not in shape else 0))
+        several = ResultTensor(
+            TensorSpec("y", DType.INT8, shape), bytearray(2 if 0 not in shape else 0)
+        )
         with pytest.raises(ValueError, match="neither true nor false"):
             bool(several)
 

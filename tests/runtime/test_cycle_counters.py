@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 import popc
 import popc_runtime
-from popc_runtime.cycles.execution import Profile
+from popc_runtime.cycles.execution import CycleProfile
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from tests.support.models import affine, counter_loop, executable
 
@@ -184,4 +184,4 @@ _ALONE = b'"type":"A","name":"","origin":"","ipu":0'
 )
 def test_damaged_documents(document: bytes) -> None:
     with pytest.raises(CorruptArchiveError, match="the costs of its program"):
-        Profile(document)
+        CycleProfile(document)

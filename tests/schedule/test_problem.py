@@ -25,14 +25,14 @@ from popc.schedule.exact import search_exactly
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
-from popc.schedule.problem import Problem, measure, measure_steps
+from popc.schedule.problem import OrderingProblem, measure, measure_steps
 from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.shift import shift_blocks
 from popc.schedule.simplify import simplify
 from tests.support.random_graphs import graphs
 from tests.support.random_problems import all_orders, is_legal, lowest_peak, naive_steps, problems
 
-_ALGORITHMS: dict[str, Callable[[Problem], list[int]]] = {
+_ALGORITHMS: dict[str, Callable[[OrderingProblem], list[int]]] = {
     "greedy": lambda problem: kahn_order(problem, TieBreaker.GREEDY),
     "fifo": lambda problem: kahn_order(problem, TieBreaker.FIFO),
     "random": lambda problem: kahn_order(problem, TieBreaker.RANDOM),
@@ -44,7 +44,7 @@ _ALGORITHMS: dict[str, Callable[[Problem], list[int]]] = {
 _ENDLESS = Effort(1 << 60)
 
 
-def _posed(graph: Graph, most: int) -> list[Problem]:
+def _posed(graph: Graph, most: int) -> list[OrderingProblem]:
     """The problems of a graph's parts that are not too large for counting."""
     aliases = find_aliases(graph)
     found = [build_problem(part, aliases, lambda op: 64) for part in find_parts(graph)]
@@ -56,7 +56,7 @@ def _posed(graph: Graph, most: int) -> list[Problem]:
 
 @settings(deadline=None, max_examples=100)
 @given(problem=problems())
-def test_steps_are_what_counting_from_scratch_says(problem: Problem) -> None:
+def test_steps_are_what_counting_from_scratch_says(problem: OrderingProblem) -> None:
     for algorithm in _ALGORITHMS.values():
         order = algorithm(problem)
         steps = naive_steps(problem, order)
@@ -76,13 +76,13 @@ def test_so_they_are_for_graphs(graph: Graph) -> None:
 @pytest.mark.parametrize("name", list(_ALGORITHMS))
 @settings(deadline=None, max_examples=60)
 @given(problem=problems(12, levels=True))
-def test_every_algorithm_makes_legal_orders(name: str, problem: Problem) -> None:
+def test_every_algorithm_makes_legal_orders(name: str, problem: OrderingProblem) -> None:
     order = _ALGORITHMS[name](problem)
     assert is_legal(problem, order)
     assert _ALGORITHMS[name](problem) == order
 
 
-def _naive_greedy(problem: Problem) -> list[int]:
+def _naive_greedy(problem: OrderingProblem) -> list[int]:
     """The rule by the letter: recompute everything at each step, take the last of the best."""
     ready = [node for node, count in enumerate(problem.waiting) if count == 0]
     order: list[int] = []
@@ -121,7 +121,7 @@ def _naive_greedy(problem: Problem) -> list[int]:
 
 @settings(deadline=None, max_examples=150)
 @given(problem=problems(12, levels=True))
-def test_greedy_does_what_its_definition_says(problem: Problem) -> None:
+def test_greedy_does_what_its_definition_says(problem: OrderingProblem) -> None:
     assert kahn_order(problem, TieBreaker.GREEDY) == _naive_greedy(problem)
 
 
@@ -130,7 +130,7 @@ def test_greedy_does_what_its_definition_says(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(problem=problems())
-def test_the_lowest_peak_is_found(problem: Problem) -> None:
+def test_the_lowest_peak_is_found(problem: OrderingProblem) -> None:
     lowest = lowest_peak(problem)
     assert bound_peak(problem) <= lowest
     found = search_exactly(problem, floor=0, bound=lowest + 1, effort=_ENDLESS)
@@ -144,7 +144,7 @@ def test_the_lowest_peak_is_found(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(problem=problems())
-def test_simplifying_keeps_the_lowest_peak(problem: Problem) -> None:
+def test_simplifying_keeps_the_lowest_peak(problem: OrderingProblem) -> None:
     smaller = simplify(problem)
     assert lowest_peak(smaller) == lowest_peak(problem)
     for order in (kahn_order(smaller, TieBreaker.GREEDY), kahn_order(smaller, TieBreaker.FIFO)):
@@ -168,7 +168,7 @@ def test_both_hold_for_graphs(graph: Graph) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(problem=problems())
-def test_with_little_effort_nothing_wrong_is_claimed(problem: Problem) -> None:
+def test_with_little_effort_nothing_wrong_is_claimed(problem: OrderingProblem) -> None:
     lowest = lowest_peak(problem)
     start = measure(problem, kahn_order(problem, TieBreaker.FIFO)).peak
     for work in (0, 1, 5, 20):
@@ -186,7 +186,7 @@ def test_with_little_effort_nothing_wrong_is_claimed(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(problem=problems(7))
-def test_cuts_are_the_nodes_that_never_move(problem: Problem) -> None:
+def test_cuts_are_the_nodes_that_never_move(problem: OrderingProblem) -> None:
     orders = list(all_orders(problem))
     cuts = find_cuts(problem, orders[0])
     for place in range(len(problem)):
@@ -197,7 +197,7 @@ def test_cuts_are_the_nodes_that_never_move(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(problem=problems(9))
-def test_a_region_is_measured_as_in_the_whole(problem: Problem) -> None:
+def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.GREEDY)
     steps = measure_steps(problem, order)
     for low in range(len(order)):
@@ -213,7 +213,7 @@ def test_a_region_is_measured_as_in_the_whole(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(problem=problems(10, levels=True))
-def test_local_search_makes_orders_better_only(problem: Problem) -> None:
+def test_local_search_makes_orders_better_only(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
     before = measure(problem, order)
     shifted = shift_blocks(problem, order, _ENDLESS, moves=1000)
@@ -228,7 +228,7 @@ def test_local_search_makes_orders_better_only(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(problem=problems(10))
-def test_local_search_keeps_to_its_limits(problem: Problem) -> None:
+def test_local_search_keeps_to_its_limits(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
     assert shift_blocks(problem, order, _ENDLESS, moves=0).order == tuple(order)
     assert shift_blocks(problem, order, _ENDLESS, moves=1).moves <= 1
@@ -241,7 +241,7 @@ def test_local_search_keeps_to_its_limits(problem: Problem) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(problem=problems(7, levels=True))
-def test_barriers_put_high_priorities_and_what_they_need_first(problem: Problem) -> None:
+def test_barriers_put_high_priorities_and_what_they_need_first(problem: OrderingProblem) -> None:
     level_free = without_levels(problem)
     assert not level_free.has_levels
     order = [node for node in kahn_order(level_free, TieBreaker.GREEDY) if node < len(problem)]
@@ -255,5 +255,5 @@ def test_barriers_put_high_priorities_and_what_they_need_first(problem: Problem)
 
 @settings(deadline=None, max_examples=60)
 @given(problem=problems(7))
-def test_without_priorities_there_are_no_barriers(problem: Problem) -> None:
+def test_without_priorities_there_are_no_barriers(problem: OrderingProblem) -> None:
     assert without_levels(problem) == replace(problem, ties=[])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor, TensorType
-from popc.memory import MemoryPlan, Placement
+from popc.memory import MemoryPlace, MemoryPlan
 from popc.schedule import Schedule
 from popc_runtime.format import Array, DType, Region
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
@@ -66,7 +66,7 @@ class Arena:
             return np.empty(type_.shape, type_.dtype.storage)
         return self._show(place, type_)
 
-    def _show(self, place: Placement, type_: TensorType) -> Array:
+    def _show(self, place: MemoryPlace, type_: TensorType) -> Array:
         shape, dtype = type_.shape, type_.dtype.storage
         if place.region is not Region.PARAMETER:
             buffer = self.regions[place.region]

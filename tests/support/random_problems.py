@@ -9,7 +9,7 @@ from functools import cache
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from popc.schedule.problem import Problem, Takeover
+from popc.schedule.problem import OrderingProblem, Takeover
 
 __all__ = ["all_orders", "is_legal", "lowest_peak", "naive_steps", "problems"]
 
@@ -56,7 +56,7 @@ class _Builder:
 
 
 @st.composite
-def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> Problem:
+def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> OrderingProblem:
     """A problem with buffers that several nodes read, some taken over, some that stay."""
     count = draw(st.integers(1, most))
     b = _Builder(draw, count)
@@ -72,7 +72,7 @@ def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> Problem:
         first = b.number(0, count - 2)
         b.edges.add((first, b.number(first + 1, count - 1)))
     pairs = sorted(b.edges)
-    return Problem(
+    return OrderingProblem(
         members=[(node,) for node in range(count)],
         successors=[[later for earlier, later in pairs if earlier == n] for n in range(count)],
         waiting=[sum(later == node for _, later in pairs) for node in range(count)],
@@ -91,7 +91,7 @@ def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> Problem:
     )
 
 
-def is_legal(problem: Problem, order: Sequence[int]) -> bool:
+def is_legal(problem: OrderingProblem, order: Sequence[int]) -> bool:
     """Whether ``order`` holds every node once, after all that it waits for."""
     place = {node: index for index, node in enumerate(order)}
     return sorted(order) == list(range(len(problem))) and all(
@@ -101,12 +101,12 @@ def is_legal(problem: Problem, order: Sequence[int]) -> bool:
     )
 
 
-def naive_steps(problem: Problem, order: Sequence[int]) -> list[int]:
+def naive_steps(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
     """The bytes live in each step, counted from scratch each time."""
     return [_step(problem, frozenset(order[:index]), node) for index, node in enumerate(order)]
 
 
-def _step(problem: Problem, done: frozenset[int], node: int) -> int:
+def _step(problem: OrderingProblem, done: frozenset[int], node: int) -> int:
     """The bytes live while ``node`` runs after ``done``."""
     readers = {
         buffer: {other for other, read in enumerate(problem.reads) if buffer in read}
@@ -126,7 +126,7 @@ def _step(problem: Problem, done: frozenset[int], node: int) -> int:
     return live + problem.rise[node]
 
 
-def all_orders(problem: Problem) -> Iterator[tuple[int, ...]]:
+def all_orders(problem: OrderingProblem) -> Iterator[tuple[int, ...]]:
     """Every legal order."""
 
     def extend(order: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -141,7 +141,7 @@ def all_orders(problem: Problem) -> Iterator[tuple[int, ...]]:
     return extend(())
 
 
-def lowest_peak(problem: Problem) -> int:
+def lowest_peak(problem: OrderingProblem) -> int:
     """The lowest peak of any order, from all sets of nodes that may have run."""
     before = [
         {other for other, others in enumerate(problem.successors) if node in others}

@@ -16,7 +16,7 @@ from popc.trained.log import write_csv, write_png
 from popc_runtime.data.batches import Batches
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
 from popc_runtime.state.checkpoint import Checkpoint, write_checkpoint
-from popc_runtime.trainer import Checkpoints, Record, Trainer
+from popc_runtime.trainer import Checkpoints, EpochRecord, Trainer
 from tests.training.small import data, linear_model, trainable, training_program
 
 _ADAM = trainable(type="adam", learning_rate={"value": 0.05, "const": False})
@@ -219,7 +219,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_log(tmp_path: Path) -> None:
-    history = [Record(1, 0.5, 1.0), Record(2, 0.25, 1.0, {"accuracy": 0.75})]
+    history = [EpochRecord(1, 0.5, 1.0), EpochRecord(2, 0.25, 1.0, {"accuracy": 0.75})]
     write_csv(tmp_path / "log.csv", history)
     assert (tmp_path / "log.csv").read_text().splitlines() == [
         "epoch,loss,seconds,accuracy",

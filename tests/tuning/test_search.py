@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.study.advice import Change, Outcome, Trial
-from popc.study.tuning import OBJECTIVES, Dimension, Evaluator, Found, pareto_front, search
+from popc.study.tuning import OBJECTIVES, Dimension, Evaluator, Findings, pareto_front, search
 
 _SPACE = [
     Dimension("a", (1, 2, 3, 4)),
@@ -39,7 +39,7 @@ def _searched(
     seed: int = 0,
     objective: str = "cycles",
     cost: Callable[[dict[str, Any]], Outcome] = _cost,
-) -> tuple[Found, list[dict[str, Any]]]:
+) -> tuple[Findings, list[dict[str, Any]]]:
     planned: list[dict[str, Any]] = []
 
     def plan(points: Sequence[Any]) -> list[Outcome]:

@@ -20,7 +20,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
-from popc.progress import Checkpoint, OnProgress, ProgressEvent, Stage
+from popc.progress import OnProgress, ProgressEvent, Snapshot, Stage
 from popc_runtime.errors import UsageError
 from popc_runtime.process.files import refuse_to_replace, require_room_for
 
@@ -45,19 +45,19 @@ __all__ = ["command"]
     "--emit-ir",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write as text the result of each stage, and the graph at each checkpoint.",
+    help="Write as text the result of each stage, and each snapshot of the graph.",
 )
 @click.option(
     "--emit-dot",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Draw the graph at each checkpoint, for Graphviz.",
+    help="Draw each snapshot of the graph, for Graphviz.",
 )
 @click.option(
     "--at",
-    type=click.Choice([checkpoint.value for checkpoint in Checkpoint]),
+    type=click.Choice([snapshot.value for snapshot in Snapshot]),
     multiple=True,
-    help="Emit the graph at this checkpoint only; repeatable.",
+    help="Emit this snapshot of the graph only; repeatable.",
 )
 @click.option("--dot-ops", metavar="FIRST:LAST", help="Draw these ops of the schedule only.")
 @click.option(

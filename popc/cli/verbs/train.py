@@ -18,7 +18,7 @@ from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
-    from popc_runtime.trainer import Checkpoints, Evaluate, Progress, Record, Trainer
+    from popc_runtime.trainer import Checkpoints, EpochRecord, Evaluate, Progress, Trainer
 
 __all__ = ["command"]
 
@@ -235,7 +235,7 @@ class _Run:
                 break
             self._set_rate(record.epoch + 1)
 
-    def _is_enough(self, history: tuple[Record, ...]) -> bool:
+    def _is_enough(self, history: tuple[EpochRecord, ...]) -> bool:
         patience = self.settings.patience
         if history and patience is not None and _waited(history) >= patience:
             self.console.note(f"no improvement for {patience} epochs: stopping")
@@ -266,7 +266,7 @@ class _Run:
             return None
         return self.checkpoints.save(self.executable, name, self.trainer.progress)
 
-    def _write(self, history: tuple[Record, ...]) -> list[str]:
+    def _write(self, history: tuple[EpochRecord, ...]) -> list[str]:
         from popc.trained.export import export_onnx
         from popc.trained.log import write_csv, write_png
 
@@ -299,7 +299,7 @@ class _Run:
 
         return on_step
 
-    def _end_line(self, record: Record) -> None:
+    def _end_line(self, record: EpochRecord) -> None:
         if self.console.quiet or not self.console.progress:
             return
         numbers = {"loss": record.loss, **record.metrics}
@@ -308,7 +308,7 @@ class _Run:
         click.echo(f"{start}epoch {record.epoch:<4} {record.seconds:7.2f} s  {text}", err=True)
 
 
-def _table(history: tuple[Record, ...]) -> str:
+def _table(history: tuple[EpochRecord, ...]) -> str:
     metrics = list(dict.fromkeys(name for record in history for name in record.metrics))
     rows = [["epoch", "loss", "seconds", *metrics]]
     for record in history:
@@ -324,14 +324,14 @@ def _table(history: tuple[Record, ...]) -> str:
     return format_table(rows)
 
 
-def _score(record: Record) -> float:
+def _score(record: EpochRecord) -> float:
     """The score of an epoch, higher if better: accuracy, or minus another metric, or loss."""
     if "accuracy" in record.metrics:
         return record.metrics["accuracy"]
     return -next(iter(record.metrics.values()), record.loss)
 
 
-def _waited(history: tuple[Record, ...]) -> int:
+def _waited(history: tuple[EpochRecord, ...]) -> int:
     """The number of epochs since the best one."""
     scores = [_score(record) for record in history]
     return len(scores) - 1 - scores.index(max(scores))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather
-from popc.cost.planner.plan import Part, Plan
-from popc.cost.planner.problem import Problem, matmul_problem
+from popc.cost.planner.plan import Plan, PlanStep
+from popc.cost.planner.problem import ConvProblem, matmul_problem
 from popc.cost.planner.search import Planner
 
 __all__ = [
+    "ConvProblem",
     "GatherPlan",
     "GatherProblem",
-    "Part",
     "Plan",
+    "PlanStep",
     "Planner",
-    "Problem",
     "matmul_problem",
     "plan_gather",
 ]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from popc.cost.formulas.numbers import Count, ceil_div
-from popc.cost.planner.methods import Kind, Method
-from popc.cost.planner.problem import Problem
+from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.problem import ConvProblem
 from popc_runtime.format import Array
 
 __all__ = ["Candidates", "candidates_for", "split_counts"]
@@ -66,13 +66,13 @@ def split_counts(size: int, most: int, keep: int) -> list[int]:
 
 
 def candidates_for(
-    problem: Problem, method: Method, tiles: int, serial: tuple[int, int] = (1, 1)
+    problem: ConvProblem, method: Method, tiles: int, serial: tuple[int, int] = (1, 1)
 ) -> Candidates:
     """Splits over at most ``tiles`` tiles that keep most of those busy that could be."""
     serial_in, serial_out = serial
     in_groups = ceil_div(ceil_div(problem.in_channels, method.in_group), serial_in)
     out_groups = ceil_div(ceil_div(problem.out_channels, method.out_group), serial_out)
-    whole = method.kind in {Kind.SLIC, Kind.VMAC, Kind.OUTER_PRODUCT}
+    whole = method.kind in {VertexKind.SLIC, VertexKind.VMAC, VertexKind.OUTER_PRODUCT}
     choices = [
         split_counts(ceil_div(problem.groups, method.conv_group), tiles, 20),
         split_counts(problem.batch, tiles, 12),
@@ -80,12 +80,12 @@ def candidates_for(
         split_counts(problem.field[1], tiles, 12 if problem.field[0] > 1 else 64),
         # Some vertices take all channels of a group at once.
         [in_groups] if whole else split_counts(in_groups, tiles, 20),
-        [out_groups] if method.kind is Kind.SLIC else split_counts(out_groups, tiles, 32),
+        [out_groups] if method.kind is VertexKind.SLIC else split_counts(out_groups, tiles, 32),
         [1],
     ]
     room = int(np.prod([float(values[-1]) for values in choices]))
     kernel = ceil_div(problem.kernel[0], method.filter_height)
-    if method.kind is Kind.AMP and kernel > 1 and room < 2 * tiles:
+    if method.kind is VertexKind.AMP and kernel > 1 and room < 2 * tiles:
         choices[-1] = [1, kernel]
         room *= kernel
     columns = _products(choices, tiles, _LEAST_USE * min(tiles, room))

@@ -11,11 +11,11 @@ from popc.cost.formulas.amp import AmpTypes, TileConv, conv_1x1, conv_nx1
 from popc.cost.formulas.mac import horizontal_mac, outer_product, slic, vertical_mac
 from popc.cost.formulas.numbers import Count, ceil_div
 from popc.cost.planner.candidates import Candidates
-from popc.cost.planner.methods import Kind, Method
-from popc.cost.planner.problem import Problem
+from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv, Target
 
-__all__ = ["Costs", "Shares", "Step", "evaluate", "shares_of"]
+__all__ = ["CandidateStep", "Costs", "Shares", "evaluate", "shares_of"]
 
 _BYTES = {"quarter": 1, "half": 2, "float": 4}
 _VECTOR = {"quarter": 8, "half": 4, "float": 2}
@@ -42,7 +42,7 @@ class Shares:
     partials: Count
 
 
-def shares_of(problem: Problem, method: Method, splits: Candidates) -> Shares:
+def shares_of(problem: ConvProblem, method: Method, splits: Candidates) -> Shares:
     """The work of the busiest tile."""
     groups = ceil_div(ceil_div(problem.groups, method.conv_group), splits.groups)
     in_groups = ceil_div(problem.in_channels, method.in_group)
@@ -73,15 +73,15 @@ def shares_of(problem: Problem, method: Method, splits: Candidates) -> Shares:
     )
 
 
-def _reach(problem: Problem, axis: int, outputs: Count, taps: Count) -> Count:
+def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Count:
     """Input rows, or columns, that ``outputs`` results read."""
     span = (outputs - 1) * problem.strides[axis] + (taps - 1) * problem.dilations[axis] + 1
     return np.minimum(span, max(problem.inputs[axis], 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """`popc.cost.planner.plan.Part` for all candidates.
+class CandidateStep:
+    """`popc.cost.planner.plan.PlanStep` for all candidates.
 
     ``expected``: what poplin's planner takes ``compute`` for when it compares plans, if it is
     something else.
@@ -100,14 +100,14 @@ class Step:
 class Costs:
     """Steps, cycles to compare plans by, and temporary bytes; arrays over candidates."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CandidateStep, ...]
     cycles: Count
     temporary: Count
     shares: Shares
     outputs: Count
 
 
-def evaluate(problem: Problem, method: Method, splits: Candidates, target: Target) -> Costs:
+def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: Target) -> Costs:
     """The costs of every candidate."""
     shares = shares_of(problem, method, splits)
     depth = splits.in_channels * splits.kernel
@@ -133,7 +133,7 @@ def evaluate(problem: Problem, method: Method, splits: Candidates, target: Targe
     return Costs(tuple(steps), cycles, temporary, shares, outputs)
 
 
-def _repeated(step: Step, times: int) -> Step:
+def _repeated(step: CandidateStep, times: int) -> CandidateStep:
     """``step`` in each of several serial steps."""
     if times == 1:
         return step
@@ -147,18 +147,20 @@ def _repeated(step: Step, times: int) -> Step:
     )
 
 
-def _slice(problem: Problem, splits: Candidates, shares: Shares) -> Step:
+def _slice(problem: ConvProblem, splits: Candidates, shares: Shares) -> CandidateStep:
     """Taking the weights, and with serial input channels the inputs, of this serial step."""
     if splits.serial_in * splits.serial_out == 1:
-        return Step("slice")
+        return CandidateStep("slice")
     elements = ceil_div(shares.weights, np.maximum(splits.field, 1))
     if splits.serial_in > 1:
         elements = elements + ceil_div(shares.inputs, splits.out_channels)
     vector = _VECTOR[problem.inputs_type]
-    return Step("slice", compute=movement.dynamic_slice(elements, 1, vector), launches=1)
+    return CandidateStep("slice", compute=movement.dynamic_slice(elements, 1, vector), launches=1)
 
 
-def _transform(problem: Problem, splits: Candidates, shares: Shares, target: Target) -> Step:
+def _transform(
+    problem: ConvProblem, splits: Candidates, shares: Shares, target: Target
+) -> CandidateStep:
     """Copies of operands that do not lie as the plan wants them."""
     size, tiles = problem.element_bytes, splits.tiles
     bytes_: Count = 0
@@ -169,18 +171,18 @@ def _transform(problem: Problem, splits: Candidates, shares: Shares, target: Tar
         part = shares.weights * splits.in_channels * splits.out_channels * splits.groups
         bytes_ = bytes_ + ceil_div(part, tiles) * size
     if isinstance(bytes_, int) and bytes_ == 0:
-        return Step("transform")
+        return CandidateStep("transform")
     memcpy = target.tile.memcpy_bytes_per_cycle
     aligned = problem.in_channels % _VECTOR[problem.inputs_type] == 0
     hope = movement.rearrange_cycles(bytes_, element_bytes=size, memcpy=memcpy, aligned=aligned)
     copy = movement.copy_cycles(bytes_, movement.smallest_piece(problem.in_channels * size))
     payload = movement.exchange_cycles(bytes_, target.exchange.bytes_per_cycle)
-    return Step("transform", payload, copy, exchanges=1, launches=1, expected=hope)
+    return CandidateStep("transform", payload, copy, exchanges=1, launches=1, expected=hope)
 
 
 def _convolve(
-    problem: Problem, method: Method, splits: Candidates, shares: Shares, target: Target
-) -> Step:
+    problem: ConvProblem, method: Method, splits: Candidates, shares: Shares, target: Target
+) -> CandidateStep:
     """Fetching operands, and the vertex."""
     size, exchange = problem.element_bytes, target.exchange
     # One in N tiles that need the same data has it already.
@@ -195,7 +197,7 @@ def _convolve(
     # A receiver selects each source and sets a pointer; one instruction each.
     payload = np.maximum(payload, 2 * sources)
     used = inputs + weights > 0
-    return Step(
+    return CandidateStep(
         "convolve",
         payload,
         _vertex(problem, method, shares, target.conv),
@@ -205,7 +207,7 @@ def _convolve(
     )
 
 
-def _sources(problem: Problem, splits: Candidates, shares: Shares) -> Count:
+def _sources(problem: ConvProblem, splits: Candidates, shares: Shares) -> Count:
     """Tiles that the busiest tile hears from: operands are spread evenly over all that work.
 
     Fewer hold what would be less than 128 bytes on each.
@@ -219,14 +221,14 @@ def _sources(problem: Problem, splits: Candidates, shares: Shares) -> Count:
     return far + np.minimum(ceil_div(shares.weights, own), splits.tiles)
 
 
-def _vertex(problem: Problem, method: Method, shares: Shares, conv: Conv) -> Count:
+def _vertex(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
     """Cycles of the vertex of ``method`` on the busiest tile."""
     rows, width = shares.batch * shares.rows, shares.columns
     positions = shares.kernel_rows * problem.kernel[1]
     float_partials = problem.partials_type == "float"
-    if method.kind is Kind.AMP:
+    if method.kind is VertexKind.AMP:
         return _amp(problem, method, shares, conv)
-    if method.kind is Kind.SLIC:
+    if method.kind is VertexKind.SLIC:
         blocks = shares.kernel_rows * ceil_div(problem.kernel[1], 4)
         return slic(
             shares.groups,
@@ -237,13 +239,13 @@ def _vertex(problem: Problem, method: Method, shares: Shares, conv: Conv) -> Cou
             stride=problem.strides[1],
             float_partials=float_partials,
         )
-    if method.kind is Kind.VMAC:
+    if method.kind is VertexKind.VMAC:
         lanes = method.conv_group
         return vertical_mac(
             shares.groups, rows, width, positions, lanes=lanes, float_partials=float_partials
         )
     float_inputs = problem.inputs_type == "float"
-    if method.kind is Kind.OUTER_PRODUCT:
+    if method.kind is VertexKind.OUTER_PRODUCT:
         channels = shares.out_groups * shares.groups * method.out_group
         wide = float_inputs or problem.output_type == "float"
         return outer_product(rows * width, channels, method.out_group, float_types=wide)
@@ -261,7 +263,7 @@ def _vertex(problem: Problem, method: Method, shares: Shares, conv: Conv) -> Cou
     )
 
 
-def _amp(problem: Problem, method: Method, shares: Shares, conv: Conv) -> Count:
+def _amp(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
     types = AmpTypes(
         method.units,
         float_inputs=problem.inputs_type == "float",
@@ -285,12 +287,14 @@ def _amp(problem: Problem, method: Method, shares: Shares, conv: Conv) -> Count:
     return conv_1x1(types, tile, load) if flat else conv_nx1(types, tile, load)
 
 
-def _reduce(problem: Problem, shares: Shares, depth: Count, target: Target) -> list[Step]:
+def _reduce(
+    problem: ConvProblem, shares: Shares, depth: Count, target: Target
+) -> list[CandidateStep]:
     """Adding up partial results of tiles that share input channels or kernel rows."""
     partial = _BYTES[problem.partials_type]
     float_partials = problem.partials_type == "float"
     float_output = problem.output_type == "float"
-    steps: list[Step] = []
+    steps: list[CandidateStep] = []
     left, elements = depth, shares.partials
     for stage in range(3):
         stages = np.where(left >= 125, 3 - stage, np.where(left >= 16, 2, 1))
@@ -305,7 +309,7 @@ def _reduce(problem: Problem, shares: Shares, depth: Count, target: Target) -> l
             outputs, now, float_partials=float_partials, float_output=float_output
         )
         steps.append(
-            Step(
+            CandidateStep(
                 "reduce",
                 np.where(used, np.maximum(payload, 2 * now), 0),
                 np.where(used, add, 0),
@@ -318,34 +322,36 @@ def _reduce(problem: Problem, shares: Shares, depth: Count, target: Target) -> l
     return steps
 
 
-def _cast(problem: Problem, depth: Count, outputs: Count) -> Step:
+def _cast(problem: ConvProblem, depth: Count, outputs: Count) -> CandidateStep:
     """To the type of the result, where no reduction has done that."""
     if problem.partials_type == problem.output_type:
-        return Step("cast")
+        return CandidateStep("cast")
     cycles = elementwise.cast(problem.partials_type, problem.output_type, outputs)
     used = depth == 1
-    return Step("cast", compute=np.where(used, cycles, 0), launches=np.where(used, 1, 0))
+    return CandidateStep("cast", compute=np.where(used, cycles, 0), launches=np.where(used, 1, 0))
 
 
-def _update(problem: Problem, splits: Candidates, outputs: Count) -> Step:
+def _update(problem: ConvProblem, splits: Candidates, outputs: Count) -> CandidateStep:
     """Putting the part of a serial step in its place, or adding it to the others."""
     if splits.serial_in > 1:
         add = elementwise.binary("add", problem.output_type, outputs, inplace=True)
-        return Step("update", compute=add, launches=1)
+        return CandidateStep("update", compute=add, launches=1)
     if splits.serial_out > 1:
         vector = _VECTOR[problem.output_type]
-        return Step("update", compute=movement.dynamic_slice(outputs, 1, vector), launches=1)
-    return Step("update")
+        return CandidateStep(
+            "update", compute=movement.dynamic_slice(outputs, 1, vector), launches=1
+        )
+    return CandidateStep("update")
 
 
 def _temporary(
-    problem: Problem, method: Method, shares: Shares, outputs: Count, depth: Count
+    problem: ConvProblem, method: Method, shares: Shares, outputs: Count, depth: Count
 ) -> Count:
     """Bytes of the busiest tile beside its operands and results."""
     size, partial = problem.element_bytes, _BYTES[problem.partials_type]
     inputs, weights = shares.inputs * size, shares.weights * size
     partials = shares.partials * partial
-    if method.kind is Kind.SLIC:
+    if method.kind is VertexKind.SLIC:
         partials = partials + ceil_div(partials, np.maximum(shares.groups, 1)) + 200
     working = inputs + weights + partials
     transforms: Count = 0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from popc.cost.planner.problem import Problem
+from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv
 
-__all__ = ["Kind", "Method", "methods_for"]
+__all__ = ["Method", "VertexKind", "methods_for"]
 
 
-class Kind(StrEnum):
+class VertexKind(StrEnum):
     """A kind of vertex."""
 
     AMP = "amp"
@@ -33,7 +33,7 @@ class Method:
         filter_height: Of AMP, kernel rows whose weights are loaded together.
     """
 
-    kind: Kind
+    kind: VertexKind
     in_group: int
     out_group: int
     conv_group: int = 1
@@ -44,19 +44,19 @@ class Method:
         return f"{self.kind} {self.conv_group}x{self.in_group}x{self.out_group}"
 
 
-def methods_for(problem: Problem, conv: Conv) -> list[Method]:
+def methods_for(problem: ConvProblem, conv: Conv) -> list[Method]:
     """The methods that are worth a try for ``problem``."""
     methods = [*_amp(problem, conv), *_slic(problem), *_vmac(problem)]
     if problem.in_channels == 1 and problem.positions == 1:
         width = 2 if problem.inputs_type == "float" else 4
         group = min(-(-problem.out_channels // width) * width, 64)
-        methods.append(Method(Kind.OUTER_PRODUCT, 1, group))
+        methods.append(Method(VertexKind.OUTER_PRODUCT, 1, group))
     if not methods or problem.in_channels * problem.out_channels <= 16:
-        methods.append(Method(Kind.HMAC, min(problem.in_channels, 16), 1))
+        methods.append(Method(VertexKind.HMAC, min(problem.in_channels, 16), 1))
     return methods
 
 
-def _units(problem: Problem, conv: Conv) -> int:
+def _units(problem: ConvProblem, conv: Conv) -> int:
     if problem.inputs_type == "quarter":
         return conv.fp8_in_fp16_out_units
     if problem.inputs_type == "float":
@@ -66,23 +66,23 @@ def _units(problem: Problem, conv: Conv) -> int:
     return conv.fp16_in_fp16_out_units
 
 
-def _amp(problem: Problem, conv: Conv) -> Iterator[Method]:
+def _amp(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
     units = _units(problem, conv)
     if units == 0:
         return
     weights = {"quarter": 32, "half": 16, "float": 8}[problem.inputs_type]
-    yield Method(Kind.AMP, weights, units, units=units)
+    yield Method(VertexKind.AMP, weights, units, units=units)
     if units < 16 and problem.out_channels > units:
-        yield Method(Kind.AMP, weights, 16, units=units)
+        yield Method(VertexKind.AMP, weights, 16, units=units)
     if units > 8 and problem.out_channels <= 8:
-        yield Method(Kind.AMP, weights, 8, units=8)
+        yield Method(VertexKind.AMP, weights, 8, units=8)
     few = problem.in_channels <= weights // 2 and problem.inputs_type == "half"
     if few and problem.kernel[0] > 1:
         height = 4 if problem.in_channels <= 4 else 2
-        yield Method(Kind.AMP, weights // height, units, units=units, filter_height=height)
+        yield Method(VertexKind.AMP, weights // height, units, units=units, filter_height=height)
 
 
-def _slic(problem: Problem) -> Iterator[Method]:
+def _slic(problem: ConvProblem) -> Iterator[Method]:
     """Windows of four along a row; as many input as output channels in a vertex."""
     usable = problem.inputs_type == "half" and problem.kernel[1] > 1
     if not usable or problem.strides[1] > 2 or problem.dilations != (1, 1):
@@ -91,13 +91,13 @@ def _slic(problem: Problem) -> Iterator[Method]:
     if problem.in_channels > 4:
         return
     if channels > 2 or problem.groups == 1:
-        yield Method(Kind.SLIC, 4, 4)
+        yield Method(VertexKind.SLIC, 4, 4)
     else:
-        yield Method(Kind.SLIC, channels, channels, conv_group=4 // channels)
+        yield Method(VertexKind.SLIC, channels, channels, conv_group=4 // channels)
 
 
-def _vmac(problem: Problem) -> Iterator[Method]:
+def _vmac(problem: ConvProblem) -> Iterator[Method]:
     depthwise = problem.in_channels == 1 and problem.out_channels == 1 and problem.groups >= 4
     if depthwise and problem.inputs_type == "half":
         lanes = 16 if problem.groups % 16 == 0 else 8 if problem.groups % 8 == 0 else 4
-        yield Method(Kind.VMAC, 1, 1, conv_group=lanes)
+        yield Method(VertexKind.VMAC, 1, 1, conv_group=lanes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from popc.cost.planner.methods import Method
 
-__all__ = ["Part", "Plan", "Splits"]
+__all__ = ["Plan", "PlanStep", "Splits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Splits:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlanStep:
     """One step of a plan, all its repetitions: cycles of an exchange and of what follows it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan:
 
     method: Method
     splits: Splits
-    parts: tuple[Part, ...]
+    parts: tuple[PlanStep, ...]
     temporary_bytes: int
     fits: bool
     outputs_per_tile: int

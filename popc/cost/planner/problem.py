@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["Problem", "matmul_problem"]
+__all__ = ["ConvProblem", "matmul_problem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConvProblem:
     """A grouped convolution over a field of rows and columns.
 
     Axes before the last are taken together as rows.  ``kernel``, ``strides``, ``dilations`` and
@@ -56,7 +56,7 @@ class Problem:
         """Bytes of an element of the operands."""
         return {"quarter": 1, "half": 2, "float": 4}[self.inputs_type]
 
-    def nowhere_empty(self) -> Problem:
+    def nowhere_empty(self) -> ConvProblem:
         """With sizes of at least one, so that there is something to plan."""
         return replace(
             self,
@@ -67,7 +67,7 @@ class Problem:
             out_channels=max(self.out_channels, 1),
         )
 
-    def flattened(self) -> Problem:
+    def flattened(self) -> ConvProblem:
         """Without batch and rows if there is one kernel position: the field is a single row."""
         if self.positions != 1:
             return self
@@ -81,7 +81,7 @@ class Problem:
             dilations=(1, 1),
         )
 
-    def with_operands_swapped(self) -> Problem:
+    def with_operands_swapped(self) -> ConvProblem:
         """The transposed product; for one kernel position and a flat field only."""
         return replace(
             self,
@@ -93,7 +93,7 @@ class Problem:
             swapped=not self.swapped,
         )
 
-    def with_kernel_in_channels(self, *, rows: bool) -> Problem:
+    def with_kernel_in_channels(self, *, rows: bool) -> ConvProblem:
         """Kernel columns, and perhaps rows, as input channels: copies of the input, shifted."""
         taps = self.kernel[1] * (self.kernel[0] if rows else 1)
         return replace(
@@ -117,9 +117,9 @@ def matmul_problem(
     *,
     copies_inputs: bool = False,
     copies_weights: bool = False,
-) -> Problem:
+) -> ConvProblem:
     """``groups`` products [rows, depth] by [depth, columns]; types of inputs, partials, output."""
-    return Problem(
+    return ConvProblem(
         *types,
         groups,
         1,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from popc.cost.planner.candidates import Candidates, candidates_for
-from popc.cost.planner.evaluate import Costs, Step, evaluate
+from popc.cost.planner.evaluate import CandidateStep, Costs, evaluate
 from popc.cost.planner.methods import Method, methods_for
-from popc.cost.planner.plan import Part, Plan, Splits
-from popc.cost.planner.problem import Problem
+from popc.cost.planner.plan import Plan, PlanStep, Splits
+from popc.cost.planner.problem import ConvProblem
 from popc.target import Target
 
 __all__ = ["Planner"]
@@ -24,9 +24,9 @@ class Planner:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._plans: dict[tuple[Problem, float], Plan] = {}
+        self._plans: dict[tuple[ConvProblem, float], Plan] = {}
 
-    def plan(self, problem: Problem, proportion: float) -> Plan:
+    def plan(self, problem: ConvProblem, proportion: float) -> Plan:
         """The plan with the fewest cycles within ``proportion`` of a tile's memory.
 
         If there is none the bound is doubled until it is twice the memory, and then dropped; 0
@@ -43,7 +43,7 @@ class Planner:
         return len(self._plans)
 
 
-def _search(problem: Problem, proportion: float, target: Target) -> Plan:
+def _search(problem: ConvProblem, proportion: float, target: Target) -> Plan:
     memory = target.tile.memory_bytes
     bound = proportion * memory
     found: list[tuple[int, int, Plan]] = []
@@ -63,7 +63,7 @@ def _search(problem: Problem, proportion: float, target: Target) -> Plan:
 
 
 def _best_of_each(
-    problem: Problem, serial: tuple[int, int], bound: float, target: Target
+    problem: ConvProblem, serial: tuple[int, int], bound: float, target: Target
 ) -> list[tuple[int, int, Plan]]:
     """(cycles, bytes, plan) for each form of the problem and each method that does it."""
     found: list[tuple[int, int, Plan]] = []
@@ -79,7 +79,7 @@ def _best_of_each(
     return found
 
 
-def _forms(problem: Problem) -> Iterator[Problem]:
+def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
     """The problem, and others with the same result."""
     flat = problem.flattened()
     yield flat
@@ -92,7 +92,7 @@ def _forms(problem: Problem) -> Iterator[Problem]:
 
 
 def _pick(
-    problem: Problem, method: Method, splits: Candidates, costs: Costs, bound: float
+    problem: ConvProblem, method: Method, splits: Candidates, costs: Costs, bound: float
 ) -> tuple[int, int, Plan]:
     """The fastest candidate within ``bound``, or the smallest one."""
     fitting = costs.temporary <= bound
@@ -127,7 +127,7 @@ def _pick(
     return _at(costs.cycles, index), temporary, plan
 
 
-def _channels(problem: Problem, method: Method, costs: Costs, index: int) -> int:
+def _channels(problem: ConvProblem, method: Method, costs: Costs, index: int) -> int:
     """Output channels on a tile; after a swap they are the columns of the field."""
     shares = costs.shares
     if problem.swapped:
@@ -135,8 +135,8 @@ def _channels(problem: Problem, method: Method, costs: Costs, index: int) -> int
     return min(_at(shares.out_groups, index) * method.out_group, problem.out_channels)
 
 
-def _part(step: Step, index: int) -> Part | None:
-    part = Part(
+def _part(step: CandidateStep, index: int) -> PlanStep | None:
+    part = PlanStep(
         step.name,
         _at(step.exchange, index),
         _at(step.compute, index),

@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from popc.cost.mapping import Layout, device_bytes
-from popc.cost.planner import Problem
+from popc.cost.planner import ConvProblem
 from popc.cost.rules.common import CostRule, epilogue
 from popc.cost.work import Work
 from popc.ir import Shape
@@ -28,7 +28,7 @@ def _conv(work: Work) -> None:
     """Conv: [N, C, ...] by [M, C / group, ...], and what comes after it."""
     x, w, y = work.input(0), work.input(1), work.result()
     rank, group = x.rank - 2, work.integer("group", 1)
-    problem = Problem(
+    problem = ConvProblem(
         *work.types(y.dtype),
         group,
         x.shape[0],
@@ -46,7 +46,7 @@ def _conv(work: Work) -> None:
     epilogue(work, 2, y.shape[1])
 
 
-def _planned(work: Work, problem: Problem) -> None:
+def _planned(work: Work, problem: ConvProblem) -> None:
     plan = work.convolve(problem)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
@@ -62,7 +62,7 @@ def _transposed(work: Work) -> None:
     rank, group = x.rank - 2, work.integer("group", 1)
     strides, taps = work.integers("strides", (1,) * rank), w.shape[2:]
     axes = list(zip(x.shape[2:], strides, taps, strict=True))
-    problem = Problem(
+    problem = ConvProblem(
         *work.types(y.dtype),
         group,
         x.shape[0],
@@ -82,7 +82,7 @@ def _weights_grad(work: Work) -> None:
     """A convolution of the input by the gradient, in which the batch is the input channel."""
     dy, x, w = work.input(0), work.input(1), work.result()
     rank, group = x.rank - 2, work.integer("group", 1)
-    problem = Problem(
+    problem = ConvProblem(
         *work.types(w.dtype),
         group,
         x.shape[1] // group,

@@ -7,7 +7,7 @@ from typing import Final
 from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
-from popc.cost.planner import Problem
+from popc.cost.planner import ConvProblem
 from popc.cost.rules.common import CostRule, one_step_of, residual_and_activation
 from popc.cost.rules.matmul import product_sizes
 from popc.cost.rules.quantize import round_to_bytes
@@ -30,7 +30,7 @@ def _conv(work: Work) -> None:
     spatial, taps = y.shape[2:], w.shape[2:]
     strides = work.integers("strides", (1,) * len(taps))
     rows = y.size // max(y.shape[0] * y.shape[1] * spatial[-1], 1)
-    problem = Problem(
+    problem = ConvProblem(
         "half", "float", "float", group, y.shape[0], (rows, spatial[-1]),
         x.shape[1] // group, y.shape[1] // group,
         (w.size // max(w.shape[0] * w.shape[1] * taps[-1], 1), taps[-1]),

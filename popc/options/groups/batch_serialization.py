@@ -14,7 +14,14 @@ from popc.options.table import FrozenTable
 if TYPE_CHECKING:
     from popc.options.options import Options
 
-__all__ = ["Axis", "BatchOptions", "PartsContext", "PartsMethod", "PartsSchedule", "conflicts"]
+__all__ = [
+    "AxisNumber",
+    "BatchOptions",
+    "PartsContext",
+    "PartsMethod",
+    "PartsSchedule",
+    "conflicts",
+]
 
 
 class PartsSchedule(StrEnum):
@@ -50,7 +57,7 @@ _LARGEST_AXIS: Final = 7
 OVERLAPPING: Final = (PartsSchedule.OVERLAP_ON_IO, PartsSchedule.OVERLAP_ON_COMPUTE)
 
 
-class Axis(Kind[Dimension]):
+class AxisNumber(Kind[Dimension]):
     """The number of a dimension, or none."""
 
     called: ClassVar[str] = "axis"
@@ -85,7 +92,7 @@ class BatchOptions:
     """The cut of a batch into parts that run one after another."""
 
     batch_serialization_axes: FrozenTable[Dimension] = option(
-        Table(Axis(), "from names to numbers of dimensions, or none"),
+        Table(AxisNumber(), "from names to numbers of dimensions, or none"),
         FrozenTable(),
         "Dimension along which an input is cut. A table from names or patterns of inputs to "
         "the number of the dimension, or none for an input that all parts read as a whole. "

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from popc.options import TieBreaker
 from popc.schedule.algorithms.kahn import kahn_order
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["clustering_order"]
 
 
-def clustering_order(problem: Problem) -> list[int]:
+def clustering_order(problem: OrderingProblem) -> list[int]:
     """Order clusters greedily, and the nodes of each cluster too."""
     places = {node: place for place, node in enumerate(kahn_order(problem, TieBreaker.GREEDY))}
     clusters = _find_clusters(problem, list(places))
@@ -29,7 +29,7 @@ def clustering_order(problem: Problem) -> list[int]:
     return [node for cluster in order for node in members[heads[cluster]]]
 
 
-def _find_clusters(problem: Problem, order: list[int]) -> list[int]:
+def _find_clusters(problem: OrderingProblem, order: list[int]) -> list[int]:
     """For each node the head of its cluster; nodes of different ranks are not mixed."""
     earlier: list[list[int]] = [[] for _ in order]
     for node, others in enumerate(problem.successors):
@@ -53,7 +53,9 @@ def _find_clusters(problem: Problem, order: list[int]) -> list[int]:
     return heads
 
 
-def _as_nodes(problem: Problem, clusters: list[int], members: dict[int, list[int]]) -> Problem:
+def _as_nodes(
+    problem: OrderingProblem, clusters: list[int], members: dict[int, list[int]]
+) -> OrderingProblem:
     """The problem of ordering clusters; only what `kahn_order` looks at is filled in."""
     numbers = {head: number for number, head in enumerate(members)}
     successors = [

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from popc.options import TieBreaker
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["GreedyNodes", "kahn_order", "list_order"]
 
@@ -33,17 +33,17 @@ class ReadyNodes(Protocol):
         """
 
 
-def kahn_order(problem: Problem, tie_breaker: TieBreaker) -> list[int]:
+def kahn_order(problem: OrderingProblem, tie_breaker: TieBreaker) -> list[int]:
     """The nodes of ``problem`` in an order that its constraints allow."""
     return _run(problem, _READY_NODES[tie_breaker](problem))
 
 
-def list_order(problem: Problem, keys: Sequence[object]) -> list[int]:
+def list_order(problem: OrderingProblem, keys: Sequence[object]) -> list[int]:
     """The order in which the ready node of the smallest key goes first; equal keys as FIFO."""
     return _run(problem, _ByKey(problem, keys))
 
 
-def _run(problem: Problem, ready: ReadyNodes) -> list[int]:
+def _run(problem: OrderingProblem, ready: ReadyNodes) -> list[int]:
     """All nodes in the order in which ``ready`` gives them away."""
     waiting = list(problem.waiting)
     for node in problem.sources():
@@ -62,7 +62,7 @@ def _run(problem: Problem, ready: ReadyNodes) -> list[int]:
 class _ByKey:
     """Takes the highest rank, then the smallest key, then what became ready last."""
 
-    def __init__(self, problem: Problem, keys: Sequence[object]) -> None:
+    def __init__(self, problem: OrderingProblem, keys: Sequence[object]) -> None:
         self._ranks, self._keys = problem.ranks, keys
         self._heap: list[tuple[int, object, int, int]] = []
         self._pushes = 0
@@ -78,14 +78,14 @@ class _ByKey:
 class _Fifo(_ByKey):
     """Takes the node that became ready last; of those ready from the start, the last inserted."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: OrderingProblem) -> None:
         super().__init__(problem, [0] * len(problem))
 
 
 class _Random:
     """Takes any node: one list per rank, from which a random element is swapped out."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: OrderingProblem) -> None:
         self._random = random.Random(_SEED)  # noqa: S311 - not for cryptography
         self._ranks = problem.ranks
         self._heap: list[int] = []
@@ -117,7 +117,7 @@ class GreedyNodes:
     pushed again with the new amount, and the outdated entry is skipped when it surfaces.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: OrderingProblem) -> None:
         self._problem = problem
         self._left = problem.count_readers()
         self._readers: list[list[int]] = [[] for _ in problem.weights]
@@ -185,7 +185,7 @@ class GreedyNodes:
             self._enqueue((level, change - self._problem.frees[buffer], push, last))
 
 
-_READY_NODES: Final[Mapping[TieBreaker, Callable[[Problem], ReadyNodes]]] = {
+_READY_NODES: Final[Mapping[TieBreaker, Callable[[OrderingProblem], ReadyNodes]]] = {
     TieBreaker.GREEDY: GreedyNodes,
     TieBreaker.FIFO: _Fifo,
     TieBreaker.RANDOM: _Random,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from popc.schedule.algorithms.kahn import GreedyNodes
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["look_ahead_order"]
 
@@ -19,7 +19,7 @@ class _Outlook(NamedTuple):
     peak: int
 
 
-def look_ahead_order(problem: Problem, depth: int, space: int) -> list[int]:
+def look_ahead_order(problem: OrderingProblem, depth: int, space: int) -> list[int]:
     """Choose each node by trying what could follow.
 
     Sequences of up to ``depth`` nodes are tried, beginning with each of the most promising ready
@@ -46,7 +46,7 @@ def look_ahead_order(problem: Problem, depth: int, space: int) -> list[int]:
 class _Walker:
     """The nodes that have run so far; `enter` runs a node, `leave` takes the last one back."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: OrderingProblem) -> None:
         self.problem = problem
         self.left = problem.count_readers()
         self.waiting = list(problem.waiting)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from popc.schedule.algorithms.kahn import list_order
-from popc.schedule.problem import Problem
+from popc.schedule.problem import OrderingProblem
 
 __all__ = ["post_order"]
 
 
-def post_order(problem: Problem) -> list[int]:
+def post_order(problem: OrderingProblem) -> list[int]:
     """Walk back from the nodes that none waits for, in their order; higher ranks go first."""
     earlier: list[list[int]] = [[] for _ in range(len(problem))]
     for node, others in enumerate(problem.successors):

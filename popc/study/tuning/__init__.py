@@ -2,7 +2,7 @@
 
 from popc.study.tuning.journal import Journal, identity_of
 from popc.study.tuning.output import effect_text, options_file
-from popc.study.tuning.search import OBJECTIVES, Evaluator, Found, pareto_front, search
+from popc.study.tuning.search import OBJECTIVES, Evaluator, Findings, pareto_front, search
 from popc.study.tuning.tunables import TUNABLES, Dimension, Tunable, dimensions_of
 from popc.study.tuning.tune import DEFAULT_BUDGET, Tuning, tune_request
 
@@ -12,7 +12,7 @@ __all__ = [
     "TUNABLES",
     "Dimension",
     "Evaluator",
-    "Found",
+    "Findings",
     "Journal",
     "Tunable",
     "Tuning",

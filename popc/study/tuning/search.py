@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from popc.study.advice import Change, Outcome, Trial
 from popc.study.tuning.tunables import Dimension
 
-__all__ = ["OBJECTIVES", "Evaluator", "Found", "Objective", "Point", "pareto_front", "search"]
+__all__ = ["OBJECTIVES", "Evaluator", "Findings", "Objective", "Point", "pareto_front", "search"]
 
 # Changed options by name; empty for the program as it is.
 Point: TypeAlias = "Mapping[str, Any]"
@@ -120,7 +120,7 @@ def key_of(point: Point) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """The findings of a search.
 
     Attributes:
@@ -147,7 +147,7 @@ class Found:
 
 def search(
     evaluator: Evaluator, dimensions: Sequence[Dimension], objective: Objective, seed: int
-) -> Found:
+) -> Findings:
     """Search ``dimensions`` for the best point; the same arguments give the same result."""
     base = evaluator([{}], beyond=True)[0]
     assert base is not None, "the base is always planned"
@@ -168,7 +168,7 @@ def search(
     }
     explored = [dimension.option for dimension in dimensions if sweeps.get(dimension.option)]
     idle = [trial for trial in explored if trial not in refused and trial not in _names(active)]
-    return Found(
+    return Findings(
         base=base,
         best=best,
         effects=effects,

@@ -26,7 +26,7 @@ from popc.study.advice import (
 )
 from popc.study.tuning.journal import Journal, identity_of
 from popc.study.tuning.measure import measure
-from popc.study.tuning.search import OBJECTIVES, Evaluator, Found, Point, key_of, search
+from popc.study.tuning.search import OBJECTIVES, Evaluator, Findings, Point, key_of, search
 from popc.study.tuning.tunables import dimensions_of
 from popc.target import Target
 
@@ -49,7 +49,7 @@ class Tuning:
 
     request: CompileRequest
     objective: str
-    found: Found
+    found: Findings
 
     @property
     def target(self) -> Target:

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from popc.ir import Op, Shape
 from popc.ir.attributes import integer, integers
 from popc_runtime.format import Attribute
 
-__all__ = ["Case", "Combination", "Cut", "Place", "Rule", "aligned", "along", "with_dim"]
+__all__ = [
+    "FIRST_NOT_CUT",
+    "LOSS_PLACES",
+    "NOT_BATCH",
+    "Case",
+    "Combination",
+    "Cut",
+    "Place",
+    "Rule",
+    "aligned",
+    "along",
+    "beside_axis",
+    "elementwise",
+    "like_first",
+    "matrices",
+    "with_dim",
+]
 
 
 class Combination(Enum):
@@ -99,6 +115,13 @@ class Case:
         return with_dim(shape, axis, shape[axis] // self.parts)
 
 
+# What a loss makes of the losses of parts, where it does not keep them apart.
+LOSS_PLACES: Final[dict[str, Place]] = {"mean": Combination.MEAN, "sum": Combination.SUM}
+
+# Reasons that several rules have.
+FIRST_NOT_CUT: Final = "its first operand is not cut"
+NOT_BATCH: Final = "its operands are cut along another axis than their batch"
+
 # A cut, or why there is none: what follows "stays whole: ".
 Rule: TypeAlias = Callable[[Case], "Cut | str"]
 
@@ -126,6 +149,60 @@ def along(operands: Mapping[int, int], results: Iterable[Place]) -> Rule:
     def rule(case: Case) -> Cut | str:
         if any(case.axis(index) == axis for index, axis in operands.items()):
             return case.cut(operands, places)
-        return "its operands are cut along another axis than their batch"
+        return NOT_BATCH
 
     return rule
+
+
+def elementwise(case: Case) -> Cut | str:
+    """Results have the shape that the operands broadcast to."""
+    rank = case.op.output.type.rank
+    places = (
+        axis + rank - len(case.shape(index))
+        for index, axis in enumerate(case.axes)
+        if axis is not None
+    )
+    place = next(places, None)
+    if place is None:
+        return "none of its operands is cut"
+    operands = {
+        index: aligned(case.shape(index), rank, place)
+        for index in range(len(case.axes))
+        if case.has(index)
+    }
+    return case.cut(operands, (place,) * len(case.op.outputs))
+
+
+def like_first(case: Case) -> Cut | str:
+    """The result has the shape of operand 0; others with that shape are cut with it."""
+    axis = case.axis(0)
+    if axis is None:
+        return FIRST_NOT_CUT
+    shape = case.shape(0)
+    operands = {
+        index: axis
+        for index in range(len(case.axes))
+        if case.has(index) and case.shape(index) == shape
+    }
+    return case.cut(operands, (axis,) * len(case.op.outputs))
+
+
+def beside_axis(case: Case) -> Cut | str:
+    """Ops that work along attribute ``axis``, each row by itself."""
+    axis = case.axis(0)
+    if axis is None:
+        return FIRST_NOT_CUT
+    if "axis" not in case.op.attributes:
+        return "its axis is known at run time only"
+    if case.integer("axis") % len(case.shape(0)) == axis:
+        return "it works along the batch"
+    return case.cut({0: axis}, (axis,) * len(case.op.outputs))
+
+
+def matrices(case: Case) -> Cut | str:
+    """Ops on each matrix in the last two axes of the last operand that has any."""
+    ranks = {index: len(case.shape(index)) for index in range(len(case.axes)) if case.has(index)}
+    axis = next((dim for dim in case.axes if dim is not None), None)
+    if axis is None or axis >= max(ranks.values()) - 2:
+        return "its batch is part of the matrices"
+    return case.cut({index: axis for index, rank in ranks.items() if rank > axis}, (axis,))

@@ -17,8 +17,8 @@ from popc_runtime.format import Attribute, DType
 from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = [
-    "Emitter",
     "Finished",
+    "PartEmitter",
     "beside",
     "is_needed_whole",
     "neutral",
@@ -44,7 +44,7 @@ def beside(op: Op, origin: str, phase: int | None = None) -> OpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitter:
+class PartEmitter:
     """Adds ops to a graph."""
 
     graph: Graph
@@ -149,7 +149,7 @@ class Finished:
     def divided(self, graph: Graph, tensor: Tensor, reader: Op, parts: int) -> Tensor:
         """``tensor`` divided by the number of parts."""
         if tensor not in self.quotients:
-            emitter = Emitter(graph)
+            emitter = PartEmitter(graph)
             operands = [tensor, emitter.constant(parts, tensor)]
             self.quotients[tensor] = emitter.emit("Div", operands, beside(reader, "batchMean"))
         return self.quotients[tensor]

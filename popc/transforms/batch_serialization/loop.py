@@ -13,8 +13,8 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis, Context
 from popc.transforms.batch_serialization.cut import Combination
 from popc.transforms.batch_serialization.emit import (
-    Emitter,
     Finished,
+    PartEmitter,
     beside,
     is_needed_whole,
     neutral,
@@ -95,11 +95,11 @@ class _Loop:
         loop = self._loop()
         results = iter(loop.outputs)
         for op, tensor, how, _ in self.states:
-            total = Emitter(self.outer).finished(next(results), how, self.analysis.parts, op)
+            total = PartEmitter(self.outer).finished(next(results), how, self.analysis.parts, op)
             self.done.whole[tensor] = total
         for op, tensor, axis in scans:
             settings = beside(op, "batchStack")
-            self.done.whole[tensor] = Emitter(self.outer).stacked(next(results), axis, settings)
+            self.done.whole[tensor] = PartEmitter(self.outer).stacked(next(results), axis, settings)
 
     def _declare_states(self) -> None:
         """One state for each result that is combined."""
@@ -144,14 +144,14 @@ class _Loop:
         settings = beside(op, "batchSlice")
         offset = self._offset(size, settings)
         source = self._inside(whole)
-        return Emitter(self.body).dynamic_slice(source, axis, offset, size, settings)
+        return PartEmitter(self.body).dynamic_slice(source, axis, offset, size, settings)
 
     def _offset(self, size: int, settings: OpSettings) -> Tensor:
         """The beginning of the part of an iteration."""
         if size not in self.offsets:
             type_ = TensorType(DType.INT64, ())
             factor = self.body.add_constant("size", type_, np.asarray(size, np.int64))
-            emit = Emitter(self.body).emit
+            emit = PartEmitter(self.body).emit
             product = emit("Mul", [self.body.inputs[0], factor], settings)
             self.offsets[size] = emit("Reshape", [product], settings, shape=(1,))
         return self.offsets[size]
@@ -174,7 +174,7 @@ class _Loop:
         )
         for op, tensor, how, formal in self.states:
             settings = beside(op, "batchSum")
-            total = Emitter(self.body).combined(formal, self.parts[tensor], how, settings)
+            total = PartEmitter(self.body).combined(formal, self.parts[tensor], how, settings)
             self.body.add_output(total.name, total)
         for part in scans:
             self.body.add_output(part.name, part)

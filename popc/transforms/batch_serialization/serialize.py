@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart, Tensor
 from popc.options import Options, PartsContext, PartsMethod
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.batch_serialization.analysis import Crossing, analyse
 from popc.transforms.batch_serialization.batch import find_batch
 from popc.transforms.batch_serialization.check import find_mixed_parts
@@ -47,7 +47,7 @@ class BatchSerialization(Pass):
         """The pass that ``context`` asks for."""
         return cls(context.options, context.barriers)
 
-    def run(self, graph: Graph) -> int | Outcome:
+    def run(self, graph: Graph) -> int | PassOutcome:
         """Cut what can be cut; how many ops."""
         options = self.options
         if not self._acts_on(graph):
@@ -69,7 +69,7 @@ class BatchSerialization(Pass):
             unroll(graph, analysis, regions, dynamic=method is PartsMethod.UNROLL_DYNAMIC)
         effects = {"cut": len(analysis.cuts), "whole": len(analysis.whole), "regions": len(regions)}
         note = _note(len(analysis.cuts), parts, analysis.whole)
-        return Outcome(len(analysis.cuts), effects, (note,) if note else ())
+        return PassOutcome(len(analysis.cuts), effects, (note,) if note else ())
 
     def problems(self, graph: Graph) -> list[str]:
         """Parts that mix, looked for naively."""

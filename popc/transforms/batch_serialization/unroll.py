@@ -10,8 +10,8 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis, Context
 from popc.transforms.batch_serialization.cut import Combination
 from popc.transforms.batch_serialization.emit import (
-    Emitter,
     Finished,
+    PartEmitter,
     beside,
     is_needed_whole,
     part_settings,
@@ -69,8 +69,8 @@ class _Unroller:
     )
 
     @property
-    def emitter(self) -> Emitter:
-        return Emitter(self.graph)
+    def emitter(self) -> PartEmitter:
+        return PartEmitter(self.graph)
 
     def add_part(self, op: Op, phase: int) -> None:
         """Compute part ``phase`` of ``op``."""

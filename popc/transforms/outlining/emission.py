@@ -8,7 +8,7 @@ from typing import Final
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Recompute, StepPart, Tensor
 from popc.transforms.outlining.instances import Instance, equal_constants
-from popc.transforms.outlining.labels import Labels, common_origin
+from popc.transforms.outlining.labels import InstanceLabels, common_origin
 from popc.transforms.outlining.sequence import Program
 
 __all__ = ["outline"]
@@ -21,7 +21,7 @@ def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph
     needed = (occurrence.results(program) for occurrence in instances)
     wanted = [any(column) for column in zip(*needed, strict=True)]
     constants = equal_constants(instances)
-    labels = Labels(len(instances))
+    labels = InstanceLabels(len(instances))
     callee = _Template(program, instances, labels, Graph(name)).build(constants, wanted)
     for number, instance in enumerate(instances):
         externals = [program.current(tensor) for tensor in instance.externals]
@@ -39,7 +39,7 @@ class _Template:
 
     program: Program
     instances: Sequence[Instance]
-    labels: Labels
+    labels: InstanceLabels
     graph: Graph
 
     def build(self, constants: set[int], wanted: Sequence[bool]) -> Graph:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-__all__ = ["Labels", "common_origin"]
+__all__ = ["InstanceLabels", "common_origin"]
 
 
-class Labels:
+class InstanceLabels:
     """Collects patterns; ``of`` has the labels of each instance."""
 
     def __init__(self, count: int) -> None:

@@ -11,7 +11,7 @@ from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.ops.aliases import find_aliases
 from popc.ops.sequencer import Sequencer
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.emission import outline
@@ -58,17 +58,17 @@ class Outlining(Pass):
         )
         return cls(options.enable_outlining, terms, context.orders)
 
-    def run(self, graph: Graph) -> Outcome:
+    def run(self, graph: Graph) -> PassOutcome:
         """Outline until nothing is worth it any more; the number of calls."""
         if not self.enabled:
-            return Outcome(0)
+            return PassOutcome(0)
         program = Program.of(graph, self.orders(graph), find_aliases(graph))
         taken = {nested.name for nested in graph.walk()}
         names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         parts = calls = ops = 0
         for length, instances in self._outlined(graph, program, names):
             parts, calls, ops = parts + 1, calls + instances, ops + length * (instances - 1)
-        return Outcome(calls, {"parts outlined": parts, "calls": calls, "ops shared": ops})
+        return PassOutcome(calls, {"parts outlined": parts, "calls": calls, "ops shared": ops})
 
     def _outlined(
         self, graph: Graph, program: Program, names: Iterator[str]

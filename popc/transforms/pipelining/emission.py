@@ -12,7 +12,7 @@ from popc.ops.build import build
 from popc.ops.main_loops import PIPELINE
 from popc.placement import chip_of_results
 from popc.transforms.loop_states import zeros
-from popc.transforms.pipelining.stages import Stage, StagedLoop
+from popc.transforms.pipelining.stages import PipelineStage, StagedLoop
 from popc.transforms.pipelining.stashes import Stashes
 from popc_runtime.format import DType
 
@@ -130,7 +130,7 @@ class _Writer:
         self.new: dict[Tensor, Tensor] = {}
         self._restored: dict[tuple[Tensor, int], Tensor] = {}
 
-    def stage(self, stage: Stage, micro_batch: Tensor | int, bin_: int) -> None:
+    def stage(self, stage: PipelineStage, micro_batch: Tensor | int, bin_: int) -> None:
         """Write what a stage computes."""
         number = self.cycles.number(micro_batch)
         self._stash_arrivals(stage, number, bin_)
@@ -142,7 +142,7 @@ class _Writer:
             if stash.stage == stage.number and not stash.arrives:
                 self._put(tensor, self.new[tensor], number, bin_)
 
-    def copies(self, stage: Stage, micro_batch: Tensor | int, bin_: int) -> None:
+    def copies(self, stage: PipelineStage, micro_batch: Tensor | int, bin_: int) -> None:
         """Write the copies of a stage's results to other chips."""
         for op in stage.copies:
             self._clone(op, bin_, self.current)
@@ -188,7 +188,7 @@ class _Writer:
             ).output
         return self._restored[key]
 
-    def _stash_arrivals(self, stage: Stage, number: Tensor, bin_: int) -> None:
+    def _stash_arrivals(self, stage: PipelineStage, number: Tensor, bin_: int) -> None:
         for tensor, stash in self.cycles.keeping.stashes.items():
             if stash.arrives and stash.stage == stage.number:
                 self._put(tensor, self.before.latest[tensor], number, bin_)

@@ -12,7 +12,7 @@ from popc.ir import Graph, Op, StepPart
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.ops.sequencer import Sequencer
 from popc.options import OuterFragmentSchedule
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 
 __all__ = ["OuterFragment"]
@@ -52,12 +52,12 @@ class OuterFragment(Pass):
             options.accumulate_outer_fragment_excluded_virtual_graphs,
         )
 
-    def run(self, graph: Graph) -> Outcome:
+    def run(self, graph: Graph) -> PassOutcome:
         """Order the updates; how many ops that concerns."""
         orders = self.enabled and self.schedule is not OuterFragmentSchedule.SCHEDULER
         outer = _holder(graph) if orders else None
         if outer is None:
-            return Outcome(0)
+            return PassOutcome(0)
         ops = [op for op in _updates(outer) if self._is_meant(op)]
         sequencer = Sequencer(outer, graph)
         if self.schedule is OuterFragmentSchedule.SERIAL:
@@ -65,7 +65,7 @@ class OuterFragment(Pass):
         else:
             alike = self.schedule is OuterFragmentSchedule.OVERLAP_MEMORY_OPTIMIZED
             changes = _side_by_side(sequencer, ops, alike=alike)
-        return Outcome(changes + sequencer.given_up)
+        return PassOutcome(changes + sequencer.given_up)
 
     def _is_meant(self, op: Op) -> bool:
         chip = op.settings.virtual_graph

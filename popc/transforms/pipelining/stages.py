@@ -12,11 +12,11 @@ from popc.options import PipelineSchedule
 from popc.placement import Timing, stage_chips, time_stages
 from popc_runtime.errors import OptionError
 
-__all__ = ["Stage", "StagedLoop", "split_into_stages"]
+__all__ = ["PipelineStage", "StagedLoop", "split_into_stages"]
 
 
 @dataclass(slots=True)
-class Stage:
+class PipelineStage:
     """One stage.
 
     Attributes:
@@ -50,7 +50,7 @@ class StagedLoop:
     body: Graph
     count: int
     timing: Timing
-    stages: dict[int, Stage]
+    stages: dict[int, PipelineStage]
     made_in: dict[Tensor, int]
     updates: list[Op]
 
@@ -101,7 +101,7 @@ def split_into_stages(
     _refuse_late_readers(updates)
     _bring_new_values(body)
     timing = time_stages(stage_chips(body.ops), schedule, last_forward)
-    stages = {number: Stage(number) for number in timing.in_order()}
+    stages = {number: PipelineStage(number) for number in timing.in_order()}
     made_in: dict[Tensor, int] = {}
     for op in body.topological():
         if op.op_type == "CopyVarUpdate":

@@ -13,9 +13,9 @@ from popc.ops.control import first_capture
 from popc.ops.main_loops import PIPELINE
 from popc.options import AutoRecomputation, PipelineSchedule
 from popc.placement import is_main_loop, last_stage, main_graphs
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
-from popc.transforms.loop_states import LoopState, make_loop, scalar_constant
+from popc.transforms.loop_states import MainLoopState, make_loop, scalar_constant
 from popc.transforms.pipelining.check import find_mixtures
 from popc.transforms.pipelining.emission import CycleWriter, Kept
 from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
@@ -76,13 +76,13 @@ class Pipelining(Pass):
         repeats = again and not options.stash_all_tensors_inference_pipeline
         return cls(options.enable_pipelining, options.pipeline_schedule, repeats)
 
-    def run(self, graph: Graph) -> Outcome:
+    def run(self, graph: Graph) -> PassOutcome:
         """Pipeline the innermost loop around the program."""
         if not self.enabled:
-            return Outcome(0)
+            return PassOutcome(0)
         found = _innermost(graph)
         if found is None:
-            return Outcome(0)
+            return PassOutcome(0)
         outer, loop = found
         body = loop.subgraphs["body"]
         _hoist_copies(outer, loop)
@@ -199,7 +199,7 @@ class _Pipeline:
         self.outer = staged.outer
         self.writer = CycleWriter(self.outer, staged, self.keeping, staged.captures())
 
-    def run(self) -> Outcome:
+    def run(self) -> PassOutcome:
         """Do it; what has come out."""
         timing, count = self.staged.timing, self.staged.count
         filling = timing.depth - 1
@@ -225,7 +225,7 @@ class _Pipeline:
             "stashes": len(self.keeping.stashes),
             "bytes stashed": stashed,
         }
-        return Outcome(1, effects)
+        return PassOutcome(1, effects)
 
     def _active(self, cycle: int) -> dict[int, int]:
         """The stages that run in ``cycle``, with the micro-batches that they work on."""
@@ -251,14 +251,14 @@ class _Pipeline:
             numbers[offset] = self._number(body, iteration, timing.depth - 1 - offset)
         active = {stage: numbers[offset] for stage, offset in timing.cycles.items()}
         after = writer.cycle(0, active, inside)
-        states: list[LoopState] = []
+        states: list[MainLoopState] = []
         left = Kept()
         for outside, formals, values, results in zip(
             _tables(before), _tables(inside), _tables(after), _tables(left), strict=True
         ):
             for key, formal in formals.items():
                 finish = _Finish(results, key)
-                states.append(LoopState(outside[key], formal, values[key], finish))
+                states.append(MainLoopState(outside[key], formal, values[key], finish))
         outside_captures = [(self.writer.captures[key], formal) for key, formal in captures.items()]
         loop = make_loop(self.outer, body, states, outside_captures, count)
         bin_ = 2 * (timing.depth - 1) * timing.step_count

@@ -14,7 +14,7 @@ from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.views import base_of
 
-__all__ = ["COMPUTE", "Source", "Sources", "TileSets"]
+__all__ = ["COMPUTE", "StreamedValue", "StreamedValues", "TileSets"]
 
 
 class TileSets(NamedTuple):
@@ -28,7 +28,7 @@ COMPUTE: Final = TileSets()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamedValue:
     """A value that ops cannot read as it is.
 
     Attributes:
@@ -54,7 +54,7 @@ class Source:
         """The group as collectives are told it."""
         return {"size": self.group[0], "stride": self.group[1]}
 
-    def renamed(self, tensor: Tensor) -> Source:
+    def renamed(self, tensor: Tensor) -> StreamedValue:
         """The same in a graph where it is called ``tensor``."""
         return replace(self, tensor=tensor, kept=None if self.kept is None else tensor)
 
@@ -77,7 +77,7 @@ class Source:
         ).output
 
 
-class Sources:
+class StreamedValues:
     """The sources of one graph; fetches each once per context.
 
     Attributes:
@@ -91,19 +91,19 @@ class Sources:
         self._rules = rules
         self.loads: dict[Tensor, list[Op]] = {}
         self.fetches: list[Op] = []
-        self._sources: dict[Tensor, Source] = {}
+        self._sources: dict[Tensor, StreamedValue] = {}
         self._fetched: dict[tuple[Tensor, Hashable], Tensor] = {}
         self._parts: dict[tuple[Tensor, Hashable], Tensor] = {}
 
     def __contains__(self, tensor: Tensor) -> bool:
         return tensor in self._sources
 
-    def add(self, source: Source) -> None:
+    def add(self, source: StreamedValue) -> None:
         """One more."""
         self._sources[source.tensor] = source
         self._contexts.note(source.tensor, source.made_in)
 
-    def find(self, tensor: Tensor) -> Source | None:
+    def find(self, tensor: Tensor) -> StreamedValue | None:
         """The source that ``tensor`` is, if it is kept from run to run, or between iterations."""
         source = self._sources.get(tensor)
         return None if source is None or source.made_in is not None else source
@@ -142,7 +142,7 @@ class Sources:
 
     # -- making it -------------------------------------------------------------------------------
 
-    def _on_chip(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
+    def _on_chip(self, source: StreamedValue, context: Context, settings: OpSettings) -> Tensor:
         if source.kept is None:
             return source.tensor
         key = (source.tensor, self._contexts.key(source.tensor, context))
@@ -160,7 +160,7 @@ class Sources:
             self._parts[key] = load.output
         return self._parts[key]
 
-    def _note_fetch(self, op: Op, source: Source) -> None:
+    def _note_fetch(self, op: Op, source: StreamedValue) -> None:
         """Note a fetch; one in an earlier phase need not wait for an op."""
         self._rules.note_load(op, source.kind)
         if op.settings.execution_phase is None or not self._rules.preloads(
@@ -168,7 +168,7 @@ class Sources:
         ):
             self.fetches.append(op)
 
-    def _whole(self, source: Source, context: Context, settings: OpSettings) -> Tensor:
+    def _whole(self, source: StreamedValue, context: Context, settings: OpSettings) -> Tensor:
         settings = self._rules.for_load(source.kind, settings)
         held = self._on_chip(source, context, settings)
         if source.whole is None:

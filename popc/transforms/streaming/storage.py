@@ -12,7 +12,7 @@ from popc.ops.control import inner_names, loop_states
 from popc.ops.load import find_load_ops
 from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
-from popc.transforms.streaming.sources import COMPUTE, Source, TileSets
+from popc.transforms.streaming.sources import COMPUTE, StreamedValue, TileSets
 from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError
 from popc_runtime.format import VariableRole
@@ -30,10 +30,10 @@ class StoredTensor:
     group: tuple[int, int] = (1, 1)
     tiles: TileSets = COMPUTE
 
-    def source(self, tensor: Tensor) -> Source:
+    def source(self, tensor: Tensor) -> StreamedValue:
         """``tensor``, which is it, or another name of it."""
         kept = tensor if self.off_chip else None
-        return Source(tensor, self.kind, kept, self.whole, self.group, tiles=self.tiles)
+        return StreamedValue(tensor, self.kind, kept, self.whole, self.group, tiles=self.tiles)
 
 
 class StorageMap:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from popc.ir import Graph
 from popc.options import Options
-from popc.transforms.base import Outcome, Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.check import find_misplaced
 from popc.transforms.streaming.phases import (
@@ -69,7 +69,7 @@ class StreamingMemory(Pass):
         """The pass that ``context`` asks for."""
         return cls(context.options, context.orders)
 
-    def run(self, graph: Graph) -> Outcome:
+    def run(self, graph: Graph) -> PassOutcome:
         """Insert transfers; how many, and what they move."""
         storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
         changes = forget_outer_phases(graph)
@@ -85,7 +85,7 @@ class StreamingMemory(Pass):
             transfers.visit(graph)
             effects = transfers.effects
         changes += sum(rules.finish(one, graph) for one in phased) + sum(effects.values())
-        return Outcome(changes, effects)
+        return PassOutcome(changes, effects)
 
     def problems(self, graph: Graph) -> Sequence[str]:
         """Ops that read what they would have to fetch first."""

@@ -15,7 +15,7 @@ from popc.ops.streaming import LOAD, STORE
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
-from popc.transforms.streaming.sources import COMPUTE, Source, Sources, TileSets
+from popc.transforms.streaming.sources import COMPUTE, StreamedValue, StreamedValues, TileSets
 from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.views import base_of, copied_from, is_view
 
@@ -34,7 +34,7 @@ class Transfers:
         self._at_load = frozenset(find_load_ops(storage.graph))
         self.effects: dict[str, int] = {"loads": 0, "stores": 0}
 
-    def visit(self, graph: Graph, given: Iterable[Source] = ()) -> None:
+    def visit(self, graph: Graph, given: Iterable[StreamedValue] = ()) -> None:
         """Let the ops of ``graph`` fetch ``given``, and what it holds itself that is kept away."""
         _Visit(self, self._storage, graph, self._at_load).run([*given])
 
@@ -55,11 +55,11 @@ class _Visit:
         self._order = [op for op in transfers.orders[graph] if op not in at_load]
         self._at_load = at_load
         self._contexts = Contexts(self._order, transfers.rules.gap)
-        self._sources = Sources(graph, self._contexts, transfers.rules)
+        self._sources = StreamedValues(graph, self._contexts, transfers.rules)
         self._stored: list[tuple[Tensor, Op]] = []
         self._holds_pipeline = any(map(is_pipeline, self._order))
 
-    def run(self, given: Sequence[Source]) -> None:
+    def run(self, given: Sequence[StreamedValue]) -> None:
         """Do it."""
         sources = self._sources
         for source in [*given, *self._own()]:
@@ -150,9 +150,9 @@ class _Visit:
 
     # -- what is kept elsewhere ------------------------------------------------------------------
 
-    def _own(self) -> list[Source]:
+    def _own(self) -> list[StreamedValue]:
         """The sources that the graph itself holds: variables, constants, results of load time."""
-        found: list[Source] = []
+        found: list[StreamedValue] = []
         for tensor in [
             value for value in self._graph.tensors.values() if value in self._storage.kept
         ]:
@@ -178,12 +178,12 @@ class _Visit:
                     continue
                 tiles = self._storage.tiles(location)
                 kept = self._store(tensor, op.settings, tiles).output
-                source = Source(tensor, "activation", kept, made_in=made_in, tiles=tiles)
+                source = StreamedValue(tensor, "activation", kept, made_in=made_in, tiles=tiles)
                 self._sources.add(source)
 
-    def _keep_sums(self, op: Op) -> list[Source]:
+    def _keep_sums(self, op: Op) -> list[StreamedValue]:
         """Keep sums of gradients off chip between the iterations of ``op``; they, in its body."""
-        inner: list[Source] = []
+        inner: list[StreamedValue] = []
         body = op.subgraphs["body"]
         for index, state in enumerate(loop_states(op)):
             location = self._storage.keeps_sum(op, index)
@@ -192,14 +192,14 @@ class _Visit:
             tiles = self._storage.tiles(location)
             initial = self._store(self._readable(op, state.operand), op.settings, tiles)
             self._graph.set_input(op, state.operand, initial.output)
-            self._sources.add(Source(state.result, "accumulator", state.result, tiles=tiles))
+            self._sources.add(StreamedValue(state.result, "accumulator", state.result, tiles=tiles))
             value = body.outputs[1 + index]
             assert value.producer is not None, "sums are computed"
             settings = replace(_plain(value.producer.settings), tile_set=tiles.store)
             stored = build(body, STORE, [value], settings=settings)
             self._transfers.count(STORE)
             body.outputs[1 + index] = stored.output
-            inner.append(Source(state.inner, "accumulator", state.inner, tiles=tiles))
+            inner.append(StreamedValue(state.inner, "accumulator", state.inner, tiles=tiles))
         return inner
 
     def _store(
@@ -214,7 +214,7 @@ class _Visit:
 
     # -- who reads and writes it -----------------------------------------------------------------
 
-    def _rewrite(self, op: Op, inner: Sequence[Source]) -> None:
+    def _rewrite(self, op: Op, inner: Sequence[StreamedValue]) -> None:
         """Let ``op``, and what is nested in it, read what is fetched."""
         graph, sources = self._graph, self._sources
         if sources.is_part(op):
@@ -237,7 +237,7 @@ class _Visit:
             return operand
         return self._sources.fetched(operand, context, _plain(op.settings))
 
-    def _enter(self, op: Op, inner: Sequence[Source]) -> set[int]:
+    def _enter(self, op: Op, inner: Sequence[StreamedValue]) -> set[int]:
         """Visit the graphs nested in ``op``; the operands that are fetched only there."""
         entered: set[int] = set()
         given = {subgraph: [*inner] for subgraph in op.subgraphs.values()}
@@ -255,7 +255,7 @@ class _Visit:
             self._transfers.visit(subgraph, sources)
         return entered
 
-    def _captured(self, op: Op, index: int) -> Source | None:
+    def _captured(self, op: Op, index: int) -> StreamedValue | None:
         """The source that ``op`` captures; off chip, one of which it captures a copy will do."""
         operand = op.operand(index)
         source = self._sources.find(operand)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from popc_runtime.cycles.execution import ExecutionReport, Profile
+from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
 from popc_runtime.device.engine import Engine
 from popc_runtime.errors import UsageError
 
@@ -21,7 +21,7 @@ class CycleCounters:
     With several replicas, which run side by side, figures are those of the one that takes longest.
     """
 
-    def __init__(self, profile: Profile, engines: Sequence[Engine]) -> None:
+    def __init__(self, profile: CycleProfile, engines: Sequence[Engine]) -> None:
         self._profile = profile
         self._counts = [
             engine.program.counts for engine in engines if engine.program.counts is not None

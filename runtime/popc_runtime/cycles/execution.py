@@ -13,7 +13,7 @@ from typing import Any, Final
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["KINDS", "ExecutionReport", "OpExecution", "Profile"]
+__all__ = ["KINDS", "CycleProfile", "ExecutionReport", "OpExecution"]
 
 KINDS: Final = ("compute", "exchange", "sync", "launch", "host")
 _TITLES: Final = {
@@ -176,7 +176,7 @@ class ExecutionReport:
             yield f"  ... {len(ranked) - _MOST_ROWS:,} more", "", "", "", ""
 
 
-class Profile:
+class CycleProfile:
     """The compiler's figures for the cost of a program.
 
     Attributes:

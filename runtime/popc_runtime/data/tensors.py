@@ -12,7 +12,7 @@ from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, StreamSpec, TensorSpec
 from popc_runtime.ground.hints import Any, Final
 
-__all__ = ["Tensor", "check_buffers"]
+__all__ = ["ResultTensor", "check_buffers"]
 
 # How `struct` calls the types, where several names stand for one.
 _KINDS: Final = (
@@ -24,7 +24,7 @@ _KINDS: Final = (
 _RAW: Final = (bytes, bytearray)
 
 
-class Tensor:
+class ResultTensor:
     """A result: contiguous memory with a type and a shape.
 
     It has numpy's array interface (``numpy.asarray(tensor)`` shares the memory) and, from Python
@@ -46,7 +46,7 @@ class Tensor:
         self.data = memoryview(data)
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name}: {describe(self.dtype, self.shape)})"
+        return f"ResultTensor({self.name}: {describe(self.dtype, self.shape)})"
 
     def __len__(self) -> int:
         """Elements of the first dimension.

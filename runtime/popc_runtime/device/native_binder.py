@@ -20,11 +20,11 @@ from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import (
-    Binding,
     Branch,
     Item,
     Library,
     Loop,
+    NativeBinding,
     NativeFailure,
     NativeProgram,
     Record,
@@ -36,7 +36,7 @@ from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, empty
 
 if TYPE_CHECKING:
-    from popc_runtime.kernels import Binding as ArrayBinding
+    from popc_runtime.kernels import Binding
 
 __all__ = ["NativeBinder", "is_native"]
 
@@ -97,7 +97,7 @@ class NativeBinder(Binder):
 
     # -- binding ---------------------------------------------------------------------------------
 
-    def operands(self, item: Instruction) -> ArrayBinding:
+    def operands(self, item: Instruction) -> Binding:
         """See `Binder`."""
         return self._numpy.operands(item)
 
@@ -110,9 +110,9 @@ class NativeBinder(Binder):
             record = encode(item.opcode, self._views(item), self._library.numbers)
             return self._calls_of_numpy(item) if record is None else [self.native(item, record)]
 
-    def _views(self, item: Instruction) -> Binding:
+    def _views(self, item: Instruction) -> NativeBinding:
         program = self.program
-        return Binding(
+        return NativeBinding(
             program.memory.views(item.inputs),
             program.memory.views(item.outputs),
             program.dtypes(item.inputs),

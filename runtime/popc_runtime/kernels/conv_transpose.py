@@ -28,7 +28,7 @@ from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.parts.conv_plane import grouped, planes
 from popc_runtime.kernels.parts.epilogue import epilogue_calls, in_float32
 from popc_runtime.kernels.parts.partials import adds_up_in_half, half_convolution
-from popc_runtime.kernels.parts.windows import Axis, tap_places, window_axes
+from popc_runtime.kernels.parts.windows import WindowAxis, tap_places, window_axes
 
 __all__ = ["KERNELS"]
 
@@ -57,7 +57,7 @@ def _conv_transpose(binding: Binding) -> Calls:
     return (*packing, *parallel_calls(binding.scratch, chunks))
 
 
-def _is_better_mirrored(w: Array, axes: Sequence[Axis]) -> bool:
+def _is_better_mirrored(w: Array, axes: Sequence[WindowAxis]) -> bool:
     """True if reading windows costs less than writing them: w [groups, channels, outputs, ...]."""
     groups, channels, outputs = w.shape[:3]
     if groups > 1 and channels == 1 and len(axes) <= 2:
@@ -67,7 +67,7 @@ def _is_better_mirrored(w: Array, axes: Sequence[Axis]) -> bool:
 
 
 def _mirrored(
-    binding: Binding, x: Array, w: Array, out: Array, bias: Array | None, axes: Sequence[Axis]
+    binding: Binding, x: Array, w: Array, out: Array, bias: Array | None, axes: Sequence[WindowAxis]
 ) -> tuple[Call, ...]:
     """The convolution of ``x``, zeros inserted for strides, with mirrored weights."""
     sizes = [(axis.out - 1) * axis.stride + 1 for axis in axes]
@@ -137,7 +137,7 @@ class _Part:
         return replace(self, w=self.w[:, :, part], out=self.out[:, :, part], bias=bias)
 
 
-def _part_calls(binding: Binding, part: _Part, axes: Sequence[Axis]) -> Iterator[Call]:
+def _part_calls(binding: Binding, part: _Part, axes: Sequence[WindowAxis]) -> Iterator[Call]:
     covers = all(_covers(axis) for axis in axes)
     groups, channels, outputs, taps = part.w.shape
     matrix = part.w.reshape(groups, channels, outputs * taps).swapaxes(1, 2)
@@ -152,15 +152,15 @@ def _part_calls(binding: Binding, part: _Part, axes: Sequence[Axis]) -> Iterator
             yield from epilogue_calls(binding, result, ())
 
 
-def _covers(axis: Axis) -> bool:
+def _covers(axis: WindowAxis) -> bool:
     """True if every element of the axis lies in exactly one window."""
     windows = axis.out * axis.stride
     return axis.kernel == axis.stride and axis.dilation == 1 and axis.begin + axis.size <= windows
 
 
 def _row_blocks(
-    x: Array, out: Array, products: int, axes: Sequence[Axis]
-) -> Iterator[tuple[Array, Array, tuple[Axis, ...]]]:
+    x: Array, out: Array, products: int, axes: Sequence[WindowAxis]
+) -> Iterator[tuple[Array, Array, tuple[WindowAxis, ...]]]:
     """Rows of the input along the first axis, the output rows that they reach, and the axes."""
     first, *others = axes
     per_row = x.itemsize * len(x) * products * prod(x.shape[3:])
@@ -176,7 +176,7 @@ def _row_blocks(
 
 
 def _products(
-    binding: Binding, matrix: Array, x: Array, out: Array, axes: Sequence[Axis], *, add: bool
+    binding: Binding, matrix: Array, x: Array, out: Array, axes: Sequence[WindowAxis], *, add: bool
 ) -> Iterator[Call]:
     """Write (or add) the taps that matrix @ x gives into out [groups, outputs, *sizes]."""
     groups, channels, *sizes = x.shape
@@ -192,7 +192,7 @@ def _products(
     binding.scratch.rewind(mark)
 
 
-def _spread(taps: Array, out: Array, axes: Sequence[Axis], *, add: bool) -> Iterator[Call]:
+def _spread(taps: Array, out: Array, axes: Sequence[WindowAxis], *, add: bool) -> Iterator[Call]:
     """Write (or add) taps [..., *kernel, *windows] into out [..., *sizes]."""
     for tap, windows, elements in tap_places(axes):
         source, target = taps[(*tap, *windows[1:])], out[elements]

@@ -30,7 +30,7 @@ from popc_runtime.kernels.parts.conv_rows import row_layout
 from popc_runtime.kernels.parts.epilogue import in_float32
 from popc_runtime.kernels.parts.expansion import expand_rows, fill_columns
 from popc_runtime.kernels.parts.partials import adds_up_in_half, half_weights_grad
-from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 
 __all__ = ["KERNELS"]
 
@@ -55,7 +55,7 @@ def _weights_grad(binding: Binding) -> Calls:
     axes = window_axes(binding, x.shape[3:], out.shape[3:], dy.shape[3:])
     if len(axes) == 1:
         dy, x, out = (array[:, :, :, None] for array in (dy, x, out))
-        axes = (Axis(1, 1, out=1), *axes)
+        axes = (WindowAxis(1, 1, out=1), *axes)
     order = _Order.of(out)
     count = share_count(multiplications=dy.size * prod(out.shape[2:]), elements=2 * x.size)
     cuts = _cuts(x, out, count)
@@ -126,7 +126,7 @@ def _cuts(x: Array, out: Array, count: int) -> list[tuple[int, slice, slice, sli
 
 
 def _share_calls(
-    binding: Binding, order: _Order, x: Array, total: Array, dy: Array, axes: Sequence[Axis]
+    binding: Binding, order: _Order, x: Array, total: Array, dy: Array, axes: Sequence[WindowAxis]
 ) -> Iterator[Call]:
     """The sum over ``x`` and ``dy`` into ``total`` [groups, outputs, channels, *kernel]."""
     mark = binding.scratch.mark()

@@ -14,7 +14,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
 from popc_runtime.kernels.parts.conv_plane import grouped
 from popc_runtime.kernels.parts.epilogue import in_float32
-from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 
 __all__ = ["KERNELS", "Corner", "corners", "parts", "window_positions"]
 
@@ -61,7 +61,7 @@ def parts(length: int, bytes_each: int) -> Iterator[slice]:
     return (slice(start, start + count) for start in range(0, length, count))
 
 
-def window_positions(axes: tuple[Axis, ...]) -> Array:
+def window_positions(axes: tuple[WindowAxis, ...]) -> Array:
     """[taps, 2, output positions]: where windows without offsets read."""
     grids = [
         np.arange(axis.out) * axis.stride - axis.begin
@@ -113,7 +113,7 @@ def _corner(
     )
 
 
-def _bilinear(planes: Array, where: Array, axes: tuple[Axis, ...]) -> Array:
+def _bilinear(planes: Array, where: Array, axes: tuple[WindowAxis, ...]) -> Array:
     """Samples [regions, channels, taps, P] of the planes [regions, channels, H * W].
 
     ``where`` [regions, taps, 2, P] are rows and columns.

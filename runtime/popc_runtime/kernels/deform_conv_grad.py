@@ -20,7 +20,7 @@ from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
 from popc_runtime.kernels.deform_conv import Corner, corners, parts, window_positions
 from popc_runtime.kernels.parts.conv_plane import grouped
 from popc_runtime.kernels.parts.epilogue import in_float32
-from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 
 __all__ = ["KERNELS"]
 
@@ -128,7 +128,7 @@ class _Samples:
     elements: list[list[Array]]
 
     @classmethod
-    def at(cls, planes: Array, where: Array, axes: tuple[Axis, ...]) -> _Samples:
+    def at(cls, planes: Array, where: Array, axes: tuple[WindowAxis, ...]) -> _Samples:
         """The samples at ``where`` [regions, taps, 2, P], rows and columns."""
         height, width = (axis.size for axis in axes)
         rows = corners(where[:, :, 0], height, planes.dtype)

@@ -21,7 +21,7 @@ from popc_runtime.kernels.core.bound import merged_view
 from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.parts.epilogue import in_float32
-from popc_runtime.kernels.parts.windows import Axis, Span, tap_places, window_axes
+from popc_runtime.kernels.parts.windows import Span, WindowAxis, tap_places, window_axes
 
 __all__ = ["KERNELS", "Block", "along", "block_by_block", "lowest", "one_image", "shares"]
 
@@ -29,7 +29,7 @@ _BLOCK_BYTES: Final = 1 << 18  # of the input in one block
 _FEW_TAPS: Final = 5  # of windows whose borders are cheap to mend
 
 
-def _axes(binding: Binding) -> tuple[Axis, ...]:
+def _axes(binding: Binding) -> tuple[WindowAxis, ...]:
     x, out = binding.input(0), binding.output()
     return window_axes(binding, x.shape[2:], binding.integers("kernel_shape"), out.shape[2:])
 
@@ -48,7 +48,7 @@ Block: TypeAlias = Callable[[int, slice], Iterable[Call]]
 
 
 def block_by_block(
-    binding: Binding, x: Array, axes: Sequence[Axis], block: Block
+    binding: Binding, x: Array, axes: Sequence[WindowAxis], block: Block
 ) -> tuple[Call, ...]:
     """The calls for all channels of all images of ``x``, in blocks that stay in the cache."""
     images, channels, *sizes = x.shape
@@ -72,7 +72,12 @@ def _blocks(block: Block, places: Iterable[tuple[int, slice]]) -> Iterator[Call]
 
 
 def _pooled(
-    binding: Binding, x: Array, out: Array, axes: Sequence[Axis], ufunc: np.ufunc, neutral: Any
+    binding: Binding,
+    x: Array,
+    out: Array,
+    axes: Sequence[WindowAxis],
+    ufunc: np.ufunc,
+    neutral: Any,
 ) -> Iterator[Call]:
     """The ``ufunc`` over each window of x [channels, *sizes], in out [channels, *outs]."""
     numbers = [number for number, axis in enumerate(axes, start=1) if not axis.is_plain]
@@ -88,7 +93,7 @@ def _pooled(
 
 
 def along(
-    x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
+    x: Array, out: Array, number: int, axis: WindowAxis, ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
     """The ``ufunc`` over each window along dimension ``number`` alone."""
     if _is_around_each(axis) and x.flags.c_contiguous and out.flags.c_contiguous:
@@ -96,7 +101,7 @@ def along(
     return _tap_by_tap(x, out, number, axis, ufunc, neutral)
 
 
-def _is_around_each(axis: Axis) -> bool:
+def _is_around_each(axis: WindowAxis) -> bool:
     """True if there is a window for each element, which it is a tap of, and taps are few."""
     reads_itself = 0 <= axis.begin < axis.extent and axis.begin % axis.dilation == 0
     for_each = axis.stride == 1 and axis.out == axis.size
@@ -104,7 +109,7 @@ def _is_around_each(axis: Axis) -> bool:
 
 
 def _tap_by_tap(
-    x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc, neutral: Any
+    x: Array, out: Array, number: int, axis: WindowAxis, ufunc: np.ufunc, neutral: Any
 ) -> Iterator[Call]:
     lead = (slice(None),) * number
 
@@ -125,7 +130,9 @@ def _tap_by_tap(
         yield partial(ufunc, target, source, out=target)
 
 
-def _shifted(x: Array, out: Array, number: int, axis: Axis, ufunc: np.ufunc) -> Iterator[Call]:
+def _shifted(
+    x: Array, out: Array, number: int, axis: WindowAxis, ufunc: np.ufunc
+) -> Iterator[Call]:
     """For windows around each element: shift the whole block as one line, then mend its borders.
 
     Shifted so, the first and last elements of an axis meet those of the next row or plane.
@@ -155,7 +162,7 @@ def lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def shares(binding: Binding, axes: Sequence[Axis], dtype: np.dtype[Any]) -> Array:
+def shares(binding: Binding, axes: Sequence[WindowAxis], dtype: np.dtype[Any]) -> Array:
     """The weight of each element of a window in an average, [*windows]; [] if all weigh the same.
 
     Attribute ``count_include_pad`` says whether padding is counted.
@@ -191,7 +198,7 @@ def _in_pixels(image: Array) -> bool:
 
 def _pixels_pooled(
     binding: Binding,
-    axes: Sequence[Axis],
+    axes: Sequence[WindowAxis],
     ufunc: np.ufunc,
     neutral: Any,
     share: Array | None = None,
@@ -276,7 +283,7 @@ def _max_pool(binding: Binding) -> Calls:
 
 
 def _located(
-    binding: Binding, x: Array, out: Array, where: Array, axes: Sequence[Axis]
+    binding: Binding, x: Array, out: Array, where: Array, axes: Sequence[WindowAxis]
 ) -> Iterator[Call]:
     """Maxima and their positions within the plane; of equals, or NaNs, which win, the first.
 

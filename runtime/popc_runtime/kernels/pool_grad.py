@@ -23,24 +23,24 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.copying import as_contiguous
 from popc_runtime.kernels.parts.epilogue import in_float32
-from popc_runtime.kernels.parts.windows import Axis, Span, window_axes
+from popc_runtime.kernels.parts.windows import Span, WindowAxis, window_axes
 from popc_runtime.kernels.pool import along, block_by_block, lowest, one_image, shares
 
 __all__ = ["KERNELS"]
 
 
-def _axes(binding: Binding) -> tuple[Axis, ...]:
+def _axes(binding: Binding) -> tuple[WindowAxis, ...]:
     dy, dx = binding.input(0), binding.output()
     kernel = binding.integers("kernel_shape")
     return window_axes(binding, dx.shape[2:], kernel, dy.shape[2:])
 
 
-def _are_disjoint(axis: Axis) -> bool:
+def _are_disjoint(axis: WindowAxis) -> bool:
     """True if no element is in two windows."""
     return axis.extent <= axis.stride or axis.out == 1
 
 
-def _covers(axis: Axis) -> bool:
+def _covers(axis: WindowAxis) -> bool:
     """True if each element is in one window at least."""
     spans = [axis.span(tap).inputs for tap in range(axis.kernel)]
     return len({place for span in spans for place in range(axis.size)[span]}) == axis.size
@@ -78,7 +78,7 @@ def _average_pool_grad(binding: Binding) -> Calls:
     return block_by_block(binding, dx, axes, block)
 
 
-def _spread(scratch: Scratch, dy: Array, dx: Array, axes: Sequence[Axis]) -> Iterator[Call]:
+def _spread(scratch: Scratch, dy: Array, dx: Array, axes: Sequence[WindowAxis]) -> Iterator[Call]:
     """Add each element of dy [channels, *windows] to all elements of its window."""
     numbers = [number for number, axis in enumerate(axes, start=1) if not axis.is_plain]
     if not numbers:
@@ -91,7 +91,7 @@ def _spread(scratch: Scratch, dy: Array, dx: Array, axes: Sequence[Axis]) -> Ite
         dy = target
 
 
-def _spread_along(dy: Array, dx: Array, number: int, axis: Axis) -> Iterator[Call]:
+def _spread_along(dy: Array, dx: Array, number: int, axis: WindowAxis) -> Iterator[Call]:
     """The same along dimension ``number`` alone."""
     if axis.stride == 1:
         begin = axis.extent - 1 - axis.begin
@@ -135,7 +135,13 @@ def _max_pool_grad(binding: Binding) -> Calls:
 
 
 def _selected(
-    scratch: Scratch, dy: Array, x: Array, y: Array, dx: Array, axes: Sequence[Axis], least: Any
+    scratch: Scratch,
+    dy: Array,
+    x: Array,
+    y: Array,
+    dx: Array,
+    axes: Sequence[WindowAxis],
+    least: Any,
 ) -> Iterator[Call]:
     """For [channels, *sizes]: pool the axes but the first, last to first, then walk back."""
     numbers = [number for number, axis in enumerate(axes, start=1) if not axis.is_plain]
@@ -157,7 +163,7 @@ def _selected(
 
 
 def _selected_along(
-    scratch: Scratch, dy: Array, x: Array, y: Array, dx: Array, number: int, axis: Axis
+    scratch: Scratch, dy: Array, x: Array, y: Array, dx: Array, number: int, axis: WindowAxis
 ) -> Iterator[Call]:
     """Add each element of ``dy`` to the first element of its window that is its maximum ``y``."""
     mark = scratch.mark()

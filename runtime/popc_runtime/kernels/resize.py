@@ -12,7 +12,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.copying import as_contiguous
 from popc_runtime.kernels.parts.banded import replaced, resampled
-from popc_runtime.kernels.parts.resample import Axis, nearest_indices, outside
+from popc_runtime.kernels.parts.resample import ResizedAxis, nearest_indices, outside
 from popc_runtime.kernels.parts.resize_axes import (
     axis_taps,
     in_memory_order,
@@ -33,7 +33,7 @@ def _resize(binding: Binding) -> Calls:
     return (*calls, *_extrapolate(binding, axes))
 
 
-def _extrapolate(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+def _extrapolate(binding: Binding, axes: Sequence[ResizedAxis]) -> list[Call]:
     """Overwrite what lies outside the region's source: a run at either end of an axis."""
     out, transformation = binding.output(), binding.text("coordinate_transformation_mode")
     value = out.dtype.type(binding.number("extrapolation_value", 0.0))
@@ -53,7 +53,7 @@ def _slab(array: Array, axis: int, part: slice) -> Array:
 # -- nearest ---------------------------------------------------------------------------------------
 
 
-def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+def _gather(binding: Binding, axes: Sequence[ResizedAxis]) -> list[Call]:
     transformation = binding.text("coordinate_transformation_mode")
     nearest_mode = binding.text("nearest_mode")
     found = [nearest_indices(axis, transformation, nearest_mode) for axis in axes]
@@ -64,7 +64,7 @@ def _gather(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
     return _take_axes(binding, axes, indices)
 
 
-def _repetition(indices: Array, axis: Axis) -> int:
+def _repetition(indices: Array, axis: ResizedAxis) -> int:
     """The repetitions of each element of the axis; 0 if not all are repeated equally."""
     factor = axis.resized // axis.length
     repeated = np.repeat(np.arange(axis.length), factor)
@@ -97,7 +97,9 @@ def _spread(x: Array) -> Array:
     return x[(slice(None), None) * x.ndim + (...,)]
 
 
-def _take_axes(binding: Binding, axes: Sequence[Axis], indices: Sequence[Array]) -> list[Call]:
+def _take_axes(
+    binding: Binding, axes: Sequence[ResizedAxis], indices: Sequence[Array]
+) -> list[Call]:
     source, first = as_contiguous(binding, 0)
     out = binding.output()
     order = [
@@ -122,7 +124,7 @@ def _take_axes(binding: Binding, axes: Sequence[Axis], indices: Sequence[Array])
 # -- linear and cubic ------------------------------------------------------------------------------
 
 
-def _interpolate(binding: Binding, axes: Sequence[Axis]) -> list[Call]:
+def _interpolate(binding: Binding, axes: Sequence[ResizedAxis]) -> list[Call]:
     x, out = binding.input(0), binding.output()
     tables = {number: axis_taps(binding, axes[number]) for number in processing_order(axes)}
     order = [number for number, table in tables.items() if not table.keeps(axes[number].length)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
-from popc_runtime.native.binding import Binding, Space
+from popc_runtime.native.binding import NativeBinding, Space
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import (
     Library,
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from popc_runtime.native.translation import translate
 
 __all__ = [
-    "Binding",
     "Branch",
     "Item",
     "Library",
     "Loop",
+    "NativeBinding",
     "NativeFailure",
     "NativeProgram",
     "Record",

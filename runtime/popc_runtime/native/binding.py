@@ -12,10 +12,10 @@ from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.native.views import PackedView, View, as_view, empty
 
 if TYPE_CHECKING:
-    from popc_runtime.kernels.core.binding import Binding as ArrayBinding
+    from popc_runtime.kernels.core.binding import Binding
     from popc_runtime.kernels.core.random_state import RandomState
 
-__all__ = ["Binding", "Space"]
+__all__ = ["NativeBinding", "Space"]
 
 _ALIGNMENT = 64
 _LEAST = 1 << 16
@@ -59,7 +59,7 @@ class Space:
 
 
 @frozen
-class Binding(Operands[View]):
+class NativeBinding(Operands[View]):
     """The input of an encoder; bfloat16 operands are views of their bit patterns.
 
     Attributes:
@@ -73,7 +73,7 @@ class Binding(Operands[View]):
     replica: int = 0
 
     @classmethod
-    def of(cls, binding: ArrayBinding, scratch: Space) -> Binding:
+    def of(cls, binding: Binding, scratch: Space) -> NativeBinding:
         """The input of numpy's kernels, for encoders."""
         return cls(
             tuple(map(as_view, binding.inputs)),
@@ -95,14 +95,13 @@ class Binding(Operands[View]):
         view = self.input(index)
         return view.panels if isinstance(view, PackedView) and view.packing is packing else None
 
-    def for_numpy(self) -> ArrayBinding:
+    def for_numpy(self) -> Binding:
         """The same for functions of numpy's kernels; they have scratch memory of their own."""
         import numpy as np
 
-        from popc_runtime.kernels.core.binding import Binding as ArrayBinding
-        from popc_runtime.kernels.core.binding import Scratch
+        from popc_runtime.kernels.core.binding import Binding, Scratch
 
-        return ArrayBinding(
+        return Binding(
             tuple(None if view is None else np.asarray(view) for view in self.inputs),
             tuple(None if view is None else np.asarray(view) for view in self.outputs),
             self.input_dtypes,

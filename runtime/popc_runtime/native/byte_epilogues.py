@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.byte_operands import BIAS, SCALE, quotient_limits
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.record import float_word, tensor_words
 from popc_runtime.native.views import View
@@ -25,7 +25,7 @@ class ByteEpilogue:
     kept: tuple[View, ...]
 
 
-def byte_epilogue(binding: Binding, numbers: Mapping[str, int]) -> ByteEpilogue | None:
+def byte_epilogue(binding: NativeBinding, numbers: Mapping[str, int]) -> ByteEpilogue | None:
     """Scale, bias, rounding, activation and type of a result; ``None`` if no kernel does that."""
     addends = [binding.optional(index) for index in (SCALE, BIAS)]
     activation = epilogue_activation(binding, numbers)
@@ -46,14 +46,14 @@ def _is_row(array: View) -> bool:
     return array.size == 1 or array.strides[-1] == array.itemsize
 
 
-def _rounding(binding: Binding) -> tuple[float, ...]:
+def _rounding(binding: NativeBinding) -> tuple[float, ...]:
     """Scale, least and largest quotient of the rounding to multiples; zeros for none."""
     if "rounding_scale" not in binding.attributes:
         return _NONE
     return tuple(binding.number(f"rounding_{name}") for name in ("scale", "low", "high"))
 
 
-def _quantizer(binding: Binding) -> tuple[float, ...]:
+def _quantizer(binding: NativeBinding) -> tuple[float, ...]:
     """The same of a result of bytes."""
     limits = quotient_limits(binding.attributes, binding.output_dtypes[0])
     return _NONE if limits is None else (binding.number("quantize_scale"), *limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Record, tensor_words
 from popc_runtime.native.views import View, empty, is_same_memory
@@ -25,7 +25,7 @@ __all__ = [
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
-def is_plain(binding: Binding) -> bool:
+def is_plain(binding: NativeBinding) -> bool:
     """True if the operands are of few dimensions, and numbers that the processor computes with."""
     views = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
     halves = any(dtype in _HALVES for dtype in (*binding.input_dtypes, *binding.output_dtypes))
@@ -58,19 +58,19 @@ def contiguous_copy(view: View) -> View:
     return copy
 
 
-def copied(binding: Binding, index: int) -> tuple[Record, ...]:
+def copied(binding: NativeBinding, index: int) -> tuple[Record, ...]:
     """Records that make the result a copy of an operand; none if it took over its memory."""
     source, out = binding.input(index), binding.output()
     nothing = out.size == 0 or is_same_memory(source, out)
     return () if nothing else (move_record(out, source),)
 
 
-def packed(binding: Binding, index: int) -> tuple[View, tuple[Record, ...]]:
+def packed(binding: NativeBinding, index: int) -> tuple[View, tuple[Record, ...]]:
     """A required operand, contiguous, and what runs before it is."""
     return made_contiguous(binding, binding.input(index))
 
 
-def made_contiguous(binding: Binding, array: View) -> tuple[View, tuple[Record, ...]]:
+def made_contiguous(binding: NativeBinding, array: View) -> tuple[View, tuple[Record, ...]]:
     """The elements of a view in order, and what runs before they are."""
     if array.is_contiguous or array.size == 0:
         return array, ()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.ground.tables import LazyTable
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.encoders.families import FAMILIES
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View
@@ -27,7 +27,7 @@ _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable(
 )
 
 
-def encode(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def encode(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The record of an instruction; ``None`` if numpy has to compute it.
 
     Args:

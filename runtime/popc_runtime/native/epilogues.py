@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.encoders.elementwise import activation
 from popc_runtime.native.record import activation_words
 
@@ -13,7 +13,9 @@ __all__ = ["epilogue_activation"]
 _PREFIX = "activation_"
 
 
-def epilogue_activation(binding: Binding, numbers: Mapping[str, int]) -> tuple[int, ...] | None:
+def epilogue_activation(
+    binding: NativeBinding, numbers: Mapping[str, int]
+) -> tuple[int, ...] | None:
     """The words of the attribute ``activation``; ``None`` if there is no such map.
 
     Activations are the first maps of the first family, from 1.

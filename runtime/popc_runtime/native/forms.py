@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Record, activation_words, tensor_words
 from popc_runtime.native.views import View, broadcast_to
 
@@ -74,7 +74,7 @@ def product_record(
     return Record("Product_f32", words, kept)
 
 
-def stays_half(binding: Binding, index: int) -> bool:
+def stays_half(binding: NativeBinding, index: int) -> bool:
     """True if an operand is a matrix of halves that a product can read as it is."""
     matrix = binding.input(index)
     half = binding.input_dtypes[index] in (DType.FLOAT16, DType.BFLOAT16)

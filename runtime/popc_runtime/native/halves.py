@@ -12,7 +12,7 @@ from typing import Final
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.rounding_mode import Rounding
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import tensors
 from popc_runtime.native.forms import map_record, stays_half
 from popc_runtime.native.now import run_now
@@ -154,7 +154,7 @@ _ROUNDING: Final = ("rounding", "overflow")  # attributes
 
 
 def through_float32(
-    opcode: str, encoder: Encoder, binding: Binding, numbers: Mapping[str, int]
+    opcode: str, encoder: Encoder, binding: NativeBinding, numbers: Mapping[str, int]
 ) -> Record | None:
     """The record of an instruction whose halves are float32 while it runs.
 
@@ -179,7 +179,7 @@ def through_float32(
 
 def _between_conversions(
     encoder: Encoder,
-    binding: Binding,
+    binding: NativeBinding,
     numbers: Mapping[str, int],
     rounding: Rounding,
     unchanged: int,
@@ -221,7 +221,9 @@ def _between_conversions(
     )
 
 
-def _widened_inputs(binding: Binding, unchanged: int) -> tuple[list[View | None], list[Record]]:
+def _widened_inputs(
+    binding: NativeBinding, unchanged: int
+) -> tuple[list[View | None], list[Record]]:
     """Operands in float32, and what makes them so; constants are converted now."""
     inputs = list(binding.inputs)
     before: list[Record] = []
@@ -237,7 +239,7 @@ def _widened_inputs(binding: Binding, unchanged: int) -> tuple[list[View | None]
     return inputs, before
 
 
-def _rounded(wide: View, dtype: DType, binding: Binding, rounding: Rounding) -> Record:
+def _rounded(wide: View, dtype: DType, binding: NativeBinding, rounding: Rounding) -> Record:
     """Rounds to numbers of ``dtype``, so that the conversion has nothing left to round."""
     source = as_view(binding.random.rounding_source) if rounding.stochastic else None
     overflow = _OVERFLOWS.index(rounding.overflow)

@@ -13,7 +13,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import field, frozen, replace
 from popc_runtime.ground.hints import Any, Final, TypeAlias
 from popc_runtime.kernels.core.operands import Operands
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.views import View
 
 __all__ = [
@@ -77,7 +77,7 @@ class Record:
 
 # The record of an instruction; ``None`` if no native kernel does exactly that.  It is given the
 # numbers of the library's kernels by name.
-Encoder: TypeAlias = Callable[[Binding, Mapping[str, int]], "Record | None"]
+Encoder: TypeAlias = Callable[[NativeBinding, Mapping[str, int]], "Record | None"]
 
 
 def is_float32(binding: Operands[View]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 from popc_runtime.native.algorithms import winograd_wins
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.views import View
@@ -12,7 +12,7 @@ from popc_runtime.native.views import View
 __all__ = ["winograd_suits"]
 
 
-def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Axis]) -> bool:
+def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[WindowAxis]) -> bool:
     """True if a convolution of one group is one that takes less time so.
 
     Args:

@@ -5,31 +5,67 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ops import OPS
-from popc.transforms.batch_serialization.cut import Case, Cut, Rule
+from popc.transforms.batch_serialization.cut import Case, Cut, Rule, elementwise
 from popc.transforms.batch_serialization.rules import (
-    elementwise,
+    attention,
+    cast,
+    conv,
+    ctc,
+    dynamic,
+    effects,
+    host,
+    image,
     indexing,
+    integer,
     loss,
     matmul,
     movement,
     norm,
+    norm_grad,
+    pad,
+    placement,
+    pool,
+    quantize,
+    random,
     reduce,
+    resize,
     rnn,
-    windows,
+    scatter,
+    signal,
+    softmax,
+    sort,
 )
 
 __all__ = ["RULES", "cut_op"]
 
 _FAMILIES: Final = (
-    elementwise,
+    attention,
+    cast,
+    conv,
+    ctc,
+    dynamic,
+    effects,
+    host,
+    image,
     indexing,
+    integer,
     loss,
+    matmul,
     movement,
     norm,
-    matmul,
+    norm_grad,
+    pad,
+    placement,
+    pool,
+    quantize,
+    random,
     reduce,
+    resize,
     rnn,
-    windows,
+    scatter,
+    signal,
+    softmax,
+    sort,
 )
 
 RULES: Final[dict[str, Rule]] = {
@@ -48,6 +84,6 @@ def cut_op(case: Case) -> Cut | str:
     if spec is not None and (spec.side_effect or spec.collective or spec.per_replica):
         return "it acts on the whole"
     if spec is not None and spec.elementwise:
-        return elementwise.elementwise(case)
+        return elementwise(case)
     rule = RULES.get(op.op_type)
     return rule(case) if rule is not None else "nothing is known about its batch"

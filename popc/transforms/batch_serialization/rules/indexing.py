@@ -1,4 +1,4 @@
-"""Gather, scatter and one-hot."""
+"""Gather and one-hot."""
 
 from __future__ import annotations
 
@@ -61,20 +61,6 @@ def _one_hot(case: Case) -> Cut | str:
     return case.cut({0: axis}, (axis if axis < along else axis + 1,))
 
 
-def _scatter_elements(case: Case) -> Cut | str:
-    axis = next((dim for dim in case.axes if dim is not None), None)
-    sizes = set() if axis is None else {case.shape(index)[axis] for index in range(3)}
-    if axis is None or axis == _own_axis(case) or len(sizes) > 1:
-        return "it may write anywhere in the batch"
-    return case.cut(dict.fromkeys(range(3), axis), (axis,))
-
-
-def _tensor_scatter(case: Case) -> Cut | str:
-    if 0 not in case.axes:
-        return "its operands are cut along another axis than their batch"
-    return case.cut(dict.fromkeys(range(3), 0), (0,))
-
-
 def _own_axis(case: Case) -> int:
     return case.integer("axis") % max(len(case.shape(0)), 1)
 
@@ -85,6 +71,4 @@ RULES: Final[dict[str, Rule]] = {
     "GatherGrad": _gather_grad,
     "GatherND": _gather_nd,
     "OneHot": _one_hot,
-    "ScatterElements": _scatter_elements,
-    "TensorScatter": _tensor_scatter,
 }

@@ -1,4 +1,4 @@
-"""Losses of classification and their gradients, softmax gradients, CTC."""
+"""Losses of classification and their gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc.ir.attributes import text
-from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Place, Rule
+from popc.transforms.batch_serialization.cut import LOSS_PLACES, Case, Combination, Cut, Rule
 from popc_runtime.format import Attribute
 
 __all__ = ["RULES"]
@@ -23,16 +23,13 @@ def _loss(classes_last: bool) -> Rule:  # noqa: FBT001
         if isinstance(found, str):
             return found
         scores, labels = found
-        place = _LOSS_PLACES.get(text(case.op.attributes, "reduction"), labels)
+        place = LOSS_PLACES.get(text(case.op.attributes, "reduction"), labels)
         if place is Combination.MEAN and _counts(case, 2):
             return _COUNTED
         results = (place, *(scores,) * (len(case.op.outputs) - 1))
         return case.cut({0: scores, 1: labels}, results)
 
     return rule
-
-
-_LOSS_PLACES: Final[dict[str, Place]] = {"mean": Combination.MEAN, "sum": Combination.SUM}
 
 
 def _loss_grad(classes_last: bool, *, shaped: bool = False) -> Rule:  # noqa: FBT001
@@ -81,36 +78,11 @@ def _counts(case: Case, weights: int) -> bool:
     return case.has(weights) or "ignore_index" in case.op.attributes
 
 
-def _softmax_grad(case: Case) -> Cut | str:
-    axis = next((dim for dim in case.axes if dim is not None), None)
-    if axis is None or axis == case.integer("axis", -1) % len(case.shape(0)):
-        return "it works along the batch"
-    return case.cut({0: axis, 1: axis}, (axis,))
-
-
-def _lrn_grad(case: Case) -> Cut | str:
-    if 0 not in case.axes:
-        return _NOT_CUT
-    return case.cut(dict.fromkeys(range(len(case.axes)), 0), (0,))
-
-
-def _ctc(case: Case) -> Cut | str:
-    """Logarithms [T, N, C], labels [N, S], two lengths [N]."""
-    place = _LOSS_PLACES.get(text(case.op.attributes, "reduction"), 0)
-    if case.axis(0) != 1 and not any(case.axis(index) == 0 for index in (1, 2, 3)):
-        return _NOT_CUT
-    return case.cut({0: 1, 1: 0, 2: 0, 3: 0}, (place, 1))
-
-
 RULES: Final[dict[str, Rule]] = {
-    "Ctc": _ctc,
-    "LRNGrad": _lrn_grad,
-    "LogSoftmaxGrad": _softmax_grad,
     "NegativeLogLikelihoodLoss": _loss(classes_last=False),
     "NegativeLogLikelihoodLossGrad": _loss_grad(classes_last=False, shaped=True),
     "Nll": _loss(classes_last=True),
     "NllGrad": _loss_grad(classes_last=True),
     "SoftmaxCrossEntropyLoss": _loss(classes_last=False),
     "SoftmaxCrossEntropyLossGrad": _loss_grad(classes_last=False),
-    "SoftmaxGrad": _softmax_grad,
 }

@@ -1,13 +1,12 @@
-"""Matrix products, which may also sum over the batch."""
+"""Matrix products, which may also sum over the batch, and functions of matrices."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, aligned
-from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE
+from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Rule, aligned, matrices
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "product"]
 
 _CONTRACTED: Final = -1  # in place of an axis of the result
 _EPILOGUE: Final = (2, 3)  # bias and residual
@@ -15,17 +14,11 @@ _FOLLOWING: Final = ("activation", "quantize_scale", "rounding_scale")
 
 
 def _matmul(case: Case) -> Cut | str:
-    return _product(case, _EPILOGUE)
+    return product(case, _EPILOGUE)
 
 
-def _matmul_integer(case: Case) -> Cut | str:
-    """Zero points that are no single numbers may lie along the batch."""
-    if any(case.has(index) and case.op.operand(index).type.size != 1 for index in (2, 3)):
-        return "it has a zero point for each row or column"
-    return _product(case, (SCALE, BIAS, RESIDUAL))
-
-
-def _product(case: Case, added: tuple[int, ...]) -> Cut | str:
+def product(case: Case, added: tuple[int, ...]) -> Cut | str:
+    """The cut of a matrix product to whose result the operands ``added`` are added."""
     places = [
         _result_axis(case, index, axis)
         for index in (0, 1)
@@ -110,7 +103,9 @@ def _gemm(case: Case) -> Cut | str:
 
 
 RULES: Final[dict[str, Rule]] = {
+    "Det": matrices,
+    "DetGrad": matrices,
     "Gemm": _gemm,
+    "Inverse": matrices,
     "MatMul": _matmul,
-    "MatMulInteger": _matmul_integer,
 }

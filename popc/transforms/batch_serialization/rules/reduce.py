@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Place, Rule
+from popc.transforms.batch_serialization.cut import Case, Combination, Cut, Place, Rule, beside_axis
 
 __all__ = ["RULES"]
 
@@ -50,5 +50,8 @@ def _arg(case: Case) -> Cut | str:
 RULES: Final[dict[str, Rule]] = {
     "ArgMax": _arg,
     "ArgMin": _arg,
+    "CumProd": beside_axis,
+    "CumSum": beside_axis,
+    "Hardmax": beside_axis,
     **dict.fromkeys((*_COMBINATIONS, "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _reduce),
 }

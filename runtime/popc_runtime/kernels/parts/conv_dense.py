@@ -33,7 +33,7 @@ from popc_runtime.kernels.parts.conv_plane import Plane, narrowed
 from popc_runtime.kernels.parts.conv_rows import RowLayout, row_layout
 from popc_runtime.kernels.parts.epilogue import epilogue_calls, has_epilogue
 from popc_runtime.kernels.parts.expansion import expand_rows, fill_columns
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 
 __all__ = ["EXPANDED_BYTES", "dense_calls", "source_in_place"]
 
@@ -216,7 +216,7 @@ def _as_line(plane: Plane) -> Plane:
         residual = merged_view(residual, shape)
         if residual is None:
             return plane
-    line, single = Axis(elements, 1, out=elements), Axis(1, 1, out=1)
+    line, single = WindowAxis(elements, 1, out=elements), WindowAxis(1, 1, out=1)
     out = plane.out.reshape(shape)
     return replace(plane, out=out, residual=residual, rows=line, columns=single)
 

@@ -33,7 +33,7 @@ from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.parts.conv_plane import Plane
 from popc_runtime.kernels.parts.epilogue import epilogue_calls
 from popc_runtime.kernels.parts.expansion import expand_rows, fill_columns
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 
 __all__ = ["depthwise_calls", "is_depthwise"]
 
@@ -102,7 +102,7 @@ def _memory(binding: Binding, shape: tuple[int, ...], dtype: np.dtype[Any]) -> A
 # -- expanded by the taps along a row --------------------------------------------------------------
 
 
-def _rows_per_product(rows: Axis, columns: Axis) -> int:
+def _rows_per_product(rows: WindowAxis, columns: WindowAxis) -> int:
     """The cheapest number of output rows, by multiplications and products.
 
     With all rows in one product the padding across rows is left out of S.
@@ -119,10 +119,10 @@ def _rows_per_product(rows: Axis, columns: Axis) -> int:
     return min([rows.out, *candidates], key=cost)
 
 
-def _lines(rows: Axis, count: int) -> Axis:
+def _lines(rows: WindowAxis, count: int) -> WindowAxis:
     """The rows of S, as windows of one row: those of the input, padded if several products do."""
     if count == rows.out:
-        return Axis(rows.size, 1, out=rows.size)
+        return WindowAxis(rows.size, 1, out=rows.size)
     return replace(rows, kernel=1, stride=1, out=(rows.out - 1) * rows.stride + rows.extent)
 
 
@@ -144,7 +144,7 @@ def _row_bands(binding: Binding, plane: Plane) -> _Bands:
     return _Bands(banded.reshape(groups, multiplier, count, rows.size * taps), calls)
 
 
-def _diagonal(banded: Array, axis: Axis, tap: int, *, windows_last: bool) -> Array:
+def _diagonal(banded: Array, axis: WindowAxis, tap: int, *, windows_last: bool) -> Array:
     """The places of ``tap`` in the windows of ``axis``: one dimension instead of the last two.
 
     Those are the inputs and the windows of the axis, the windows last or first.
@@ -182,7 +182,7 @@ def _by_columns(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
         yield from block.finish(binding)
 
 
-def _tiles(bands: Array, s: Array, out: Array, rows: Axis) -> Iterator[Call]:
+def _tiles(bands: Array, s: Array, out: Array, rows: WindowAxis) -> Iterator[Call]:
     """Some rows of [channels, multiplier, H', W'] at a time: bands @ rows of s."""
     count, inner = bands.shape[2:]
     channels, multiplier, height, width = out.shape
@@ -231,7 +231,7 @@ def _by_rows(binding: Binding, plane: Plane, bands: Array) -> Iterator[Call]:
     padded = binding.scratch.take((channels, read, size), plane.x.dtype)
     windows = binding.scratch.take((channels, height, rows.kernel, size), plane.x.dtype)
     lines = replace(rows, kernel=1, stride=1, out=read)
-    whole = Axis(size, 1, out=size)
+    whole = WindowAxis(size, 1, out=size)
     down = padded.strides[1]
     strides = (padded.strides[0], rows.stride * down, rows.dilation * down, padded.itemsize)
     view = as_strided(padded, windows.shape, strides, subok=True)

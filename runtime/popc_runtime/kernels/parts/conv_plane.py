@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 
 __all__ = ["Plane", "grouped", "is_flat", "narrowed", "planes"]
 
@@ -42,8 +42,8 @@ class Plane:
     out: Array
     bias: Array | None
     residual: Array | None
-    rows: Axis
-    columns: Axis
+    rows: WindowAxis
+    columns: WindowAxis
     folded: bool
     key: tuple[tuple[int, int], ...] = ()
 
@@ -112,7 +112,7 @@ def planes(
     x: Array,
     w: Array,
     out: Array,
-    axes: Sequence[Axis],
+    axes: Sequence[WindowAxis],
     bias: Array | None = None,
     residual: Array | None = None,
 ) -> Iterator[Plane]:
@@ -124,7 +124,7 @@ def planes(
     if len(axes) == 1:
         x, w, out = x[:, :, :, None], w[:, :, :, None], out[:, :, :, None]
         residual = None if residual is None else residual[:, :, :, None]
-        axes = (Axis(1, 1, out=1), *axes)
+        axes = (WindowAxis(1, 1, out=1), *axes)
     depth, (rows, columns) = axes[:-2], axes[-2:]
     every = (slice(None),) * 3
     for position in product(*(range(axis.out) for axis in depth)):
@@ -145,7 +145,7 @@ def planes(
         )
 
 
-def _taps_inside(axis: Axis, position: int) -> tuple[slice, slice]:
+def _taps_inside(axis: WindowAxis, position: int) -> tuple[slice, slice]:
     """The taps of the window at ``position`` that lie inside the input, and where they do."""
     first = position * axis.stride - axis.begin
     taps = [k for k in range(axis.kernel) if 0 <= first + k * axis.dilation < axis.size]

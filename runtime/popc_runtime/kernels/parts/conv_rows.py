@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from popc_runtime.kernels.parts.conv_plane import Plane
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 
 __all__ = ["RowLayout", "row_layout"]
 
@@ -21,7 +21,7 @@ class RowLayout:
         taps: For each product, its strip and its first row in there.
     """
 
-    strips: tuple[Axis, ...]
+    strips: tuple[WindowAxis, ...]
     reach: tuple[int, ...]
     taps: tuple[tuple[int, int], ...]
 
@@ -49,6 +49,6 @@ def row_layout(plane: Plane) -> RowLayout:
     return RowLayout(strips, reach, places)
 
 
-def _strip(rows: Axis, tap: int, reach: int) -> Axis:
+def _strip(rows: WindowAxis, tap: int, reach: int) -> WindowAxis:
     """The rows that ``tap`` reads, as windows of one row, and ``reach`` more."""
     return replace(rows, kernel=1, begin=rows.begin - tap, out=rows.out + reach)

@@ -10,12 +10,14 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Call
 from popc_runtime.kernels.core.copying import as_runs
-from popc_runtime.kernels.parts.windows import Axis
+from popc_runtime.kernels.parts.windows import WindowAxis
 
 __all__ = ["expand_rows", "fill_columns"]
 
 
-def expand_rows(x: Array, target: Array, rows: Axis, start: int, columns: Axis) -> Iterator[Call]:
+def expand_rows(
+    x: Array, target: Array, rows: WindowAxis, start: int, columns: WindowAxis
+) -> Iterator[Call]:
     """Calls that put rows of ``x`` [..., H, W], shifted by each tap, into ``target``.
 
     Row r of ``target`` [..., taps, R, columns.out] (any strides) holds what tap 0 of window
@@ -41,7 +43,7 @@ def expand_rows(x: Array, target: Array, rows: Axis, start: int, columns: Axis) 
             yield partial(np.copyto, *as_runs(to, np.broadcast_to(from_, to.shape)))
 
 
-def fill_columns(target: Array, columns: Axis) -> Iterator[Call]:
+def fill_columns(target: Array, columns: WindowAxis) -> Iterator[Call]:
     """Calls that zero what lies in the padding of ``columns``; it stays so for every block."""
     width = target.shape[-1]
     for tap in range(columns.kernel):

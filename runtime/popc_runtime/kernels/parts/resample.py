@@ -14,11 +14,11 @@ from math import ceil, floor, fsum
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final, TypeAlias
 
-__all__ = ["Axis", "Taps", "nearest_indices", "outside", "taps"]
+__all__ = ["ResizedAxis", "Taps", "nearest_indices", "outside", "taps"]
 
 
 @frozen
-class Axis:
+class ResizedAxis:
     """One axis to resize.
 
     Attributes:
@@ -73,7 +73,7 @@ class Taps:
 # Numbers rounded to float32.  A sum, product or quotient of two that is rounded twice, to a double
 # and then to float32, is the same as if it were rounded once.
 _Singles: TypeAlias = "array[float]"
-_Coordinates: TypeAlias = Callable[["_Singles", Axis], "_Singles"]
+_Coordinates: TypeAlias = Callable[["_Singles", ResizedAxis], "_Singles"]
 
 
 def _singles(values: Iterable[float]) -> _Singles:
@@ -84,26 +84,26 @@ def _single(value: float) -> float:
     return _singles([value])[0]
 
 
-def _scaled(x: _Singles, axis: Axis) -> _Singles:
+def _scaled(x: _Singles, axis: ResizedAxis) -> _Singles:
     scale = _single(axis.scale)
     return _singles([position / scale for position in _singles([position + 0.5 for position in x])])
 
 
-def _half_pixel(x: _Singles, axis: Axis) -> _Singles:
+def _half_pixel(x: _Singles, axis: ResizedAxis) -> _Singles:
     return _singles([position - 0.5 for position in _scaled(x, axis)])
 
 
-def _pytorch_half_pixel(x: _Singles, axis: Axis) -> _Singles:
+def _pytorch_half_pixel(x: _Singles, axis: ResizedAxis) -> _Singles:
     return _half_pixel(x, axis) if axis.resized > 1 else _singles([0.0] * len(x))
 
 
-def _half_pixel_symmetric(x: _Singles, axis: Axis) -> _Singles:
+def _half_pixel_symmetric(x: _Singles, axis: ResizedAxis) -> _Singles:
     """Half pixel about the centre of the axis, for scales that do not divide evenly."""
     scale, centre = _single(axis.scale), axis.resized / 2 - 0.5
     return _singles([(position - centre) / scale + (axis.length / 2 - 0.5) for position in x])
 
 
-def _align_corners(x: _Singles, axis: Axis) -> _Singles:
+def _align_corners(x: _Singles, axis: ResizedAxis) -> _Singles:
     # The length that ONNX divides by is the fractional one where a scale was given.
     span, last = _single(axis.scale * axis.length - 1), _single(axis.length - 1)
     if span <= 0:
@@ -111,12 +111,12 @@ def _align_corners(x: _Singles, axis: Axis) -> _Singles:
     return _singles([position / span for position in _singles([position * last for position in x])])
 
 
-def _asymmetric(x: _Singles, axis: Axis) -> _Singles:
+def _asymmetric(x: _Singles, axis: ResizedAxis) -> _Singles:
     scale = _single(axis.scale)
     return _singles([position / scale for position in x])
 
 
-def _tf_crop_and_resize(x: _Singles, axis: Axis) -> _Singles:
+def _tf_crop_and_resize(x: _Singles, axis: ResizedAxis) -> _Singles:
     start, end = _singles(axis.roi)
     last = _single(axis.length - 1)
     if axis.resized <= 1:
@@ -161,24 +161,24 @@ _NEAREST: Final[Mapping[str, Callable[[_Singles], list[int]]]] = {
 }
 
 
-def _coordinates(axis: Axis, transformation: str) -> _Singles:
+def _coordinates(axis: ResizedAxis, transformation: str) -> _Singles:
     """Source coordinate of each element."""
     return _COORDINATES[transformation](_singles(range(axis.resized)), axis)
 
 
-def outside(axis: Axis, transformation: str) -> list[bool]:
+def outside(axis: ResizedAxis, transformation: str) -> list[bool]:
     """True for elements outside the source: those that get the extrapolation value."""
     if transformation != "tf_crop_and_resize":
         return [False] * axis.resized
     return [not 0 <= position <= axis.length - 1 for position in _coordinates(axis, transformation)]
 
 
-def nearest_indices(axis: Axis, transformation: str, nearest_mode: str) -> list[int]:
+def nearest_indices(axis: ResizedAxis, transformation: str, nearest_mode: str) -> list[int]:
     """The source index of each element."""
     return _within(axis, _NEAREST[nearest_mode](_coordinates(axis, transformation)))
 
 
-def _within(axis: Axis, indices: Iterable[int]) -> list[int]:
+def _within(axis: ResizedAxis, indices: Iterable[int]) -> list[int]:
     last = axis.length - 1
     return [min(max(index, 0), last) for index in indices]
 
@@ -200,7 +200,7 @@ def _cubic_filter(a: float) -> Callable[[float], float]:
 
 
 def taps(
-    axis: Axis,
+    axis: ResizedAxis,
     transformation: str,
     *,
     cubic: float | None,

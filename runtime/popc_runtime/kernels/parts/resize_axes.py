@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Any, TypeVar
 from popc_runtime.kernels.core.operands import Operands
-from popc_runtime.kernels.parts.resample import Axis, Taps, nearest_indices, outside, taps
+from popc_runtime.kernels.parts.resample import ResizedAxis, Taps, nearest_indices, outside, taps
 
 __all__ = ["axis_taps", "gradient_taps", "in_memory_order", "processing_order", "resized_axes"]
 
@@ -37,22 +37,22 @@ def in_memory_order(binding: _Operands) -> _Operands:
 
 def resized_axes(
     binding: Operands[Any], before: tuple[int, ...], after: tuple[int, ...]
-) -> list[Axis]:
+) -> list[ResizedAxis]:
     """The axes of a tensor of shape ``before`` that is resized to ``after``."""
     rank = len(before)
     roi = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
     regions = zip(roi[:rank], roi[rank:], strict=True)
     scales = binding.numbers("scales")
-    return [Axis(*item) for item in zip(before, after, scales, regions, strict=True)]
+    return [ResizedAxis(*item) for item in zip(before, after, scales, regions, strict=True)]
 
 
-def processing_order(axes: Sequence[Axis]) -> list[int]:
+def processing_order(axes: Sequence[ResizedAxis]) -> list[int]:
     """Shrink before growing; of equals, the last axis first, while its rows are few."""
     growth = {number: axis.resized / axis.length for number, axis in enumerate(axes)}
     return sorted(range(len(axes)), key=lambda number: (growth[number], -number))
 
 
-def axis_taps(binding: Operands[Any], axis: Axis) -> Taps:
+def axis_taps(binding: Operands[Any], axis: ResizedAxis) -> Taps:
     """The sources of an axis that is interpolated."""
     cubic = binding.text("mode") == "cubic"
     return taps(
@@ -75,7 +75,7 @@ def gradient_taps(binding: Operands[Any]) -> list[tuple[int, Taps]]:
     ]
 
 
-def _sources(binding: Operands[Any], axis: Axis) -> Taps:
+def _sources(binding: Operands[Any], axis: ResizedAxis) -> Taps:
     """Sources of the elements of the resized axis; none, outside the region's source."""
     transformation = binding.text("coordinate_transformation_mode")
     if binding.text("mode") == "nearest":

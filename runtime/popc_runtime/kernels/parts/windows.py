@@ -1,8 +1,8 @@
 """Windows that slide over the spatial axes of a tensor: the geometry of convolution and pooling.
 
-Padding is never copied.  Kernels visit windows tap by tap: for each tap, `Axis.span` tells which
-windows read an element of the input rather than padding, and `tap_places` gives the slices for all
-axes.
+Padding is never copied.  Kernels visit windows tap by tap: for each tap, `WindowAxis.span` tells
+which windows read an element of the input rather than padding, and `tap_places` gives the slices
+for all axes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any, TypeAlias
 from popc_runtime.kernels.core.operands import Operands
 
-__all__ = ["Axis", "Place", "Span", "tap_places", "window_axes"]
+__all__ = ["Place", "Span", "WindowAxis", "tap_places", "window_axes"]
 
 
 @frozen
@@ -44,7 +44,7 @@ class Span:
 
 
 @frozen
-class Axis:
+class WindowAxis:
     """One spatial axis.
 
     Attributes:
@@ -93,14 +93,14 @@ class Axis:
 
 def window_axes(
     binding: Operands[Any], sizes: Sequence[int], kernel: Sequence[int], outs: Sequence[int]
-) -> tuple[Axis, ...]:
+) -> tuple[WindowAxis, ...]:
     """The axes of a window op with attributes ``strides``, ``dilations`` and ``pads``."""
     rank = len(sizes)
     strides = binding.integers("strides", (1,) * rank)
     dilations = binding.integers("dilations", (1,) * rank)
     pads = binding.integers("pads", (0,) * (2 * rank))
     fields = zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], outs, strict=True)
-    return tuple(Axis(*field) for field in fields)
+    return tuple(WindowAxis(*field) for field in fields)
 
 
 Index: TypeAlias = tuple[Any, ...]
@@ -110,7 +110,7 @@ Index: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = "tuple[Index, Index, Index]"
 
 
-def tap_places(axes: Sequence[Axis]) -> Iterator[Place]:
+def tap_places(axes: Sequence[WindowAxis]) -> Iterator[Place]:
     """Each tap in row-major order, the windows whose tap is inside the input, and where it is."""
     for tap in product(*(range(axis.kernel) for axis in axes)):
         spans = [axis.span(k) for axis, k in zip(axes, tap, strict=True)]

@@ -8,7 +8,7 @@ from math import nan
 from typing import Final, TypeAlias
 
 from popc_runtime.format.program import Attributes
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import (
     MAX_RANK,
     Encoder,
@@ -81,7 +81,7 @@ _SLOPES: Final[Mapping[str, tuple[str, _Parameters]]] = {
 }
 
 
-def _slope(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _slope(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operands: the gradient of the result, and the argument or the result."""
     del numbers
     out = binding.output()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
 from popc_runtime.native.views import broadcast_to
@@ -14,7 +14,7 @@ from popc_runtime.native.views import broadcast_to
 __all__ = ["ENCODERS"]
 
 
-def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _attention(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operands: q, k, v, mask, lengths; results: the attention, and scores if they are wanted."""
     del numbers
     if not _computable(binding):
@@ -32,7 +32,7 @@ def _attention(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("Attention_f32", tuple(words))
 
 
-def _computable(binding: Binding) -> bool:
+def _computable(binding: NativeBinding) -> bool:
     """True if the kernel knows the types, and there is something to compute."""
     floats = (*binding.input_dtypes[:3], *binding.output_dtypes)
     masks = (None, DType.FLOAT32, DType.BOOL)
@@ -48,14 +48,14 @@ def _computable(binding: Binding) -> bool:
     )
 
 
-def _visible(binding: Binding) -> tuple[int, int, int]:
+def _visible(binding: NativeBinding) -> tuple[int, int, int]:
     """The bound of keys after a query's position, if any (1 or 0 first), and of those before."""
     right = binding.integer("right_window", -1)
     bounds = [0] * bool(binding.integer("causal", 0)) + [right] * (right >= 0)
     return int(bool(bounds)), min(bounds, default=0), binding.integer("left_window", -1)
 
 
-def _rotary(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _rotary(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, cosines and sines that broadcast to half of what is rotated {interleaved}."""
     del numbers
     out = binding.output()

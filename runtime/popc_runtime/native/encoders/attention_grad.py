@@ -9,14 +9,14 @@ import numpy as np
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.parts.attention_mask import attention_mask
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Encoder, Record, float_word, tensor_words
 from popc_runtime.native.views import View, as_view
 
 __all__ = ["ENCODERS"]
 
 
-def _attention_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _attention_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operands: those of the attention, then the gradient of its result, and the result."""
     del numbers
     q, k, v, given, out = (binding.input(index) for index in (0, 1, 2, 5, 6))
@@ -39,7 +39,7 @@ def _attention_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     return Record("AttentionGrad_f32", (*words, float_word(binding.number("scale"))), kept)
 
 
-def _bias(binding: Binding, shape: tuple[int, int, int, int]) -> tuple[bool, View | None]:
+def _bias(binding: NativeBinding, shape: tuple[int, int, int, int]) -> tuple[bool, View | None]:
     """The addend of the scores, if that needs no work when the program runs."""
     mask, lengths = binding.optional(3), binding.optional(4)
     found, calls = attention_mask(binding.for_numpy(), shape, np.dtype(np.float32))

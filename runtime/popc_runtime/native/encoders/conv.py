@@ -10,7 +10,7 @@ from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.parts.windows import window_axes
 from popc_runtime.native.algorithms import direct_wins, lines_win
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import is_channels_last, product_record
@@ -27,7 +27,7 @@ _PRODUCT: Final = "Product_f32"
 _WINOGRAD: Final = "WinogradConv_f32"
 
 
-def _conv(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, *sizes], W [M, C / group, *kernel], [B [M]], [residual]."""
     activation = epilogue_activation(binding, numbers)
     kernel = _kernel(binding)
@@ -125,7 +125,7 @@ def _is_product(conv: Operands[View]) -> bool:
     return whole and plain and x.size > 0 and not any(conv.integers("pads", ()))
 
 
-def _product(binding: Binding, activation: tuple[int, ...], panels: View | None) -> Record:
+def _product(binding: NativeBinding, activation: tuple[int, ...], panels: View | None) -> Record:
     """[N, C] by [C, M]: fewer numbers to move than by windows."""
     x, w, out = binding.input(0), binding.input(1), binding.output()
     residual = binding.optional(3)

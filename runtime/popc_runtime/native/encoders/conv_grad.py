@@ -9,9 +9,9 @@ from math import prod
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any, Final
-from popc_runtime.kernels.parts.windows import Axis, window_axes
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 from popc_runtime.native.algorithms import lines_win
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import NO_ACTIVATION
@@ -31,7 +31,7 @@ __all__ = ["ENCODERS"]
 _MOST_PHASES: Final = 16
 
 
-def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _weights_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """dY [N, M, *windows], X [N, C, *sizes]: the gradient of W [M, C / group, *kernel]."""
     del numbers
     dy, x, out = binding.input(0), binding.input(1), binding.output()
@@ -50,7 +50,7 @@ def _weights_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     return Record(kernel, (*words, *activation_words(0, ())))
 
 
-def _is_plain(binding: Binding, x: View) -> bool:
+def _is_plain(binding: NativeBinding, x: View) -> bool:
     floats = is_float32(binding) and binding.text("partials", "float") == "float"
     return floats and 1 <= x.ndim - 2 <= MOST_AXES
 
@@ -71,7 +71,7 @@ class _Phase:
     begin: int
 
     @classmethod
-    def of(cls, axis: Axis) -> Iterator[_Phase]:
+    def of(cls, axis: WindowAxis) -> Iterator[_Phase]:
         """All phases of an axis, whose ``size`` is that of the result.
 
         Element i gets tap t of window o where o * stride + t * dilation = i + begin.
@@ -87,13 +87,13 @@ class _Phase:
             begin = -((first + axis.begin - last * axis.dilation) // axis.stride)
             yield cls(first, count, mirrored if taps else slice(0, 0), begin)
 
-    def dilation(self, axis: Axis) -> int:
+    def dilation(self, axis: WindowAxis) -> int:
         """The distance of windows that neighbouring taps read."""
         step = -self.taps.step if self.taps.step else 1
         return max(1, int(step) * axis.dilation // axis.stride)
 
 
-def _conv_transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, *sizes], W [C, M / group, *kernel], [B [M]]: convolutions with mirrored weights."""
     x, w, out, bias = binding.input(0), binding.input(1), binding.output(), binding.optional(2)
     activation = epilogue_activation(binding, numbers)
@@ -123,9 +123,9 @@ class _Transposed:
         rest: Its bias, groups and activation.
     """
 
-    binding: Binding
+    binding: NativeBinding
     w: View
-    axes: Sequence[Axis]
+    axes: Sequence[WindowAxis]
     rest: tuple[View | None, int, tuple[int, ...]]
 
     def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import packed, tensors
 from popc_runtime.native.record import Encoder, Record
 
@@ -17,7 +17,7 @@ _REDUCTIONS: Final = ("none", "sum", "mean")
 _INDICES: Final = (DType.INT32, DType.INT64)
 
 
-def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _ctc(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Logarithms [T, N, C], labels [N, S], lengths [N], lengths of labels [N]; the gradient."""
     del numbers
     types = (binding.input_dtypes[0], *binding.output_dtypes)
@@ -38,7 +38,7 @@ def _ctc(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("Ctc_f32", words, (logs, *indices), before=before, explain=explain)
 
 
-def _what_is_wrong(binding: Binding) -> str:
+def _what_is_wrong(binding: NativeBinding) -> str:
     """The message about the length or label that is out of range."""
     from popc_runtime.kernels.ctc import KERNELS
 

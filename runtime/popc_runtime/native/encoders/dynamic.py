@@ -7,7 +7,7 @@ from functools import partial
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import copied, tensors
 from popc_runtime.native.encoders.elementwise import map_for
 from popc_runtime.native.forms import map_record
@@ -67,7 +67,7 @@ def _row(array: View) -> View:
 # -- slices at offsets -----------------------------------------------------------------------------
 
 
-def _corner(binding: Binding, array: View) -> View:
+def _corner(binding: NativeBinding, array: View) -> View:
     """The slice of ``array`` whose offsets are 0."""
     window = [slice(None)] * array.ndim
     for axis, size in zip(binding.integers("axes"), binding.integers("sizes"), strict=True):
@@ -75,7 +75,7 @@ def _corner(binding: Binding, array: View) -> View:
     return array[tuple(window)]
 
 
-def _lies_within(binding: Binding, array: View) -> bool:
+def _lies_within(binding: NativeBinding, array: View) -> bool:
     """True if slices have an axis of ``array`` for each size, none of which is longer than that."""
     axes, sizes = binding.integers("axes"), binding.integers("sizes")
     distinct = len({axis % array.ndim for axis in axes}) == len(axes) if array.ndim else not axes
@@ -87,14 +87,14 @@ def _lies_within(binding: Binding, array: View) -> bool:
     )
 
 
-def _places(binding: Binding, array: View) -> tuple[tuple[int, int], ...]:
+def _places(binding: NativeBinding, array: View) -> tuple[tuple[int, int], ...]:
     return tuple(
         (array.strides[axis], array.shape[axis] - size + 1)
         for axis, size in zip(binding.integers("axes"), binding.integers("sizes"), strict=True)
     )
 
 
-def _leaves(binding: Binding, array: View) -> str:
+def _leaves(binding: NativeBinding, array: View) -> str:
     """The message about an offset that lets a slice leave ``array``."""
     offsets = binding.input(1).tolist()
     windows = zip(offsets, binding.integers("axes"), binding.integers("sizes"), strict=True)
@@ -106,7 +106,7 @@ def _leaves(binding: Binding, array: View) -> str:
     return ""
 
 
-def _read(binding: Binding, source: View, target: View) -> Record:
+def _read(binding: NativeBinding, source: View, target: View) -> Record:
     return place_record(
         _corner(binding, source),
         target,
@@ -117,7 +117,7 @@ def _read(binding: Binding, source: View, target: View) -> Record:
     )
 
 
-def _write(binding: Binding, source: View, *before: Record) -> Record:
+def _write(binding: NativeBinding, source: View, *before: Record) -> Record:
     """The record that writes a slice, after the result has begun as a copy of operand 0."""
     out = binding.output()
     return place_record(
@@ -131,7 +131,7 @@ def _write(binding: Binding, source: View, *before: Record) -> Record:
     )
 
 
-def _slice(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _slice(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets {axes, sizes}."""
     del numbers
     x, out = binding.input(0), binding.output()
@@ -141,7 +141,7 @@ def _slice(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _read(binding, x, out)
 
 
-def _changeable(binding: Binding, update: View | None = None) -> bool:
+def _changeable(binding: NativeBinding, update: View | None = None) -> bool:
     out = binding.output()
     if not _lies_within(binding, out) or binding.input(0).shape != out.shape:
         return False
@@ -150,7 +150,7 @@ def _changeable(binding: Binding, update: View | None = None) -> bool:
     return same and _fits(window, binding.input(1))
 
 
-def _update(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _update(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets, slice {axes, sizes}."""
     del numbers
     if not _changeable(binding, binding.input(2)):
@@ -158,7 +158,7 @@ def _update(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _write(binding, binding.input(2))
 
 
-def _zero(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _zero(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets {axes, sizes}."""
     del numbers
     if not _changeable(binding):
@@ -168,7 +168,7 @@ def _zero(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _write(binding, zero)
 
 
-def _add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _add(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, offsets, slice {axes, sizes}: read, added to, written back."""
     dtype = binding.output_dtypes[0]
     kernel = map_for("Add", dtype, numbers)
@@ -185,7 +185,7 @@ def _add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _row_record(
-    binding: Binding,
+    binding: NativeBinding,
     rows: View,
     other: View,
     number: int,
@@ -212,7 +212,7 @@ def _row_record(
     )
 
 
-def one_row(binding: Binding, axis: int) -> Record | None:
+def one_row(binding: NativeBinding, axis: int) -> Record | None:
     """X, number of the slice along an axis of X, which may be strided."""
     x, number, out = binding.input(0), binding.input(1), binding.output()
     shape = x.shape[:axis] + x.shape[axis + 1 :]
@@ -228,14 +228,14 @@ def one_row(binding: Binding, axis: int) -> Record | None:
     )
 
 
-def _store_row(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _store_row(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Value, number of the row of the result."""
     del numbers
     rows, value = binding.output(), binding.input(0)
     return _row_record(binding, rows, value, 1, stores=True, wrapping=_FROM_THE_END)
 
 
-def _stash(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _stash(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Rows, value, number of the row, which goes round."""
     del numbers
     rows, value = binding.output(), binding.input(1)
@@ -245,7 +245,7 @@ def _stash(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _row_record(binding, rows, value, 2, stores=True, wrapping=_MODULO, before=before)
 
 
-def _restore(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _restore(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Rows, number of the row, which goes round."""
     del numbers
     return _row_record(

@@ -12,7 +12,7 @@ from popc_runtime.format.program import Attributes
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.core.rounding_mode import Rounding
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import (
     MAX_RANK,
@@ -148,7 +148,7 @@ def map_for(name: str, dtype: DType | None, numbers: Container[str]) -> str | No
 
 def _map(
     name: str,
-    binding: Binding,
+    binding: NativeBinding,
     numbers: Mapping[str, int],
     operands: int,
     parameters: _Parameters = (),
@@ -165,24 +165,24 @@ def _map(
     return map_record(kernel, out, inputs, parameters, (binding.output_dtypes[0], *types))
 
 
-def _unary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _unary(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     found = activation(name, binding.attributes)
     if found is None or binding.input_dtypes[0] is not binding.output_dtypes[0]:
         return None
     return _map(found[0], binding, numbers, 1, found[1])
 
 
-def _function(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _function(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     return _map(name, binding, numbers, 1)
 
 
-def _binary(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _binary(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     if len(binding.inputs) != 2 or binding.input_dtypes[0] is not binding.output_dtypes[0]:
         return None
     return _map(name, binding, numbers, 2)
 
 
-def _sum(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _sum(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operand by operand; the result may be the memory of the first.  Halves are rounded once."""
     out, dtype, count = binding.output(), binding.output_dtypes[0], len(binding.inputs)
     if count < 2 or (count > 2 and dtype in (DType.FLOAT16, DType.BFLOAT16)):
@@ -199,22 +199,22 @@ def _sum(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return replace(last, before=tuple(before))
 
 
-def _comparison(name: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _comparison(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     return _map(name, binding, numbers, 2)
 
 
-def _divide(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _divide(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """A division; the result of integers divided by zero depends on their size."""
     dtype = binding.input_dtypes[0]
     narrow = dtype is not None and dtype.is_signed and dtype.itemsize < 8
     return _binary("DivNarrow" if narrow else "Div", binding, numbers)
 
 
-def _modulo(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _modulo(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     return _binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
 
 
-def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _power(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The result has the type of the base, whatever that of the exponent."""
     base, exponent, out = binding.input(0), binding.input(1), binding.output()
     dtype, other = binding.output_dtypes[0], binding.input_dtypes[1]
@@ -242,7 +242,7 @@ def _power(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _as_float(
-    binding: Binding, view: View, dtype: DType, work: DType
+    binding: NativeBinding, view: View, dtype: DType, work: DType
 ) -> tuple[View, DType, tuple[Record, ...]]:
     """An operand as maps of ``work`` take it, its type, and what runs before."""
     if dtype is work or (dtype in _FLOATS_OF_32 and work is DType.FLOAT32):
@@ -258,12 +258,12 @@ def _number(view: View, dtype: DType) -> float:
     return float(view.item())
 
 
-def _bit_shift(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _bit_shift(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     left = binding.text("direction") == "LEFT"
     return _binary("ShiftLeft" if left else "ShiftRight", binding, numbers)
 
 
-def _is_inf(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _is_inf(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     both = binding.integer("detect_negative", 1) and binding.integer("detect_positive", 1)
     return _map("IsInf", binding, numbers, 1) if both else None
 
@@ -277,7 +277,7 @@ def copy_of(dtype: DType | None) -> str:
     return "Copy_u64" if dtype is DType.UINT64 else "Copy_i64"
 
 
-def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _cast(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """By way of the type that maps compute with; a few pairs have loops of their own."""
     source, target = binding.input_dtypes[0], binding.output_dtypes[0]
     direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
@@ -288,7 +288,7 @@ def _cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return map_record(name, out, [binding.input(0)], (), (target, source))
 
 
-def _where(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _where(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     out = binding.output()
     if out.ndim > MAX_RANK or out.size == 0:
@@ -296,7 +296,7 @@ def _where(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return map_record(f"Where_{8 * out.itemsize}", out, [binding.input(i) for i in range(3)])
 
 
-def _scaled_add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _scaled_add(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, Y, scales? {scale0, scale1}: of halves rounded once."""
     out, dtype = binding.output(), binding.output_dtypes[0]
     multiply, add = (map_for(name, dtype, numbers) for name in ("Mul", "Add"))
@@ -319,7 +319,7 @@ def _scaled_add(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return replace(map_record(add, out, terms, (), (dtype, wide, wide)), before=tuple(records))
 
 
-def _is_simple(binding: Binding, operands: int) -> bool:
+def _is_simple(binding: NativeBinding, operands: int) -> bool:
     """True if operands and the result have one type, and the result elements."""
     out = binding.output()
     types = {*binding.input_dtypes[:operands], *binding.output_dtypes}

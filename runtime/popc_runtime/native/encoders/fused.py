@@ -12,7 +12,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
-from popc_runtime.native.binding import Binding, Space
+from popc_runtime.native.binding import NativeBinding, Space
 from popc_runtime.native.encode import encode
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View
@@ -62,7 +62,7 @@ class _Map:
         return [words[0] for words in self.tensors[1:] if words[0] < 0]
 
 
-def _fused(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _fused(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Inputs that broadcast to the result, and attributes as in `fused_steps`."""
     out = binding.output()
     if out.size == 0 or "FusedMaps" not in numbers:
@@ -82,7 +82,7 @@ def _fused(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _one_by_one(
-    binding: Binding, numbers: Mapping[str, int], steps: Sequence[FusedStep]
+    binding: NativeBinding, numbers: Mapping[str, int], steps: Sequence[FusedStep]
 ) -> Record | None:
     """All steps as records of their own; ``None`` if there are none for one of them."""
     records = _step_records(binding, numbers, steps, binding.scratch, binding.output())
@@ -93,7 +93,7 @@ def _one_by_one(
 
 
 def _step_records(
-    binding: Binding,
+    binding: NativeBinding,
     numbers: Mapping[str, int],
     steps: Sequence[FusedStep],
     scratch: Space,

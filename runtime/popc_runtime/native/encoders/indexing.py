@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy, packed, tensors
 from popc_runtime.native.encoders.dynamic import one_row
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
@@ -16,7 +16,7 @@ __all__ = ["ENCODERS"]
 _FEW: Final = 2  # copies of the result that a copy of the operand may cost
 
 
-def _gather(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _gather(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, indices {axis}."""
     del numbers
     x, indices, out = binding.input(0), binding.input(1), binding.output()

@@ -10,7 +10,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.parts.byte_operands import INTEGER_BIAS, RESIDUAL
 from popc_runtime.kernels.parts.windows import window_axes
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.byte_epilogues import byte_epilogue
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.record import MAX_RANK, MOST_AXES, Encoder, Record, tensor_words
@@ -39,18 +39,18 @@ class ByteForm(IntEnum):
     VNNI = 3
 
 
-def _matmul_integer(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _matmul_integer(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """A, B, [zero point of A], [zero point of B], and what follows; shapes as numpy's ``@``."""
     return byte_product_record(binding, ByteForm.FASTEST, numbers)
 
 
-def _conv_integer(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _conv_integer(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, *sizes], W [M, C / group, *kernel], [zero points], [int32 B [M]], what follows."""
     return byte_conv_record(binding, ByteForm.FASTEST, numbers)
 
 
 def byte_product_record(
-    binding: Binding, form: ByteForm, numbers: Mapping[str, int]
+    binding: NativeBinding, form: ByteForm, numbers: Mapping[str, int]
 ) -> Record | None:
     """The record of a `MatMulInteger`, computed in a given form.
 
@@ -70,7 +70,9 @@ def byte_product_record(
     return _record("Product_i8", binding, (left, right, out, residual), (), zeros, form, numbers)
 
 
-def byte_conv_record(binding: Binding, form: ByteForm, numbers: Mapping[str, int]) -> Record | None:
+def byte_conv_record(
+    binding: NativeBinding, form: ByteForm, numbers: Mapping[str, int]
+) -> Record | None:
     """The record of a `ConvInteger`, computed in a given form.
 
     Args:
@@ -108,7 +110,7 @@ def _as_matrices(x: View, w: View, out: View, residual: View | None) -> _Operand
     return left, w.reshape(w.shape[:2]).T, result, added
 
 
-def _are_bytes(binding: Binding) -> bool:
+def _are_bytes(binding: NativeBinding) -> bool:
     """True if both factors are bytes, and none of the operands is empty."""
     factors = (binding.input(0), binding.input(1), binding.output())
     return set(binding.input_dtypes[:2]) <= set(_BYTES) and all(factor.size for factor in factors)
@@ -127,7 +129,7 @@ def _rows(image: View) -> View | None:
     return merged_view(image.transpose(*order), (-1, image.shape[1]))
 
 
-def _zeros(binding: Binding, axes: tuple[int, int]) -> list[View | None] | None:
+def _zeros(binding: NativeBinding, axes: tuple[int, int]) -> list[View | None] | None:
     """Zero points of both operands, each one or one for each line; ``None`` for others."""
     zeros: list[View | None] = []
     for index, axis in zip((2, 3), axes, strict=True):
@@ -144,7 +146,7 @@ def _zeros(binding: Binding, axes: tuple[int, int]) -> list[View | None] | None:
 
 def _record(
     kernel: str,
-    binding: Binding,
+    binding: NativeBinding,
     operands: _Operands,
     geometry: tuple[int, ...],
     zeros: list[View | None] | None,

@@ -8,7 +8,7 @@ from math import prod
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View, merged_view
 
@@ -18,7 +18,7 @@ _REDUCTIONS: Final = ("none", "sum", "mean")
 _INDICES: Final = (DType.INT32, DType.INT64)
 
 
-def _is_plain(binding: Binding, indices: int) -> bool:
+def _is_plain(binding: NativeBinding, indices: int) -> bool:
     """True if all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
     dtypes = list(binding.input_dtypes)
     number = dtypes.pop(indices)
@@ -29,7 +29,7 @@ def _is_plain(binding: Binding, indices: int) -> bool:
 
 
 def _words(
-    binding: Binding,
+    binding: NativeBinding,
     scores: View,
     labels: View,
     weights: View | None,
@@ -45,7 +45,7 @@ def _words(
     return tuple(words)
 
 
-def _cross_entropy(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _cross_entropy(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Scores [N, C, d...], labels [N, d...], [weights [C]]: the loss, and the softmax if wanted."""
     del numbers
     x = binding.input(0)
@@ -62,7 +62,7 @@ def _cross_entropy(binding: Binding, numbers: Mapping[str, int]) -> Record | Non
     return Record("CrossEntropy_f32", (*words, 0), explain=explain)
 
 
-def _picked(binding: Binding, numbers: Mapping[str, int], *, last: bool) -> Record | None:
+def _picked(binding: NativeBinding, numbers: Mapping[str, int], *, last: bool) -> Record | None:
     """Logarithms [N, C, d...], or with classes ``last`` shares [..., C]; labels, [weights]."""
     del numbers
     x, labels = binding.input(0), binding.input(1)
@@ -79,7 +79,7 @@ def _picked(binding: Binding, numbers: Mapping[str, int], *, last: bool) -> Reco
     return Record("PickedLoss_f32", (*words, int(not last)), explain=explain)
 
 
-def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _cross_entropy_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the loss, the softmax or its logarithm, labels, [weights]."""
     del numbers
     if not _is_plain(binding, 2) or not binding.input(0).is_contiguous:
@@ -92,7 +92,9 @@ def _cross_entropy_grad(binding: Binding, numbers: Mapping[str, int]) -> Record 
     return Record("CrossEntropyGrad_f32", (*words, logarithms), explain=explain)
 
 
-def _picked_grad(binding: Binding, numbers: Mapping[str, int], *, last: bool) -> Record | None:
+def _picked_grad(
+    binding: NativeBinding, numbers: Mapping[str, int], *, last: bool
+) -> Record | None:
     """The gradient of the loss, with classes ``last`` also the shares; labels, [weights]."""
     del numbers
     place = 2 if last else 1
@@ -125,7 +127,7 @@ def _wrong_label(labels: View, classes: int, ignored: object) -> str:
     return ""
 
 
-def _gather_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _gather_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient [..., *indices, ...]: each index adds its part to the element it names."""
     del numbers
     if not _is_plain(binding, 1) or not binding.input(0).is_contiguous:

@@ -8,7 +8,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import packed
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record, stays_half
@@ -18,14 +18,14 @@ from popc_runtime.native.views import View, filled, merged_view
 __all__ = ["ENCODERS"]
 
 
-def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _matmul(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """A, B, [bias], [residual]; shapes as numpy's ``@``."""
     if min(binding.input(0).ndim, binding.input(1).ndim) < 2:
         return None
     return _product(binding, numbers)
 
 
-def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _gemm(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """alpha A' B' + beta C, [residual]; ' is an optional transpose."""
     scaled = binding.optional(2) is not None and binding.number("beta", 1.0) != 1
     if scaled or binding.number("alpha", 1.0) != 1:
@@ -35,7 +35,7 @@ def _gemm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _product(
-    binding: Binding,
+    binding: NativeBinding,
     numbers: Mapping[str, int],
     turned: tuple[bool, ...] = (False, False),
 ) -> Record | None:
@@ -76,7 +76,7 @@ def _product(
     return replace(record, before=before) if before else record
 
 
-def _are_floats(binding: Binding) -> bool:
+def _are_floats(binding: NativeBinding) -> bool:
     """True if all operands are float32, but for a constant factor, which may be a half."""
     left, right, *others = (*binding.input_dtypes, *binding.output_dtypes)
     half = right is not DType.FLOAT32
@@ -85,7 +85,7 @@ def _are_floats(binding: Binding) -> bool:
     )
 
 
-def _addends(binding: Binding, out: View) -> tuple[View | None, View | None] | None:
+def _addends(binding: NativeBinding, out: View) -> tuple[View | None, View | None] | None:
     """A bias of columns and a residual of the result's shape; ``None`` if they are others."""
     bias, residual = binding.optional(2), binding.optional(3)
     if bias is None:

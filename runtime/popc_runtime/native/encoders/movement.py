@@ -9,7 +9,7 @@ from itertools import accumulate
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.borders import border_runs
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, broadcast_to, filled, is_same_memory, merged_view
@@ -26,14 +26,14 @@ def _moves(pairs: Iterable[tuple[View, View]]) -> Record | None:
     return Record(last.kernel, last.words, last.kept, before=tuple(before))
 
 
-def _copy(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _copy(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Each operand to the result of its number, unless that has taken over its memory."""
     del numbers
     pairs = ((binding.output(i), binding.input(i)) for i in range(len(binding.outputs)))
     return _moves((to, source) for to, source in pairs if not is_same_memory(to, source))
 
 
-def _bit_cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _bit_cast(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, out = binding.input(0), binding.output()
     if x.itemsize != out.itemsize:
@@ -41,7 +41,7 @@ def _bit_cast(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _moves([(out, x.of_memory(x.shape, x.strides, dtype=out.dtype))])
 
 
-def _reshape(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _reshape(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, out = binding.input(0), binding.output()
     target, source = merged_view(out, x.shape), merged_view(x, out.shape)
@@ -53,19 +53,19 @@ def _reshape(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _moves([(copy, x), (out, copy.reshape(out.shape))])
 
 
-def _transpose(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {perm}."""
     del numbers
     return _moves([(binding.output(), binding.input(0).transpose(*binding.integers("perm")))])
 
 
-def _expand(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _expand(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     out = binding.output()
     return _moves([(out, broadcast_to(binding.input(0), out.shape))])
 
 
-def _tile(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _tile(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {repeats}: each dimension n becomes (repeats, n)."""
     del numbers
     x, out, repeats = binding.input(0), binding.output(), binding.integers("repeats")
@@ -82,7 +82,7 @@ def _tile(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _moves([(out.reshape(wide), source)])
 
 
-def _slice(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _slice(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {starts, steps}."""
     del numbers
     out = binding.output()
@@ -104,7 +104,7 @@ def _parts(whole: View, axis: int, sizes: list[int]) -> list[View]:
     return [whole[(*front, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)]
 
 
-def _concat(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _concat(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operands of any number {axis}."""
     del numbers
     axis = binding.integer("axis")
@@ -113,7 +113,7 @@ def _concat(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _moves(zip(parts, operands, strict=True))
 
 
-def _split(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _split(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X to parts, some of which may not be wanted {axis, split}."""
     del numbers
     parts = _parts(binding.input(0), binding.integer("axis"), list(binding.integers("split")))
@@ -121,7 +121,7 @@ def _split(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _moves((out, part) for out, part in pairs if out is not None)
 
 
-def _pad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _pad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, value? {pads, mode, value}; negative pads crop first.
 
     Borders are filled axis by axis.  Those of a later axis span the borders of the earlier ones,
@@ -166,7 +166,7 @@ def _borders(
     return pairs
 
 
-def _pad_value(binding: Binding) -> View | None:
+def _pad_value(binding: NativeBinding) -> View | None:
     """A scalar to fill with; ``None`` if its type does not hold it."""
     operand, dtype = binding.optional(1), binding.output_dtypes[0]
     if operand is not None:

@@ -7,7 +7,7 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import copied, fill_record, packed, tensors
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, filled
@@ -15,7 +15,7 @@ from popc_runtime.native.views import View, filled
 __all__ = ["ENCODERS"]
 
 
-def _triangle(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _triangle(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, number of the diagonal? {upper}: copied, then cleared on one side of it."""
     del numbers
     x, out, diagonal = binding.input(0), binding.output(), binding.optional(1)
@@ -39,7 +39,7 @@ def _are_numbers(*arrays: View | None) -> bool:
     )
 
 
-def _reverse(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _reverse(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, lengths {batch_axis}."""
     del numbers
     lengths, out = binding.input(1), binding.output()
@@ -50,7 +50,7 @@ def _reverse(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("ReverseSequence", words, (x, lengths, out), before=before)
 
 
-def _store_steps(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _store_steps(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Cache, update, starts? {axis, mode}."""
     del numbers
     out, starts = binding.output(), binding.optional(2)
@@ -65,7 +65,7 @@ def _store_steps(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("StoreSteps", words, (out, update), before=(*copied(binding, 0), *before))
 
 
-def _copy_runs(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _copy_runs(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Source, destination, counts, rows that are read, rows that are written {zero_unused}."""
     del numbers
     out, runs = binding.output(), [binding.input(index) for index in range(2, 5)]
@@ -81,7 +81,7 @@ def _copy_runs(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("CopyRuns", words, (source, out, *runs), before=(*before, *start))
 
 
-def _fill(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _fill(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """All elements of the result {value}."""
     del numbers
     out, dtype, value = binding.output(), binding.output_dtypes[0], binding.number("value")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import packed, tensors
 from popc_runtime.native.record import Encoder, Record, tensor_words
 
@@ -17,7 +17,7 @@ _STORED: Final = (1, 2, 3, 4, 5)
 _WORD: Final = 4  # bytes: as which numbers are read
 
 
-def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _matmul(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """a, numbers, scales, [zero points], [groups], [bias]: see `popc_runtime.kernels.nbits`."""
     del numbers
     a, out = binding.input(0), binding.output()
@@ -34,7 +34,7 @@ def _matmul(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("ProductBits_f32", words, kept, before=before)
 
 
-def _are_known(binding: Binding) -> bool:
+def _are_known(binding: NativeBinding) -> bool:
     """True if operands are of types that the kernel reads, without gaps, zero points final."""
     stored = [binding.optional(index) for index in _STORED]
     types = binding.input_dtypes

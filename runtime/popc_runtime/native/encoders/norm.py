@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32
 
@@ -14,7 +14,7 @@ __all__ = ["ENCODERS"]
 
 
 def _record(
-    kernel: str, binding: Binding, operands: int, width: int, numbers: tuple[float, ...]
+    kernel: str, binding: NativeBinding, operands: int, width: int, numbers: tuple[float, ...]
 ) -> Record | None:
     """X [N, C, ...] and vectors of its channels."""
     x, out = binding.input(0), binding.output()
@@ -28,7 +28,7 @@ def _record(
     return Record(kernel, (*words, *floats), (x,), before=before)
 
 
-def _group(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _group(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, scale, bias {num_groups, epsilon}; without a number of groups each channel is one."""
     del numbers
     channels = binding.input(0).shape[1]
@@ -38,13 +38,13 @@ def _group(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _record("GroupNorm_f32", binding, 3, channels // groups, (binding.number("epsilon"),))
 
 
-def _batch(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _batch(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, scale, bias, mean, variance {epsilon}."""
     del numbers
     return _record("BatchNorm_f32", binding, 5, 1, (binding.number("epsilon"),))
 
 
-def _neighbours(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _neighbours(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {size, alpha, beta, bias}."""
     del numbers
     parameters = tuple(binding.number(name) for name in ("alpha", "beta", "bias"))

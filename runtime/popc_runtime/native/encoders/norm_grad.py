@@ -9,7 +9,7 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import replace
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.record import (
     MAX_RANK,
@@ -24,7 +24,7 @@ from popc_runtime.native.views import View
 __all__ = ["ENCODERS"]
 
 
-def _is_plain(binding: Binding) -> bool:
+def _is_plain(binding: NativeBinding) -> bool:
     """True if all operands and results are float32, contiguous and not empty."""
     arrays = (*binding.inputs, *binding.outputs)
     plain = all(view is None or (view.is_contiguous and view.size) for view in arrays)
@@ -35,7 +35,7 @@ def _words(arrays: Sequence[View | None]) -> list[int]:
     return [word for array in arrays for word in tensor_words(array)]
 
 
-def _norm_grad(centred: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _norm_grad(centred: int, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """dY, X, scale?, mean?, 1 / deviation? to the gradients of X, scale and (centred) bias."""
     del numbers
     x, axis, scale = binding.input(1), binding.integer("axis"), binding.optional(2)
@@ -48,7 +48,7 @@ def _norm_grad(centred: int, binding: Binding, numbers: Mapping[str, int]) -> Re
     return Record("NormGrad_f32", tuple(words))
 
 
-def _batch_norm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _batch_norm(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, scale, bias to Y and the batch's mean and variance."""
     del numbers
     if not _is_plain(binding):
@@ -57,7 +57,7 @@ def _batch_norm(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _batch("BatchNormTraining_f32", binding, 1, (None, x, scale, bias, None, None))
 
 
-def _batch_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _batch_norm_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """dY, X, scale, mean, variance to the gradients of X, scale and bias."""
     del numbers
     if not _is_plain(binding):
@@ -68,14 +68,16 @@ def _batch_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | N
     return _batch("BatchNormGrad_f32", binding, training, operands)
 
 
-def _batch(kernel: str, binding: Binding, training: int, operands: Sequence[View | None]) -> Record:
+def _batch(
+    kernel: str, binding: NativeBinding, training: int, operands: Sequence[View | None]
+) -> Record:
     shape = next(array.shape for array in operands[1:2] if array is not None)
     words = [*shape[:2], prod(shape[2:]), training, float_word(binding.number("epsilon"))]
     words += _words([*operands, *(binding.optional_output(index) for index in range(3))])
     return Record(kernel, tuple(words))
 
 
-def _group_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _group_norm_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """dY, X, scale to the gradients of X, scale and bias."""
     del numbers
     if not _is_plain(binding):
@@ -88,7 +90,9 @@ def _group_norm_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | N
     return Record("GroupNormGrad_f32", tuple(words))
 
 
-def _softmax_grad(logarithm: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _softmax_grad(
+    logarithm: int, binding: NativeBinding, numbers: Mapping[str, int]
+) -> Record | None:
     """The gradient of the result, and the result; copies are made if the axis is not the last."""
     del numbers
     out, given = binding.output(), [binding.input(0), binding.input(1)]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View
 
@@ -33,7 +33,7 @@ _CORRECTING: Final = ("adam", "adamax", "lamb")
 
 
 def _record(
-    kernel: str, derivation: str, binding: Binding, operands: Sequence[int], scalars: int
+    kernel: str, derivation: str, binding: NativeBinding, operands: Sequence[int], scalars: int
 ) -> Record | None:
     """A pass over the operands with the numbers ``operands``; from ``scalars`` on are scalars."""
     out, tensors = binding.output(), [binding.input(index) for index in operands]
@@ -65,14 +65,14 @@ def _is_plain(
     return floats and same and single and len(scalars) <= _SCALARS and out.size > 0
 
 
-def _is_final(binding: Binding, index: int, value: float) -> bool:
+def _is_final(binding: NativeBinding, index: int, value: float) -> bool:
     """True if scalar ``index`` is final and has the given value."""
     scalar = binding.optional(index)
     return scalar is not None and binding.is_constant(index) and scalar.item() == value
 
 
 def _sum(
-    kernel: str, derivation: str, binding: Binding, numbers: Mapping[str, int]
+    kernel: str, derivation: str, binding: NativeBinding, numbers: Mapping[str, int]
 ) -> Record | None:
     del numbers
     terms = 3 if kernel == "SumOfThree" else 2
@@ -90,7 +90,7 @@ _MOMENTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _moment(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _moment(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     kernel, derivation = _MOMENTS[binding.text("kind")]
     if kernel == "SumOfTwo":
         keeps_all = derivation == "average" and _is_final(binding, 2, 1)
@@ -98,20 +98,20 @@ def _moment(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _record(kernel, derivation, binding, range(2), 2)
 
 
-def _adam(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _adam(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     kernel = "Adamax" if binding.text("mode") == "adamax" else "Adam"
     return _record(kernel, "adam", binding, range(3), 3)
 
 
-def _adam_direction(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _adam_direction(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     kernel = "AdamaxDirection" if binding.text("mode") == "adamax" else "AdamDirection"
     alone = "Alone" if _is_final(binding, 3, 0) else ""
     return _record(kernel + alone, "adam direction", binding, range(3), 3)
 
 
-def _rms_prop(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _rms_prop(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     centred = binding.optional(2) is not None
     kernel = "OverDeviation" if centred else "OverRoot"
@@ -119,7 +119,7 @@ def _rms_prop(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _record(kernel + inside, "scaled", binding, range(3 if centred else 2), 3)
 
 
-def _ada_delta(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _ada_delta(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     return _record("RatioOfRoots", "scaled", binding, range(3), 3)
 

@@ -8,7 +8,7 @@ from math import prod
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.windows import window_axes
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, made_contiguous, packed, tensors
 from popc_runtime.native.encoders.pool_grad import of_squares, pooling_words, window_factors
 from popc_runtime.native.forms import is_channels_last
@@ -27,7 +27,7 @@ __all__ = ["ENCODERS"]
 _OTHERS: Final = (DType.FLOAT64, DType.INT8, DType.UINT8)
 
 
-def _max_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _max_pool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     places, dtype = binding.optional_output(1), binding.input_dtypes[0]
     if places is None and dtype is DType.FLOAT32:
@@ -36,13 +36,13 @@ def _max_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _by_rows("MaxPoolRows", binding, places) if dtype in known else None
 
 
-def _norm_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _norm_pool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Sums of powers; padding counts as zero."""
     del numbers
     return _by_rows("NormPool_f32", binding, None) if is_float32(binding) else None
 
 
-def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | None:
+def _by_rows(kernel: str, binding: NativeBinding, places: View | None) -> Record | None:
     """Kernels of pool_rows.c, which know up to three axes; maxima also of channels side by side."""
     x, out, taps = binding.input(0), binding.output(), binding.integers("kernel_shape")
     results = [result for result in (out, places) if result is not None]
@@ -65,12 +65,12 @@ def _by_rows(kernel: str, binding: Binding, places: View | None) -> Record | Non
     return Record(kernel, tuple(words), (x, *results), before=before)
 
 
-def _average_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _average_pool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     return _pool(binding, maximum=False)
 
 
-def _pool(binding: Binding, *, maximum: bool) -> Record | None:
+def _pool(binding: NativeBinding, *, maximum: bool) -> Record | None:
     x, out, kernel = binding.input(0), binding.output(), binding.integers("kernel_shape")
     plain = is_float32(binding) and 1 <= len(kernel) <= MOST_AXES
     if not plain or out.size == 0 or x.size == 0:
@@ -93,7 +93,7 @@ def _pool(binding: Binding, *, maximum: bool) -> Record | None:
     return Record(kernel_name, (*words, *tensor_words(factors)), (factors,))
 
 
-def _unpool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _unpool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Values put where indices say; zero elsewhere."""
     del numbers
     x, indices, out = binding.input(0), binding.input(1), binding.output()

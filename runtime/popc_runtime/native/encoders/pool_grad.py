@@ -8,8 +8,8 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.kernels.parts.windows import Axis, window_axes
-from popc_runtime.native.binding import Binding
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Encoder, Record, is_float32, tensor_words
 from popc_runtime.native.views import View, view_of_numbers
 
@@ -19,7 +19,7 @@ _AXES: Final = 3
 
 
 def pooling_words(
-    axes: Sequence[Axis],
+    axes: Sequence[WindowAxis],
     dy: View | None,
     x: View | None,
     y: View | None,
@@ -32,12 +32,12 @@ def pooling_words(
         words += tensor_words(array)
     whole = next(array for array in (x, dx) if array is not None)
     words.append(prod(whole.shape[:2]))
-    for axis in (*(Axis(1, 1, out=1) for _ in range(_AXES - len(axes))), *axes):
+    for axis in (*(WindowAxis(1, 1, out=1) for _ in range(_AXES - len(axes))), *axes):
         words += (axis.size, axis.kernel, axis.out, axis.stride, axis.dilation, axis.begin)
     return tuple(words)
 
 
-def of_squares(axes: Sequence[Axis]) -> bool:
+def of_squares(axes: Sequence[WindowAxis]) -> bool:
     """True if windows are squares of 2 x 2 side by side."""
     return len(axes) == 2 and all(
         (axis.kernel, axis.stride, axis.dilation, axis.begin) == (2, 2, 1, 0)
@@ -46,7 +46,7 @@ def of_squares(axes: Sequence[Axis]) -> bool:
     )
 
 
-def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
+def window_factors(binding: NativeBinding, axes: Sequence[WindowAxis]) -> View:
     """The weight of each element of a window in an average, [*windows] float32.
 
     Attribute ``count_include_pad`` says whether padding is counted.
@@ -57,7 +57,7 @@ def window_factors(binding: Binding, axes: Sequence[Axis]) -> View:
     return view_of_numbers(shares, DType.FLOAT32, tuple(map(len, counts)))
 
 
-def _axes(binding: Binding) -> tuple[Axis, ...] | None:
+def _axes(binding: NativeBinding) -> tuple[WindowAxis, ...] | None:
     """The axes; ``None`` if there are too many, or memory is not plain."""
     arrays = [*binding.inputs, *binding.outputs]
     kernel = binding.integers("kernel_shape")
@@ -67,7 +67,7 @@ def _axes(binding: Binding) -> tuple[Axis, ...] | None:
     return window_axes(binding, binding.output().shape[2:], kernel, binding.input(0).shape[2:])
 
 
-def _max_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _max_pool_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the maxima, X and the maxima, to dX."""
     del numbers
     axes = _axes(binding)
@@ -78,7 +78,7 @@ def _max_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | Non
     return Record("MaxOfSquaresGrad_f32" if of_squares(axes) else "MaxPoolGrad_f32", words)
 
 
-def _average_pool_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _average_pool_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """dY to dX; attribute ``sum`` leaves out the division."""
     del numbers
     axes = _axes(binding)

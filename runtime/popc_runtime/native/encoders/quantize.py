@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 
@@ -29,7 +29,7 @@ _REQUANTIZE: Final[dict[DType | None, str]] = {
 }
 
 
-def _quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _quantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """x, scale, [zero point]: constants that serve the whole tensor."""
     del numbers
     kernel = _QUANTIZE.get(binding.output_dtypes[0])
@@ -38,7 +38,7 @@ def _quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _scaled(kernel, binding)
 
 
-def _dequantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _dequantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """x, scale, [zero point]: constants that serve the whole tensor."""
     del numbers
     kernel = _DEQUANTIZE.get(binding.input_dtypes[0])
@@ -51,7 +51,7 @@ def _dequantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _scaled(kernel, binding)
 
 
-def _dynamic_quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _dynamic_quantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """x, which decides about scale and zero point; all three are results."""
     del numbers
     x, y = binding.input(0), binding.output()
@@ -64,7 +64,7 @@ def _dynamic_quantize(binding: Binding, numbers: Mapping[str, int]) -> Record | 
     )
 
 
-def _requantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _requantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """x, a multiplier that broadcasts to it, [zero point]: one constant."""
     del numbers
     kernel = _REQUANTIZE.get(binding.output_dtypes[0])
@@ -79,7 +79,7 @@ def _requantize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return map_record(kernel, out, [x, multiplier], (offset,))
 
 
-def _scaled(kernel: str, binding: Binding) -> Record | None:
+def _scaled(kernel: str, binding: NativeBinding) -> Record | None:
     """A map whose parameters are operands 1 and 2: a scale and a zero point, if there is one."""
     x, scale, zero, out = binding.input(0), binding.input(1), binding.optional(2), binding.output()
     known = binding.is_constant(1) and (zero is None or binding.is_constant(2))

@@ -11,7 +11,7 @@ from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.kernels.core.random_state import LegacySequence, RandomState, state_of
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import packed, tensors
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
@@ -38,7 +38,7 @@ def _has_scalars(ratio: View, training: View) -> bool:
 
 
 def _drops_float32(
-    binding: Binding, given: View, mask: View | None, ratio: View, training: View
+    binding: NativeBinding, given: View, mask: View | None, ratio: View, training: View
 ) -> bool:
     """True if the kernels know the operands of a dropout, or of its gradient."""
     plain = (
@@ -49,7 +49,7 @@ def _drops_float32(
     return plain and _has_scalars(ratio, training) and DType.BFLOAT16 not in binding.input_dtypes
 
 
-def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _dropout(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     x, ratio, training = (binding.input(index) for index in range(3))
     out, mask = binding.output(), binding.optional_output(1)
@@ -66,7 +66,7 @@ def _dropout(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), kept)
 
 
-def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _dropout_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     g, mask, ratio, training = (binding.input(index) for index in range(4))
     out = binding.output()
@@ -77,12 +77,12 @@ def _dropout_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     return Record("DropoutGrad_f32", words, arrays)
 
 
-def _uniform(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _uniform(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     low, high = binding.number("low"), binding.number("high")
     return _filled("RandomUniform", binding, numbers, high - low, low)
 
 
-def _normal(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _normal(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     scale, mean = binding.number("scale"), binding.number("mean")
     wide = binding.output_dtypes[0] is DType.FLOAT64
     fill = _numpy_function(f"random_standard_normal_fill{'' if wide else '_f'}")
@@ -91,7 +91,7 @@ def _normal(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 def _filled(
     kernel: str,
-    binding: Binding,
+    binding: NativeBinding,
     numbers: Mapping[str, int],
     scale: float,
     offset: float,
@@ -132,7 +132,7 @@ def _numpy_function(name: str) -> int:
         return 0
 
 
-def _choices(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _choices(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Logarithms of shares [N, C] to numbers of classes [N, samples]."""
     del numbers
     out, kind = binding.output(), binding.output_dtypes[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, tensors
 from popc_runtime.native.record import Record
 
@@ -26,7 +26,7 @@ REDUCTIONS: Final = (
 _THROUGH_FLOATS: Final = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
-def general_reduction(opcode: str, binding: Binding) -> Record | None:
+def general_reduction(opcode: str, binding: NativeBinding) -> Record | None:
     """X {axes}; integers are not taken where results are computed as floats, nor uint64."""
     x, out = binding.input(0), binding.output()
     if not is_plain(binding) or x.size == 0 or not out.is_contiguous or x.dtype != out.dtype:

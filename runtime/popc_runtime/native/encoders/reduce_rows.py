@@ -8,7 +8,7 @@ from itertools import groupby
 from math import prod
 
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, sizes_along, tensors
 from popc_runtime.native.encoders.reduce import REDUCTIONS, general_reduction
 from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
@@ -19,7 +19,7 @@ __all__ = ["ENCODERS"]
 _ROW_REDUCTIONS: Final = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
 
 
-def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int, ...] | None:
+def _rows(binding: NativeBinding, rows: int, length: int, inner: int = 1) -> tuple[int, ...] | None:
     """The words of an operation on [rows, length, inner]; ``None`` if memory is not like that."""
     x, out = binding.input(0), binding.output()
     if not is_float32(binding) or x.size == 0 or not x.is_contiguous:
@@ -27,7 +27,7 @@ def _rows(binding: Binding, rows: int, length: int, inner: int = 1) -> tuple[int
     return (*tensor_words(x), *tensor_words(out), rows, length, inner)
 
 
-def _softmax(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _softmax(kernel: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     if not is_float32(binding) or not is_plain(binding) or binding.input(0).size == 0:
         return None
@@ -36,7 +36,9 @@ def _softmax(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Recor
     return Record(kernel, (*tensors(x, binding.output()), *sizes), (x,), before=before)
 
 
-def _normalization(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _normalization(
+    kernel: str, binding: NativeBinding, numbers: Mapping[str, int]
+) -> Record | None:
     del numbers
     x = binding.input(0)
     axis = binding.integer("axis") % x.ndim
@@ -59,14 +61,14 @@ def _vector(array: View | None, shape: tuple[int, ...]) -> View | None:
     return array if array.size == prod(shape) and array.shape[-len(shape) :] == shape else None
 
 
-def _reduction(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _reduction(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """A kernel of its own for one run of axes of contiguous float32, or that for anything."""
     del numbers
     own = _row_reduction(f"{opcode}_f32", binding) if opcode in _ROW_REDUCTIONS else None
     return own or general_reduction(opcode, binding)
 
 
-def _row_reduction(kernel: str, binding: Binding) -> Record | None:
+def _row_reduction(kernel: str, binding: NativeBinding) -> Record | None:
     x, axes = binding.input(0), binding.integers("axes")
     over_pixels = _over_pixels(kernel, binding)
     if over_pixels is not None:
@@ -88,7 +90,7 @@ def _row_reduction(kernel: str, binding: Binding) -> Record | None:
     return None if words is None else Record(kernel, words)
 
 
-def _over_pixels(kernel: str, binding: Binding) -> Record | None:
+def _over_pixels(kernel: str, binding: NativeBinding) -> Record | None:
     """Over all axes of the pixels of a channels-last tensor, which lie before its channels."""
     x, out, axes = binding.input(0), binding.output(), binding.integers("axes")
     spatial = tuple(range(2, x.ndim))

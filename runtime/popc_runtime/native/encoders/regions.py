@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
 from popc_runtime.native.record import MOST_AXES, Encoder, Record, float_word, is_float32
 from popc_runtime.native.views import View
@@ -18,12 +18,12 @@ _MODES: Final = {"nearest": 0, "linear": 1, "cubic": 2}
 _PADDINGS: Final = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-def _has_elements(binding: Binding) -> bool:
+def _has_elements(binding: NativeBinding) -> bool:
     arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
     return is_plain(binding) and all(view.size > 0 for view in arrays)
 
 
-def _grid_sample(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _grid_sample(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, ...], grid [N, ..., axes] {mode, padding_mode, align_corners}."""
     del numbers
     out = binding.output()
@@ -36,7 +36,7 @@ def _grid_sample(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("GridSample_f32", words, (x, grid, out), before=(*first, *second))
 
 
-def _roi_align(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _roi_align(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, H, W], regions [R, 4], the image of each."""
     del numbers
     floats = (*binding.input_dtypes[:2], *binding.output_dtypes)
@@ -58,7 +58,7 @@ def _roi_align(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("RoiAlign_f32", words, operands, before=before)
 
 
-def _max_roi_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _max_roi_pool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [N, C, H, W], regions [R, 5]: image, left, top, right, bottom."""
     del numbers
     fits = is_float32(binding) and _has_elements(binding) and binding.output().is_contiguous
@@ -70,7 +70,7 @@ def _max_roi_pool(binding: Binding, numbers: Mapping[str, int]) -> Record | None
     return Record("MaxRoiPool_f32", words, operands, before=before)
 
 
-def _all_packed(binding: Binding, count: int) -> tuple[tuple[View, ...], tuple[Record, ...]]:
+def _all_packed(binding: NativeBinding, count: int) -> tuple[tuple[View, ...], tuple[Record, ...]]:
     pairs = [packed(binding, index) for index in range(count)]
     return tuple(word for word, _ in pairs), tuple(step for _, steps in pairs for step in steps)
 

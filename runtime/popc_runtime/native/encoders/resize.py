@@ -7,7 +7,7 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.kernels.parts.resample import Axis, Taps, nearest_indices, outside
+from popc_runtime.kernels.parts.resample import ResizedAxis, Taps, nearest_indices, outside
 from popc_runtime.kernels.parts.resize_axes import (
     axis_taps,
     gradient_taps,
@@ -15,7 +15,7 @@ from popc_runtime.kernels.parts.resize_axes import (
     processing_order,
     resized_axes,
 )
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record, is_float32
 from popc_runtime.native.views import View, view_of_numbers
@@ -23,7 +23,7 @@ from popc_runtime.native.views import View, view_of_numbers
 __all__ = ["ENCODERS"]
 
 
-def _resize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _resize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     binding = in_memory_order(binding)
     x, out = binding.input(0), binding.output()
@@ -41,7 +41,9 @@ def _resize(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _resample(binding, tables, [axis.length for axis in axes])
 
 
-def _pick(binding: Binding, axes: Sequence[Axis], transformation: str) -> Record | None:
+def _pick(
+    binding: NativeBinding, axes: Sequence[ResizedAxis], transformation: str
+) -> Record | None:
     x, out = binding.input(0), binding.output()
     if out.ndim == 0 or (out.shape[-1] != 1 and out.strides[-1] != out.itemsize):
         return None
@@ -63,7 +65,7 @@ def _rows(rows: Sequence[Sequence[float]], dtype: DType) -> View:
 
 
 def _resample(
-    binding: Binding, tables: Sequence[tuple[int, Taps]], lengths: Sequence[int]
+    binding: NativeBinding, tables: Sequence[tuple[int, Taps]], lengths: Sequence[int]
 ) -> Record | None:
     """Along one axis after another, from operand 0 to the result."""
     wanted = [(number, table) for number, table in tables if not table.keeps(lengths[number])]
@@ -90,7 +92,7 @@ def _axis_record(source: View, target: View, number: int, table: Taps) -> Record
     return Record("Resample_f32", (*tensors(*operands), *sizes), operands)
 
 
-def _resize_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _resize_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     grad, out = binding.input(0), binding.output()
     if not is_float32(binding) or grad.size == 0 or not out.is_contiguous:

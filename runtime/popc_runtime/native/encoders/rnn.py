@@ -18,7 +18,7 @@ from popc_runtime.kernels.parts.rnn_operands import (
     W,
     X,
 )
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import (
     Encoder,
     Record,
@@ -48,7 +48,7 @@ _MAPS: Final = {
 }
 
 
-def _layer(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, W, R, bias?, lengths?, states?, more?: all states, the last, and what a gradient needs."""
     operands, results = _operands(opcode, binding), _results(opcode, binding)
     functions = _functions(opcode, binding, numbers)
@@ -70,7 +70,7 @@ def _layer(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> Record 
     )
 
 
-def _operands(opcode: str, binding: Binding) -> list[View | None]:
+def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
     """X, W, R, bias, h, c, peepholes, attention, lengths."""
     of_lstm = (INITIAL_C, PEEPHOLES) if opcode == "LSTM" else (len(binding.inputs),) * 2
     attention = ATTENTION if opcode == "GRU" else len(binding.inputs)
@@ -78,7 +78,7 @@ def _operands(opcode: str, binding: Binding) -> list[View | None]:
     return [binding.optional(place) for place in places]
 
 
-def _results(opcode: str, binding: Binding) -> list[View | None]:
+def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
     """All states, the last h and c, and the states and gates that are kept."""
     states = _STATES[opcode]
     last_c = binding.optional_output(2) if states == 2 else None
@@ -86,7 +86,7 @@ def _results(opcode: str, binding: Binding) -> list[View | None]:
     return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
 
 
-def _is_plain(binding: Binding, arrays: list[View | None]) -> bool:
+def _is_plain(binding: NativeBinding, arrays: list[View | None]) -> bool:
     types = [
         dtype for dtype in (*binding.input_dtypes, *binding.output_dtypes) if dtype is not None
     ]
@@ -103,7 +103,9 @@ def _is_plain(binding: Binding, arrays: list[View | None]) -> bool:
     )
 
 
-def _functions(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> tuple[int, ...] | None:
+def _functions(
+    opcode: str, binding: NativeBinding, numbers: Mapping[str, int]
+) -> tuple[int, ...] | None:
     """The words of each direction's functions; ``None`` if one of them is no map."""
     names = binding.attributes["activations"]
     assert isinstance(names, tuple)
@@ -119,7 +121,7 @@ def _functions(opcode: str, binding: Binding, numbers: Mapping[str, int]) -> tup
     return tuple(words)
 
 
-def _is_usual(opcode: str, binding: Binding) -> bool:
+def _is_usual(opcode: str, binding: NativeBinding) -> bool:
     """True if the layer has the standard's functions, and nothing beyond states and bias."""
     directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
     beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]

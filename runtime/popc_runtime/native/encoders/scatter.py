@@ -8,7 +8,7 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import copied, is_plain, packed, tensors
 from popc_runtime.native.record import Encoder, Record
 from popc_runtime.native.views import View
@@ -20,7 +20,7 @@ _COMBINATIONS: Final = {"none": 0, "add": 1, "sum": 1, "mul": 2, "min": 3, "max"
 _COMBINED: Final = ("float32", "float64", "int32", "int64")
 
 
-def _indices(binding: Binding, index: int) -> bool:
+def _indices(binding: NativeBinding, index: int) -> bool:
     return binding.input(index).dtype in (DType.INT32, DType.INT64)
 
 
@@ -29,7 +29,7 @@ def _has_places(table: View, indices: View, values: View) -> bool:
     return dimensions and all(view.size > 0 for view in (table, indices, values))
 
 
-def _take(axis: int | None, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _take(axis: int | None, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, indices {axis}, or {batch_dims} if ``axis`` is given."""
     del numbers
     out = binding.output()
@@ -45,7 +45,7 @@ def _take(axis: int | None, binding: Binding, numbers: Mapping[str, int]) -> Rec
 
 
 def _put(
-    binding: Binding,
+    binding: NativeBinding,
     axis: int,
     reduction: str,
     operands: tuple[int, int],
@@ -64,20 +64,20 @@ def _put(
     return Record("PutPlaces", words, (out, indices, values), before=(*start, *first, *second))
 
 
-def _scatter_elements(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _scatter_elements(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Data, indices, updates {axis, reduction}."""
     del numbers
     axis = binding.integer("axis", 0) % max(binding.output().ndim, 1)
     return _put(binding, axis, binding.text("reduction", "none"), (2, 1), copied(binding, 0))
 
 
-def _scatter_rows(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _scatter_rows(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Data, tuples of indices, updates {reduction}."""
     del numbers
     return _put(binding, -1, binding.text("reduction", "none"), (2, 1), copied(binding, 0))
 
 
-def _scatter_reduce(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _scatter_reduce(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Values, indices, initial values? {axis, reduction}."""
     del numbers
     out, reduction = binding.output(), binding.text("reduction")
@@ -92,7 +92,7 @@ def _scatter_reduce(binding: Binding, numbers: Mapping[str, int]) -> Record | No
     return _put(binding, binding.integer("axis") % out.ndim, reduction, (0, 1), start)
 
 
-def _one_hot(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _one_hot(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Indices, off and on {axis, depth}."""
     del numbers
     out, values = binding.output(), binding.input(1)

@@ -7,7 +7,7 @@ from functools import partial
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, sizes_along, tensors
 from popc_runtime.native.record import Encoder, Record
 from popc_runtime.native.views import view_of_numbers
@@ -17,13 +17,13 @@ __all__ = ["ENCODERS"]
 _AXES: Final = (DType.INT32, DType.INT64)
 
 
-def _fits(binding: Binding) -> bool:
+def _fits(binding: NativeBinding) -> bool:
     results = [result for result in binding.outputs if result is not None]
     plain = is_plain(binding) and all(result.is_contiguous for result in results)
     return plain and binding.input(0).size > 0 and binding.input(0).ndim > 0
 
 
-def _top_k(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _top_k(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X to values?, indices? {axis, k, largest}."""
     del numbers
     wanted = binding.integer("k")
@@ -36,7 +36,7 @@ def _top_k(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("TopK", words, (x,), before=before)
 
 
-def _extreme(largest: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _extreme(largest: int, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X to indices {axis, select_last_index}."""
     del numbers
     if not _fits(binding) or binding.output().dtype != DType.INT64:
@@ -48,7 +48,7 @@ def _extreme(largest: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     return Record("ArgExtreme", words, (x,), before=before)
 
 
-def _hardmax(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _hardmax(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {axis}: 1 at the first extreme of a line, 0 elsewhere."""
     del numbers
     x, out = binding.input(0), binding.output()
@@ -63,7 +63,7 @@ def _hardmax(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("OneHot", words, (places, values, out), before=(*before, find))
 
 
-def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _running(product: int, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, axis? {axis, reverse, exclusive}."""
     del numbers
     axis, x = binding.optional(1), binding.input(0)
@@ -85,7 +85,7 @@ def _running(product: int, binding: Binding, numbers: Mapping[str, int]) -> Reco
     return Record("Accumulate", (*words, *tensors(given)), (x, given), before=before)
 
 
-def _product_grad(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _product_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient, X, axis? {axis, reverse, exclusive}; the axis is known."""
     del numbers
     axis, x, out = binding.optional(2), binding.input(1), binding.output()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.native.binding import Binding
+from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
 from popc_runtime.native.encoders.reduce import REDUCTIONS
 from popc_runtime.native.record import Encoder, Record, is_float32
@@ -19,7 +19,7 @@ __all__ = ["ENCODERS"]
 _MOST_FACTOR: Final = 64
 
 
-def _has_elements(binding: Binding) -> bool:
+def _has_elements(binding: NativeBinding) -> bool:
     arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
     return is_plain(binding) and all(view.size > 0 for view in arrays)
 
@@ -35,7 +35,7 @@ def _has_large_factor(length: int) -> bool:
     return length != 1
 
 
-def _dft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _dft(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [..., 1 or 2] {axis, dft_length, inverse, onesided}."""
     del numbers
     if not is_float32(binding) or not _has_elements(binding):
@@ -46,7 +46,7 @@ def _dft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _transform(binding, x, None, axis % x.ndim, binding.integer("dft_length"))
 
 
-def _stft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _stft(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Signal [N, L, 1 or 2] and window [F]? {frame_length, frame_step, onesided}."""
     del numbers
     window, length = binding.optional(1), binding.integer("frame_length")
@@ -64,7 +64,7 @@ def _stft(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _transform(
-    binding: Binding, x: View, window: View | None, axis: int, length: int
+    binding: NativeBinding, x: View, window: View | None, axis: int, length: int
 ) -> Record | None:
     inverse, onesided = binding.integer("inverse", 0), binding.integer("onesided")
     words = (*tensors(x, binding.output(), window), axis, length, inverse, onesided)
@@ -74,7 +74,7 @@ def _transform(
 # -- matrices --------------------------------------------------------------------------------------
 
 
-def _of_matrices(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _of_matrices(kernel: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X [..., n, n]."""
     del numbers
     out = binding.output()
@@ -87,7 +87,7 @@ def _of_matrices(kernel: str, binding: Binding, numbers: Mapping[str, int]) -> R
 # -- ranks and counts ------------------------------------------------------------------------------
 
 
-def _ranks(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _ranks(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, boundaries {right}."""
     del numbers
     kinds = (DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64)
@@ -101,7 +101,7 @@ def _ranks(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return Record("Rank", words, (x, levels, out), before=(*first, *second))
 
 
-def _bins(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _bins(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, levels {absolute}: how many are below each level."""
     del numbers
     if binding.input_dtypes[1] is not DType.FLOAT32:
@@ -110,7 +110,7 @@ def _bins(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
     return _counts(binding, levels, before, binding.integer("absolute"), closed=0)
 
 
-def _histogram(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _histogram(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X {levels}: how many sizes are up to each level."""
     del numbers
     levels = view_of_numbers(binding.numbers("levels"), DType.FLOAT32)
@@ -118,7 +118,7 @@ def _histogram(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _counts(
-    binding: Binding, levels: View, before: tuple[Record, ...], absolute: int, *, closed: int
+    binding: NativeBinding, levels: View, before: tuple[Record, ...], absolute: int, *, closed: int
 ) -> Record | None:
     out = binding.output()
     plain = is_plain(binding) and binding.input_dtypes[0] is DType.FLOAT32 and out.is_contiguous
@@ -129,7 +129,7 @@ def _counts(
     return Record("CountLevels_f32", words, (x, levels, out), before=(*before, *more))
 
 
-def _sum_of_squares(binding: Binding, numbers: Mapping[str, int]) -> Record | None:
+def _sum_of_squares(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X: of all elements."""
     del numbers
     x, out = binding.input(0), binding.output()

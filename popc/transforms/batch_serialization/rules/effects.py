@@ -1,0 +1,14 @@
+"""Ops that pass their operand on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.transforms.batch_serialization.cut import Rule, elementwise
+
+__all__ = ["RULES"]
+
+
+RULES: Final[dict[str, Rule]] = {
+    "Detach": elementwise,
+}
