@@ -192,7 +192,7 @@ def _bound_for_training(
     bindings: Bindings, loaded: LoadedModel, training: TrainingSettings, options: Options
 ) -> Bindings:
     """``bindings`` with the weights that become variables, and the tensors that training needs."""
-    plain, _ = training_anchors(bindings.anchors)
+    plain, _ = training_anchors(bindings.anchors, training.loss.name)
     known = dict.fromkeys([*loaded.tensor_names(), *(info.name for info in loaded.inputs)])
     needed = needed_names(training, bindings.anchors, known)
     return replace(

@@ -20,7 +20,7 @@ __all__ = ["Archive"]
 
 
 class Archive:
-    """The result of `popc.compile`.  `popc_runtime.load` opens the file that `save` writes.
+    """The result of `popc.compile`.  `popc_runtime.load` takes it, or the file that `save` writes.
 
     Attributes:
         manifest: Inputs, outputs, streams, programs, options with their origin, memory.

@@ -87,7 +87,7 @@ class ModelSettings:
 
 
 model_argument = click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+    "model", type=click.Path(path_type=Path, exists=True, allow_dash=True)
 )
 target_option = click.option(
     "--target",

@@ -28,7 +28,7 @@ from popc.memory import MemoryPlan
 from popc.ops.control import callee_of
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.schedule import Schedule
-from popc.target import Target
+from popc.target import Target, select_ipus
 
 __all__ = ["estimate_costs", "estimate_execution"]
 
@@ -81,7 +81,19 @@ def estimate_execution(
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
     settings = settings or CostSettings()
     merged = merged_transfers(schedule) if settings.merge_exchange else frozenset[Op]()
-    return Machine(target, settings, Planner(target), merged)
+    return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
+
+
+def _selected(target: Target, schedule: Schedule) -> tuple[int, ...]:
+    """The chips along the ladder, in the order in which the program counts them."""
+    closing = (target.num_ipus - 1, 0)
+    closed = any(
+        (op.attributes["source"], op.attributes["destination"]) == closing
+        for order in schedule.orders.values()
+        for op in order
+        if op.op_type == "IpuCopy"
+    )
+    return select_ipus(target.num_ipus, target.selection_order, closed=closed)
 
 
 class _Estimator:

@@ -37,13 +37,19 @@ __all__ = ["Machine", "Work"]
 class Machine:
     """The target, how it is used, and the plans made for it so far.
 
-    ``merged`` are transfers that share syncs with the one before.
+    ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
+    chips along the ladder, in the order in which the program counts them.
     """
 
     target: Target
     settings: CostSettings
     planner: Planner
     merged: AbstractSet[Op] = frozenset()
+    chips: tuple[int, ...] = (0,)
+
+    def place(self, chip: int) -> int:
+        """The number along the ladder of a chip of the program."""
+        return self.chips[chip] if chip < len(self.chips) else chip
 
     def share(self, elements: int, dtype: DType) -> int:
         """Elements on the busiest tile if ``elements`` are mapped linearly."""

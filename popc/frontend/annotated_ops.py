@@ -19,11 +19,13 @@ __all__ = ["annotation_problems", "operators_meant", "with_annotations"]
 
 # Operators that serialize_matmul_... is for, and what they become.
 _PRODUCTS: Final = ("MatMul", "Gemm")
+_LOOKUPS: Final = ("Gather",)
 
 _MODE, _FACTOR, _PRECISION = (
     ANNOTATIONS[f"serialize_matmul_{what}"].attribute
     for what in ("mode", "factor", "keep_precision")
 )
+_LOOKUP_FACTOR: Final = ANNOTATIONS["serialize_lookup_factor"].attribute
 _NAMES, _PRIORITIES = (
     ANNOTATIONS[f"inplace_op_{what}"].attribute for what in ("names", "priorities")
 )
@@ -35,6 +37,8 @@ def operators_meant(annotation: str) -> tuple[str, ...]:
     """The operators that an annotation, by our name for it, is for; empty if it is for all."""
     if annotation == "output_type":
         return SUMS_OF_PRODUCTS
+    if annotation == "serialize_lookup_factor":
+        return _LOOKUPS
     return _PRODUCTS if annotation.startswith("serialize_matmul_") else ()
 
 
@@ -47,6 +51,8 @@ def annotation_problems(node: onnx.NodeProto) -> Iterator[str]:
         yield f"{cutting[0]} is for {listed}, not for {node.op_type}"
     elif cutting:
         yield from _cut_problems(found)
+    if _LOOKUP_FACTOR in found:
+        yield from _lookup_problems(node.op_type, found[_LOOKUP_FACTOR])
     if (_NAMES in found) != (_PRIORITIES in found):
         given, missing = sorted((_NAMES, _PRIORITIES), key=lambda name: name not in found)
         yield f"{given} needs {missing}"
@@ -65,6 +71,13 @@ def _cut_problems(found: dict[str, Any]) -> Iterator[str]:
         yield f"{_FACTOR if _FACTOR in found else _PRECISION} needs {_MODE}"
     elif mode != "none" and factor == 0:
         yield f"{_MODE} needs {_FACTOR}: the number of parts"
+
+
+def _lookup_problems(op_type: str, factor: object) -> Iterator[str]:
+    if op_type not in _LOOKUPS:
+        yield f"{_LOOKUP_FACTOR} is for {' or '.join(_LOOKUPS)}, not for {op_type}"
+    elif not isinstance(factor, int) or factor < 0:
+        yield f"{_LOOKUP_FACTOR} is {factor!r}, but must be a whole number"
 
 
 def _inplace_problems(names: Sequence[str], priorities: object) -> Iterator[str]:
@@ -87,6 +100,8 @@ def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSe
         if mode != "none" and factor > 1:
             keep = bool(found.get(_PRECISION, 0))
             settings = replace(settings, cut=ProductCut(mode, factor, keep))
+    if op.op_type in _LOOKUPS and settings.cut is None and found.get(_LOOKUP_FACTOR, 0) > 1:
+        settings = replace(settings, cut=ProductCut("rows", found[_LOOKUP_FACTOR]))
     if _NAMES in found and not settings.inplace:
         spec = OPS.get(op.op_type)
         able = () if spec is None else spec.inplace
@@ -100,7 +115,7 @@ def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSe
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    wanted = (_MODE, _FACTOR, _PRECISION, _NAMES, _PRIORITIES)
+    wanted = (_MODE, _FACTOR, _PRECISION, _LOOKUP_FACTOR, _NAMES, _PRIORITIES)
     return {
         attribute.name: helper.get_attribute_value(attribute)
         for attribute in node.attribute

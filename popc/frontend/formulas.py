@@ -7,6 +7,7 @@ alone, and what may be one is told.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,10 @@ _CLOSE: Final = 1e-6
 _LARGEST_ROOT: Final = 1 << 14  # square roots of dimensions of heads and the like
 _MASKED: Final = -1e4  # what masks add to scores is at most this
 _MOST_BYTES: Final = 1 << 26
+# What tf2onnx and paddle2onnx call the tensors that they make up or fold.
+_CONVERTERS: Final = re.compile(
+    r"(const_fold_opt__|const_(zero|ones|minus_one|two|eight)__|auto\.\w+\.)\d+"
+)
 
 _Use: TypeAlias = "tuple[onnx.NodeProto, int]"
 
@@ -114,7 +119,7 @@ def find_formula_numbers(
                 constant[name] = what
         elif type_.rank == 0:
             constant[name] = what  # no scalar is trained, but this may be meant to be
-        elif _are_elementwise(used) and (values.size == 1 or _are_whole(values)):
+        elif _are_elementwise(used) and (_is_doubtful(values) or _CONVERTERS.fullmatch(name)):
             doubtful[name] = what
     return FormulaNumbers(constant, doubtful)
 
@@ -182,7 +187,12 @@ def _is_mask(values: Array) -> bool:
     return bool(hidden.any()) and not values[~hidden].any()
 
 
-def _are_whole(values: Array) -> bool:
-    """True if it counts, or marks, elements; weights may begin as zeros or as ones."""
+def _is_doubtful(values: Array) -> bool:
+    """True if it is one number, or counts or marks elements.
+
+    Weights may begin as zeros or as ones.
+    """
+    if values.size == 1:
+        return True
     flat = values.reshape(-1)
     return bool((flat == np.round(flat)).all()) and not ((flat == 0).all() or (flat == 1).all())

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
+from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
@@ -151,6 +152,9 @@ def _digest_of(proto: onnx.ModelProto) -> str:
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     """The message in a file and the hash of the file; its bytes are gone when this returns."""
+    foreign = recognise_model(path)
+    if foreign is not None:
+        raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
     if path.is_dir():
         models = sorted(file.name for file in path.glob("*.onnx"))
         raise ModelError(

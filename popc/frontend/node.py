@@ -11,7 +11,7 @@ import numpy.typing as npt
 from popc.frontend.known_attributes import may_read
 from popc.frontend.problems import DataDependent
 from popc.frontend.values import OptionalValue, SequenceValue, Value
-from popc.ir import OpSettings, Tensor, TensorType
+from popc.ir import OpSettings, ProductCut, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.errors import ModelError
@@ -207,19 +207,23 @@ class Node:
         op_type: str,
         inputs: Sequence[Tensor | None],
         attributes: Attributes | None = None,
+        *,
+        cut: ProductCut | None = None,
     ) -> Tensor:
         """Add an IR op and return its first output (a constant, if it could be folded cheaply)."""
-        return self.emit_all(op_type, inputs, attributes)[0]
+        return self.emit_all(op_type, inputs, attributes, cut=cut)[0]
 
     def emit_all(
         self,
         op_type: str,
         inputs: Sequence[Tensor | None],
         attributes: Attributes | None = None,
+        *,
+        cut: ProductCut | None = None,
     ) -> list[Tensor]:
         """Add an IR op and return all its outputs."""
         graph = self.importer.graph
-        settings = OpSettings(origin=self.name)
+        settings = OpSettings(origin=self.name, cut=cut)
         own = dict(attributes or {})
         if op_type in SUMS_OF_PRODUCTS and self.has(_PARTIALS_TYPE):
             own[PARTIALS] = self.text(_PARTIALS_TYPE).lower()

@@ -5,25 +5,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from popc.inputs.arguments import load_file, pairs, read_arrays, read_stdin
-from popc_runtime import TensorSpec
+from popc_runtime import Executable, TensorSpec
+from popc_runtime.data.streams.files import RAW_SUFFIXES, open_samples
 from popc_runtime.errors import ResourceError, UsageError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, StreamSpec
 
 __all__ = ["gather_inputs", "plan_outputs", "random_array", "write_outputs"]
 
 
 def gather_inputs(
-    items: Sequence[str], specs: Sequence[TensorSpec], steps: int = 1
+    items: Sequence[str], executable: Executable, steps: int = 1
 ) -> list[dict[str, Array]]:
     """The inputs of every step, from ``NAME=SOURCE`` items (or .npz files with all of them).
 
+    Samples for all steps may lie in a row, as sessions take them.
+
     Raises:
-        UsageError: an item is malformed or names no input.
+        UsageError: an item is malformed, names no input, or has samples for another number of
+            steps.
         ResourceError: a file cannot be read.
     """
     named: dict[str, Array | int] = {}  # an int is the seed of random values
@@ -31,21 +36,28 @@ def gather_inputs(
         if "=" not in item and item.endswith(".npz"):
             named.update(read_arrays(Path(item)))
     explicit = [item for item in items if "=" in item or not item.endswith(".npz")]
-    known = {spec.name: spec for spec in specs}
+    known = {spec.name: spec for spec in executable.inputs}
     for name, source in pairs(explicit, "--input", known=known).items():
         if name not in known:
             raise UsageError(
                 f"--input {name}={source}: the archive has no input {name!r}",
-                hint=f"its inputs are {', '.join(map(str, specs))}",
+                hint=f"its inputs are {', '.join(map(str, executable.inputs))}",
             )
-        named[name] = _read(name, source)
+        named[name] = _read(executable.stream(name), source)
+    ready = {
+        name: value
+        if name not in known or isinstance(value, int)
+        else _by_step(value, known[name], executable.stream(name), steps)
+        for name, value in named.items()
+    }
     return [
-        {name: _of_step(value, known.get(name), step, steps) for name, value in named.items()}
+        {name: _of_step(value, known.get(name), step, steps) for name, value in ready.items()}
         for step in range(steps)
     ]
 
 
-def _read(name: str, source: str) -> Array | int:
+def _read(stream: StreamSpec, source: str) -> Array | int:
+    name = stream.name
     if not source:
         raise UsageError(f"--input {name}=: expected NAME=SOURCE, such as {name}={name}.npy")
     if source == "-":
@@ -62,8 +74,30 @@ def _read(name: str, source: str) -> Array | int:
         if name not in arrays:
             raise ResourceError(f"{path} has no array {name!r}, only {', '.join(arrays)}")
         return arrays[name]
+    if path.suffix in RAW_SUFFIXES:
+        return _of_run(open_samples(stream, path), stream)
     loaded: Array = load_file(path)
     return loaded
+
+
+def _of_run(samples: Array, stream: StreamSpec) -> Array:
+    """Samples as a single run takes them: one that is alone has no dimension for several."""
+    return samples[0] if len(samples) == 1 and stream.samples_per_step == 1 else samples
+
+
+def _by_step(value: Array, spec: TensorSpec, stream: StreamSpec, steps: int) -> Array:
+    """Samples in a row as what each step takes; other values as they are."""
+    if value.ndim != len(stream.shape) + 1 or value.shape[1:] != stream.shape:
+        return value
+    wanted = steps * (prod(spec.shape) // max(prod(stream.shape), 1))
+    if len(value) == wanted:
+        return value.reshape((steps, *spec.shape) if steps > 1 else spec.shape)
+    if steps == 1:
+        return value  # the program says what it takes
+    raise UsageError(
+        f"input {spec.name!r} has {len(value)} samples, but {steps} steps take {wanted}",
+        hint=f"a sample is {stream.dtype}{list(stream.shape)}",
+    )
 
 
 def _of_step(value: Array | int, spec: TensorSpec | None, step: int, steps: int) -> Array:

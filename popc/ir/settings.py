@@ -34,7 +34,8 @@ class ProductCut:
     """The way to make a product of matrices [..., m, k] and [..., k, n] of smaller ones.
 
     Attributes:
-        mode: What is cut: "input_channels" (m), "reducing_dim" (k) or "output_channels" (n).
+        mode: What is cut: "input_channels" (m), "reducing_dim" (k) or "output_channels" (n); of a
+            lookup, "rows" of the table.
         factor: Into how many parts; it divides what is cut.
         keep_precision: Parts of a float16 sum are added in float32, and rounded at the end.
     """
@@ -63,7 +64,7 @@ class OpSettings:
         outline: Ops are only put into one subgraph with others that have the same words here.
         bins: Numbers by the name of a partition.  Of each partition, all ops with a number run
             before those with a higher one; an op without a number in it does not take part.
-        cut: For a product of matrices, how it is made of smaller ones.
+        cut: For a product of matrices or a lookup, how it is made of smaller ones.
         inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
             not listed comes last; with 0 or less, an operand is never overwritten.
         location: What the user says about where results are kept, in the words of the options.

@@ -184,6 +184,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "output_tensor_location": Annotation("__output_tensor_location", _Location()),
     "output_type": Annotation("__output_type", _Words(float="FLOAT", half="HALF", float16="HALF")),
     "pipeline_stage": Annotation("__pipeline_stage", _INT),
+    "serialize_lookup_factor": Annotation("__serialize_lookup_factor", _INT),
     "serialize_matmul_factor": Annotation("__serialize_matmul_factor", _INT),
     "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", _FLAG),
     "serialize_matmul_mode": Annotation("__serialize_matmul_mode", CUTS),

@@ -11,11 +11,13 @@ import numpy as np
 import onnx
 
 from popc.popart.arrays import fill_tensor
+from popc.popart.enums import VariableRetrievalMode
 from popc.popart.errors import (
     popart_exception,
     popart_internal_exception,
     popart_runtime_error,
 )
+from popc.popart.groups import VariableSettings
 from popc.popart.stepio import PyWeightsIO, copy_raw
 from popc_runtime import Executable, VariableRole, VariableSpec
 
@@ -30,18 +32,31 @@ class HostWeights:
     """Values of variables on the host.
 
     ``host`` is what the next transfer to the device sends, ``streams`` what the last one from it
-    brought.  Weights that are constants of the program, or that it does not have as variables,
-    keep the values of the model.
+    brought, as the retrieval modes of ``settings`` say: a row for each group of replicas, or for
+    each replica.  Weights that are constants of the program, or that it does not have as
+    variables, keep the values of the model.
     """
 
-    def __init__(self, model: onnx.ModelProto, base: str, unused: set[str]) -> None:
-        self._model, self._base = model, base
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        base: str,
+        unused: set[str],
+        settings: Mapping[str, VariableSettings],
+        replicas: int,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._groups = {name: one.groups(replicas) for name, one in settings.items()}
+        self._replicas = replicas
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}
         for weight in model.graph.initializer:
             if weight.name not in unused and weight.data_type != _T.STRING:
                 self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
-        self.streams: dict[str, _Array] = {name: one.copy() for name, one in self.host.items()}
+        self.streams: dict[str, _Array] = {
+            name: self._returned(name, one) for name, one in self.host.items()
+        }
 
     def connect(self, executable: Executable) -> None:
         """Learn of the variables of a program; their state begins as the program has it."""
@@ -58,7 +73,31 @@ class HostWeights:
                 self.host[name] = given.reshape(shape)
             elif given.shape != shape:
                 self.host[name] = np.broadcast_to(given, shape).copy()
-            self.streams[name] = self.host[name].copy()
+            self.streams[name] = self._returned(name, self.host[name])
+
+    def _mode(self, name: str) -> VariableRetrievalMode:
+        known = self._settings.get(name)
+        if known is None or self._replicas == 1:
+            return VariableRetrievalMode.OnePerGroup
+        return known.getRetrievalMode()
+
+    def _returned(self, name: str, value: _Array) -> _Array:
+        """Values of the groups (one has no row) as they are read back: a copy."""
+        if self._mode(name) is not VariableRetrievalMode.AllReplicas:
+            return value.copy()
+        groups = self._groups[name]
+        rows = value[None] if len(groups) == 1 else value
+        spread = np.empty((self._replicas, *rows.shape[1:]), rows.dtype)
+        for row, members in zip(rows, groups, strict=True):
+            spread[members] = row
+        return spread
+
+    def _of_groups(self, name: str, value: _Array) -> _Array:
+        """``value``, as it was read back, as the host has it: a row for each of several groups."""
+        if self._mode(name) is not VariableRetrievalMode.AllReplicas:
+            return value
+        rows: _Array = value[[members[0] for members in self._groups[name]]]
+        return rows[0] if len(rows) == 1 else rows
 
     @property
     def names(self) -> list[str]:
@@ -79,10 +118,23 @@ class HostWeights:
         """Read the values of the device."""
         if not self._specs:
             return
-        for name, value in executable.state.read().items():
+        values = executable.state.read()
+        special = [n for n in values if self._mode(n) is not VariableRetrievalMode.OnePerGroup]
+        every = executable.state.read(every_replica=True) if special else {}
+        values |= {name: self._of_replicas(name, every[name]) for name in special}
+        for name, value in values.items():
             if name in self._specs:
                 held = self.host[name].dtype
                 self.streams[name] = value.view(held) if held != value.dtype else value
+
+    def _of_replicas(self, name: str, rows: _Array) -> _Array:
+        """The values of all replicas, or the mean of those of each group."""
+        if self._mode(name) is VariableRetrievalMode.AllReplicas:
+            return rows
+        groups = self._groups[name]
+        means = np.stack([rows[members].mean(0, dtype=np.float64) for members in groups])
+        found: _Array = means.astype(rows.dtype)
+        return found[0] if len(groups) == 1 else found
 
     def read(self, weights: PyWeightsIO) -> None:
         """Copy what came from the device into arrays.
@@ -113,17 +165,19 @@ class HostWeights:
             target = self.host.get(name)
             if target is None:
                 continue
-            if tuple(array.shape) != target.shape:
+            wanted = self._returned(name, target)
+            if tuple(array.shape) != wanted.shape:
                 raise popart_internal_exception(
                     f"The shape {list(array.shape)} of the array for {name} does not not match the "
-                    f"expected write region {list(target.shape)}"
+                    f"expected write region {list(wanted.shape)}"
                 )
-            if array.nbytes != target.nbytes:
+            if array.nbytes != wanted.nbytes:
                 raise popart_exception(
                     f"cannot reset tensor data with data of non-matching size: {name} has "
-                    f"{target.nbytes} bytes, not {array.nbytes}"
+                    f"{wanted.nbytes} bytes, not {array.nbytes}"
                 )
-            self.host[name] = array.view(target.dtype).reshape(target.shape).copy()
+            given = array.view(target.dtype).reshape(wanted.shape)
+            self.host[name] = self._of_groups(name, given).copy()
 
     def reset(self, model: onnx.ModelProto, folder: str, *, ignore_unknown: bool) -> None:
         """Take the values of a model's initializers.
@@ -148,7 +202,7 @@ class HostWeights:
     def keep_fetched(self) -> None:
         """What came from the device is what the host has."""
         for name in self._specs:
-            self.host[name] = self.streams[name].copy()
+            self.host[name] = self._of_groups(name, self.streams[name]).copy()
 
     def save_model(self, path: str) -> None:
         """Write the model with the values that came from the device, and the optimizer's state.
@@ -161,7 +215,7 @@ class HostWeights:
         model.CopyFrom(self._model)
         known = {weight.name: weight for weight in model.graph.initializer}
         for name in self._specs:
-            value = self.streams[name]
+            value = self._of_groups(name, self.streams[name])
             if name not in known:
                 fill_tensor(model.graph.initializer.add(name=name), value)
             elif known[name].data_location == _T.EXTERNAL:

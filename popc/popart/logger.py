@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
-__all__ = ["Logger", "getLogger", "log"]
+__all__ = ["Logger", "getLogger", "log", "log_once"]
 
 _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "CRITICAL", "OFF")
 _LETTERS: Final = ("T", "D", "I", "W", "E", "C", "O")
@@ -109,6 +109,16 @@ def log(module: str, level: str, message: str) -> None:
     number = _number(level)
     if number >= state.levels.get(module, state.default):
         state.write(module, number, message)
+
+
+_SAID: Final[set[str]] = set()
+
+
+def log_once(module: str, message: str) -> None:
+    """Warn of something the first time that it happens in this process."""
+    if message not in _SAID:
+        _SAID.add(message)
+        log(module, "WARN", message)
 
 
 class Logger:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from popc.popart.errors import popart_exception
-from popc.popart.logger import log
+from popc.popart.logger import log, log_once
 from popc.popart.options_table import OPTIONS, OptionRow, Treatment
 from popc.popart.records import Field, Record
 
@@ -25,7 +25,6 @@ _RAW: Final = (
     *("convolutionOptions", "engineOptions", "gclOptions", "lstmOptions", "matmulOptions"),
     *("reportOptions", "tensorLocationSettingsOverride"),
 )
-_WARNED: Final[set[str]] = set()
 
 
 class SessionOptions(Record):
@@ -82,9 +81,7 @@ class SessionOptions(Record):
                 f"popc cannot do what these options ask for: {', '.join(refused)}"
             )
         for row, _ in self.treated(Treatment.NO_EFFECT):
-            if row.name not in _WARNED:
-                _WARNED.add(row.name)
-                log("session", "WARN", f"SessionOptions.{row.name} has no effect: {row.why}")
+            log_once("session", f"SessionOptions.{row.name} has no effect: {row.why}")
 
 
 def _meant(name: str) -> str:

@@ -56,7 +56,11 @@ class SessionCore:
         self._checked = False
         self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
         setup.transform()
-        self._weights = HostWeights(setup.model, setup.base, setup.unused_weights)
+        self._weights = HostWeights(
+            *(setup.model, setup.base, setup.unused_weights),
+            setup.shared,
+            setup.sizes.replicas,
+        )
 
     # -- what it is made of ----------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from popc.popart.enums import (
 )
 from popc.popart.errors import popart_exception
 from popc.popart.locations import TensorLocation, TensorLocationSettings
+from popc.popart.logger import log_once
 from popc.popart.optimizer_table import literal
 from popc.popart.option_enums import VirtualGraphMode
 from popc.popart.options import SessionOptions
@@ -29,7 +30,13 @@ from popc.popart.patterns import Patterns
 from popc.popart.records import Record
 from popc.request import make_options
 
-__all__ = ["accumulation_of", "options_of", "replicas_of"]
+__all__ = [
+    "accumulation_of",
+    "highest_virtual_graph",
+    "options_of",
+    "pipelines_with",
+    "replicas_of",
+]
 
 _EXCHANGE: Final = {
     ExchangeStrategy.OverlapInnerLoop: "overlap_inner_loop",
@@ -80,11 +87,15 @@ def options_of(
         for row, value in options.treated(Treatment.MAPPED)
         if row.name not in _APART
     }
-    for name in _without_effect(options):
+    for name in _without_effect(options, trains=trains):
         values.pop(name, None)
     partials = dict(options.convolutionOptions).get("partialsType")
     if partials:
         values["convolutionOptions.partialsType"] = partials
+    pipelines = pipelines_with(options, trains=trains)
+    if not pipelines:
+        _forget_pipeline(values)
+    _keep_possible_shards(values, replicas_of(options))
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
@@ -92,18 +103,67 @@ def options_of(
     anchors = {name: _anchor(flow, name, counts_micro_batches) for name in flow.anchors()}
     values["anchors"] = anchors
     values["default_anchor"] = _anchor_of_inputs(anchors, model)
-    values["num_ipus"] = _ipus(options, device)
+    _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
     values["compression"] = "fast"
     _add_streams(values, flow, model)
     if not trains:
-        _forget_training(values, pipelines=options.enablePipelining)
+        _forget_training(values, pipelines=pipelines)
     return make_options({name: value for name, value in values.items() if value is not None})
 
 
-def _without_effect(options: SessionOptions) -> Iterator[str]:
+def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
+    """Whether micro-batches go through a pipeline.
+
+    PopART also trains pipelines that update weights after each micro-batch, with gradients of
+    weights that later ones have changed meanwhile; popc has no such stale gradients.
+    """
+    stale = trains and not options.enableGradientAccumulation
+    if options.enablePipelining and stale:
+        log_once(
+            "session",
+            "Without gradient accumulation popc trains one micro-batch after the other, not in a "
+            "pipeline: results are those of training without stale weights",
+        )
+    return bool(options.enablePipelining) and not stale
+
+
+def highest_virtual_graph(options: SessionOptions, model: onnx.ModelProto) -> int:
+    """The highest number of a virtual graph that a node of the model is on; -1 if there is none."""
+    if options.virtualGraphMode is not VirtualGraphMode.Manual:
+        return -1
+    graphs = [model.graph]
+    numbers = [-1]
+    while graphs:
+        for node in graphs.pop().node:
+            for attribute in node.attribute:
+                if attribute.name == "__ipu_number":
+                    numbers.append(attribute.i)
+                elif attribute.HasField("g"):
+                    graphs.append(attribute.g)
+    return max(numbers)
+
+
+def _forget_pipeline(values: dict[str, Any]) -> None:
+    values.pop("enablePipelining", None)
+    if values.get("autoRecomputation") == "pipeline":
+        values.pop("autoRecomputation")
+
+
+def _keep_possible_shards(values: dict[str, Any], replicas: int) -> None:
+    """Leave out what PopART passes over: tensors that are not divided have no sharding domain."""
+    tables = [value for name, value in values.items() if name.endswith("TensorLocationSettings")]
+    activations = values.get("activationTensorLocationSettings")
+    for table in (*tables, *values.get("tensorLocationSettingsOverride", {}).values()):
+        if replicas == 1 or table is activations:
+            table["replicatedTensorSharding"] = 0
+        if not table["replicatedTensorSharding"]:
+            table.pop("shardingDomain")
+
+
+def _without_effect(options: SessionOptions, *, trains: bool) -> Iterator[str]:
     """Members that PopART passes over because what they are about is off."""
-    if not options.enablePipelining:
+    if not pipelines_with(options, trains=trains):
         yield "accumulateOuterFragmentSettings"
         yield "stashAllTensorsInferencePipeline"
     if options.executionPhaseSettings.phases < 2:
@@ -195,6 +255,15 @@ def _ipus(options: SessionOptions, device: DeviceInfo) -> int:
     if options.virtualGraphMode is VirtualGraphMode.Off or device.type is DeviceType.Cpu:
         return 1
     return max(1, device.numIpus // replicas_of(options))
+
+
+def _set_ipus(values: dict[str, Any], ipus: int) -> None:
+    """Let the program have so many IPUs; a target has a power of two, the last of which rest."""
+    of_target = 1 << (ipus - 1).bit_length()
+    values["num_ipus"] = of_target
+    if of_target > ipus and values.get("virtualGraphMode") == "auto":
+        ratios = values.get("virtualGraphSplitRatios") or [1.0] * ipus
+        values["virtualGraphSplitRatios"] = [*ratios, *[0.0] * (of_target - len(ratios))]
 
 
 def _add_streams(values: dict[str, Any], flow: DataFlow, model: onnx.ModelProto) -> None:

@@ -22,25 +22,28 @@ from popc.popart.errors import (
     popart_runtime_error,
     poplar_exception,
 )
+from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
+from popc.popart.model_names import read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
-from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.setup_checks import check_device, check_setup
+from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 
-__all__ = ["Setup", "all_names"]
+__all__ = ["Setup"]
 
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
@@ -100,41 +103,8 @@ class Setup:
         options.require_supported()
         patterns.require_mandatory()
         made = cls(loaded, flow, device, options, patterns, name, loss, optimizer)
-        made._check()
+        check_setup(made)
         return made
-
-    def _check(self) -> None:
-        for name in all_names(self.model):
-            prefix = reserved_prefix_of(name)
-            if prefix and not _is_state(name, self.model):
-                raise popart_exception(
-                    f"Provided tensor {name} has an invalid name: clash with reserved prefix "
-                    f"{prefix}"
-                )
-        options = self.options
-        if self.optimizer is None and options.enableGradientAccumulation:
-            raise popart_exception("Gradient Accumulation only available when training.")
-        if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
-            raise popart_exception(
-                f"accumulationFactor is {options.accumulationFactor}, but "
-                f"enableGradientAccumulation is false"
-            )
-        if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
-            raise popart_exception(
-                f"replicatedGraphCount is {options.replicatedGraphCount}, but "
-                f"enableReplicatedGraphs is false"
-            )
-        known = all_names(self.model)
-        if self.optimizer is not None and self.loss not in known:
-            raise popart_exception(
-                f"Could not find loss tensor '{self.loss}' in main graph tensors"
-            )
-        for name in self.flow.anchors():
-            if name not in known and not reserved_prefix_of(name):
-                listed = ", ".join(sorted(known))
-                raise popart_exception(
-                    f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
-                )
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -156,10 +126,15 @@ class Setup:
         )
 
     @property
+    def shared(self) -> dict[str, VariableSettings]:
+        """The settings of weights that have others than the default ones."""
+        return variable_settings(self.model)
+
+    @property
     def unused_weights(self) -> set[str]:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
-        return names - _read_names(self.model.graph) - set(self.flow.anchors())
+        return names - read_names(self.model.graph) - set(self.flow.anchors())
 
     @property
     def rng_words(self) -> int:
@@ -186,7 +161,8 @@ class Setup:
             trains=self.optimizer is not None,
         )
         training = self._training() if self.optimizer is not None else None
-        self._program = Program(self.loaded, settings, self.flow.anchors(), training)
+        loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
+        self._program = Program(loaded, settings, self.flow.anchors(), training)
         self._saved = self._cached()
         if self._saved is None:
             self._program.listings = Listings.of(self.options)
@@ -217,7 +193,12 @@ class Setup:
         )
 
     def executable(self, seed: int) -> Executable:
-        """The program, loaded; the cache gets it if it is new there."""
+        """The program, loaded; the cache gets it if it is new there.
+
+        Raises:
+            popart_exception: the device lacks the IPUs of a virtual graph.
+        """
+        check_device(self.options, self.device, self.model)
         if self._saved is None:
             self._saved = self._cached()
         if self._saved is None:
@@ -355,28 +336,3 @@ class Setup:
         self._require_executable()
         assert self._program is not None
         return set(self._types or self._program.infos)
-
-
-def all_names(model: onnx.ModelProto) -> set[str]:
-    """The tensors of the outermost graph."""
-    graph = model.graph
-    names = {name for node in graph.node for name in node.output if name}
-    names.update(info.name for info in graph.input)
-    names.update(weight.name for weight in graph.initializer)
-    return names
-
-
-def _read_names(graph: onnx.GraphProto) -> set[str]:
-    """The tensors that nodes of a graph or its subgraphs read."""
-    names = {info.name for info in graph.output}
-    for node in graph.node:
-        names.update(node.input)
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                names |= _read_names(nested)
-    return names
-
-
-def _is_state(name: str, model: onnx.ModelProto) -> bool:
-    """Whether a tensor is the optimizer's state, which models hold that training has written."""
-    return any(weight.name == name for weight in model.graph.initializer)

@@ -10,7 +10,8 @@ from popc.popart.errors import (
     popart_runtime_error,
 )
 from popc.popart.logger import log
-from popc.popart.session_setup import Setup, all_names
+from popc.popart.model_names import all_names
+from popc.popart.session_setup import Setup
 from popc.popart.stepio import PyStepIO
 from popc.popart.tensorinfo import _TensorInfoCore
 

@@ -11,6 +11,7 @@ from popc.popart.errors import (
     popart_exception,
     popart_runtime_error,
 )
+from popc.popart.phrases import leading_phrase
 from popc_runtime.errors import DoesNotFitError, PopcError
 
 __all__ = ["popart_errors"]
@@ -38,4 +39,7 @@ def popart_errors(*, runtime: bool = False) -> Iterator[None]:
 
 
 def _text(error: PopcError) -> str:
-    return "\n".join((error.message, *(f"  {line}" for line in error.details)))
+    """The message, after the words that PopART has for it, and with all details."""
+    text = "\n".join((error.message, *(f"  {line}" for line in error.details)))
+    phrase = leading_phrase(text)
+    return f"{phrase} {text}" if phrase else text

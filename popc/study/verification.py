@@ -196,7 +196,7 @@ def _run_popc(
         if archive is None:
             compile_request(request, watch).save(path)
         executable = load(os.fspath(path))
-    given = gather_inputs(inputs, executable.inputs)[0]
+    given = gather_inputs(inputs, executable)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
     feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
     return executable.run(feeds), feeds

@@ -59,11 +59,12 @@ def add_training(
         UsageError: an anchor does not exist.
     """
     graph = model.graph
-    wide = options.ensure_fp32_loss_scale_tensor
-    loss = add_loss(graph, settings.loss, _finder(model), in_float32=wide)
+    in_float32 = options.ensure_fp32_loss_scale_tensor
+    loss = add_loss(graph, settings.loss, _finder(model), in_float32=in_float32)
     _require_scalar(loss)
     weights = _weights(model, settings)
-    anchored = _anchored_tensors(model, options)
+    _, added = training_anchors(options.anchors, settings.loss.name)
+    anchored = _anchored_tensors(model, added)
     bound = _bound(model, settings, loss)
     model, loss, anchored = rewrite_with_loss(model, loss, anchored, rewrite)
     mark_forward(graph, loss)
@@ -78,12 +79,11 @@ def add_training(
     mirror_backward(graph)
     pairs = _pairs(weights, gradients, settings)
     with added_ops_in(graph, StepPart.UPDATE):
-        context = _context(options, loss, scale)
-        context = replace(context, largest_loss_scale=bound)
+        context = replace(_context(options, loss, scale), largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
     write_updates(model, options, StepPart.ASIDE)
-    named = _added_outputs(graph, options, gradients, anchored)
-    _set_outputs(graph, loss, settings.loss.name, named)
+    added_outputs = _added_outputs(graph, added, gradients, anchored)
+    _set_outputs(graph, loss, settings.loss.name, added_outputs)
     described = TrainingSpec(
         optimizer=settings.optimizer.type,
         loss=graph.output_names[0],
@@ -231,9 +231,8 @@ def _divided(options: Options, weight: Tensor) -> frozenset[str]:
 # -- outputs ---------------------------------------------------------------------------------------
 
 
-def _anchored_tensors(model: ImportedModel, options: Options) -> dict[str, Tensor]:
+def _anchored_tensors(model: ImportedModel, added: Sequence[str]) -> dict[str, Tensor]:
     """The tensors whose gradients are anchored, by the names of the gradients."""
-    _, added = training_anchors(options.anchors)
     find = _finder(model)
     return {
         name: find(name.removeprefix(GRADIENT_PREFIX))
@@ -261,12 +260,11 @@ def _set_outputs(
 
 def _added_outputs(
     graph: Graph,
-    options: Options,
+    names: Sequence[str],
     gradients: Mapping[Tensor, Tensor],
     anchored: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """The tensors that training has added and the user has anchored."""
-    _, names = training_anchors(options.anchors)
+    """The tensors that training has added and the user has anchored, by their ``names``."""
     found = {name: gradients[tensor] for name, tensor in anchored.items() if tensor in gradients}
     for name in names:
         if name not in found and name in graph.tensors:

@@ -28,9 +28,12 @@ _PREFIXES = (
 )
 
 
-def training_anchors(anchors: Iterable[str]) -> tuple[list[str], list[str]]:
-    """``anchors`` apart: those that the model must have, and those that training adds."""
-    names = list(anchors)
+def training_anchors(anchors: Iterable[str], loss: str) -> tuple[list[str], list[str]]:
+    """``anchors`` apart: those that the model must have, and those that training adds.
+
+    ``loss`` is the name of the loss: it is an output in any case, and in neither list.
+    """
+    names = [name for name in anchors if name != loss]
     added = [name for name in names if name.startswith(_PREFIXES)]
     return [name for name in names if name not in added], added
 

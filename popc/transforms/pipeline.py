@@ -54,6 +54,7 @@ from popc.transforms.recompute import Recomputation
 from popc.transforms.round_alike import RoundAlike
 from popc.transforms.round_results import RoundResults
 from popc.transforms.rules import RULES
+from popc.transforms.serialize_lookups import SerializeLookups
 from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.simplify import LateSimplify, Simplify
 from popc.transforms.streaming import MergeExchange, StreamingMemory
@@ -97,7 +98,7 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     # At any time: products of float16 stay products.
     PassPhase("partial sums", (PartialsType,)),
     # Before anything looks for products, and before differentiation, which cuts theirs.
-    PassPhase("cut products", (SerializeProducts,), before_gradients=True),
+    PassPhase("cut products", (SerializeProducts, SerializeLookups), before_gradients=True),
     # Before folding, which makes floats of quantised weights; never before differentiation,
     # for integers have no gradients.
     PassPhase("integer products", (IntegerProducts,)),

@@ -9,7 +9,7 @@ from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-from popc_runtime.format import ArchiveFile, Limits, ProgramImage, decode_program
+from popc_runtime.format import ArchiveFile, InMemory, Limits, ProgramImage, decode_program
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.threads import chosen_threads
@@ -21,7 +21,7 @@ __all__ = ["load"]
 
 
 def load(
-    source: str | os.PathLike[str] | bytes,
+    source: str | os.PathLike[str] | bytes | InMemory,
     *,
     seed: int = 0,
     threads: int | None = None,
@@ -32,7 +32,7 @@ def load(
     """Load an archive.
 
     Args:
-        source: Path of a .popx file, or its bytes.
+        source: Path of a .popx file, its bytes, or what `popc.compile` returns.
         seed: Of the device's random numbers.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
@@ -48,8 +48,8 @@ def load(
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: the number of threads is not positive or too large, or a check, an engine or
-            limits of that name do not exist.
+        UsageError: ``source`` is none of these, the number of threads is not positive or too
+            large, or a check, an engine or limits of that name do not exist.
     """
     count, limits = chosen_threads(threads), Limits.of(limits)
     with (

@@ -223,6 +223,12 @@ _INDICES: Final = [
     ),
     _case("GroupedGather", [_X, np.array([[2, 0], [1, 1]])], {"axis": 1, "group_size": 2}),
     _case("EmbeddingLookup", [_numbers(5, 3), np.array([[4, 0], [4, 2]])]),
+    _case(
+        "EmbeddingLookup",
+        [_numbers(6, 3), np.array([[4, 0], [4, -1]])],
+        {"serialization_factor": 3},
+        name="parts",
+    ),
     _case("Sort", [_distinct(3, 5)], {"descending": 1}, outputs=2),
     *(
         _case(

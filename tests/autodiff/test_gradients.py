@@ -14,6 +14,7 @@ from tests.autodiff import (
     cases_attention,
     cases_composed,
     cases_conv,
+    cases_conv_col2im,
     cases_ctc,
     cases_elementwise,
     cases_graphcore,
@@ -33,7 +34,6 @@ from tests.autodiff import (
     cases_selection,
     cases_signal,
     cases_softmax,
-    cases_windows,
 )
 from tests.support.gradients import (
     Case,
@@ -67,7 +67,7 @@ _FAMILIES: Final = (
     cases_selection,
     cases_signal,
     cases_softmax,
-    cases_windows,
+    cases_conv_col2im,
 )
 
 _CASES: Final = [case for family in _FAMILIES for case in family.CASES]

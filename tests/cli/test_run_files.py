@@ -11,7 +11,7 @@ from onnx import parser
 
 import popc
 from popc.cli.main import run
-from tests.support.models import affine
+from tests.support.models import affine, expected_affine
 
 
 def _archive(folder: Path, inputs: str, outputs: str, body: str, weights: str = "") -> str:
@@ -105,3 +105,23 @@ def test_a_bound_file_gives_the_array_of_the_name(
     capsys.readouterr()
     assert run([*verify, "x=q.npz"]) == 2
     assert "--bind x: there is no array 'x', only 'q'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".bin"])
+def test_samples_of_several_steps_lie_in_a_row(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "m.popx"
+    popc.compile(affine(), options={"batches_per_step": 4}).save(archive)
+    samples = np.random.default_rng(0).standard_normal((8, 2, 3)).astype(np.float32)
+    source = tmp_path / f"x{suffix}"
+    samples.tofile(source) if suffix == ".bin" else np.save(source, samples)
+    words = ["run", str(archive), "-i", f"x={source}", "-o", str(tmp_path), "--steps"]
+    assert run([*words, "2"]) == 0
+    found = np.load(tmp_path / "y.npy")
+    assert found.shape == (2, 4, 2, 3)
+    for sample, result in zip(samples, found.reshape(-1, 2, 3), strict=True):
+        assert result == expected_affine(sample)
+    capsys.readouterr()
+    assert run([*words, "3", "--force"]) == 2
+    assert "input 'x' has 8 samples, but 3 steps take 12" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 import popc
 from popc.cost import CostReport, Cycles, Phase, estimate_costs, format_costs
@@ -246,3 +246,23 @@ def test_bad_targets_are_refused_when_compiling(tmp_path: Any) -> None:
     onnx.save(affine(4), tmp_path / "m.onnx")
     with pytest.raises(popc.errors.OptionError, match="no target"):
         popc.compile(tmp_path / "m.onnx", options={"target": "gpu"})
+
+
+@pytest.mark.parametrize("order", ["auto", "zigzag", "snake", "hoof"])
+def test_copies_cost_the_links_on_their_way(order: str) -> None:
+    head = '<ir_version: 10, opset_import: ["": 17]>'
+    nodes = "{ [a] h = Exp (x) [b] y = Softmax (h) }"
+    model = parser.parse_model(f"{head} g (float[8,4] x) => (float[8,4] y) {nodes}")
+
+    def cycles(last: int) -> int:
+        places = [{"nodes": "a", "virtual_graph": 0}, {"nodes": "b", "virtual_graph": last}]
+        options = {"num_ipus": 8, "virtual_graph_mode": "manual", "annotate": places}
+        return popc.estimate(
+            model, options={**options, "ipu_selection_order": order}
+        ).cycles.exchange
+
+    near = cycles(1)
+    extra = [cycles(last) - near for last in (3, 7)]
+    # Hops beyond those to chip 1, which is linked to chip 0 in any order; 15 ns are 20 cycles.
+    hops = {"auto": (0, 2), "zigzag": (1, 3), "snake": (0, 2), "hoof": (2, 0)}[order]
+    assert [(one + 10) // 20 for one in extra] == [*hops]

@@ -81,6 +81,23 @@ def test_loss_is_that_of_all_paths(
     np.testing.assert_allclose(loss, expected[reduction], rtol=1e-5)
 
 
+def test_a_blank_is_counted_from_the_end_where_it_is_negative() -> None:
+    logs = _logs(5, 4, 4)
+    for blank in (3, -1):
+        attributes = {"reduction": "NoReduction", "blank": blank}
+        operands = [logs, LABELS, ENDS, COUNTS]
+        (loss,) = run_op("Ctc", operands, attributes, domain=_DOMAIN)
+        np.testing.assert_allclose(loss, _expected(logs, 3), rtol=1e-5)
+    decoded = [
+        run_op("CtcBeamSearchDecoder", [logs, ENDS], {"blank": blank}, outputs=3, domain=_DOMAIN)
+        for blank in (3, -1)
+    ]
+    for first, second in zip(*decoded, strict=True):
+        np.testing.assert_array_equal(first, second)
+    with pytest.raises(ModelError, match="the blank is class -1, but there are 4 classes"):
+        run_op("Ctc", [logs, LABELS, ENDS, COUNTS], {"blank": -5}, domain=_DOMAIN)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
 def test_element_types(dtype: Any) -> None:
     logs = _logs(5, 4, 4, dtype=dtype)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+import popc
 from popc.frontend import find_unsupported, load_model
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
@@ -192,6 +193,32 @@ def test_serialized_matmul(dimension: str, factor: int) -> None:
     np.testing.assert_allclose(result, np.swapaxes(a, 1, 2) @ np.swapaxes(b, 1, 2))
     with pytest.raises(ModelError, match="cannot be cut into 7 parts"):
         _run("SerializedMatMul", [a, b], {**attributes, "serialization_factor": 7})
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "parts"),
+    [
+        (
+            "SerializedMatMul",
+            [np.ones((4, 6)), np.ones((6, 5))],
+            {"serialization_dimension": "b_rows", "serialization_factor": 5},
+            "MatMul(",
+        ),
+        (
+            "EmbeddingLookup",
+            [np.ones((10, 4)), np.arange(3)],
+            {"serialization_factor": 5},
+            "Gather(",
+        ),
+    ],
+)
+def test_serialised_products_and_lookups_are_cut(
+    op_type: str, inputs: list[Array], attributes: dict[str, Any], parts: str
+) -> None:
+    texts: dict[str, str] = {}
+    model = one_node_model(op_type, inputs, attributes, domain=_DOMAIN)
+    popc.compile(model, on_artefact=lambda stage, text: texts.update({str(stage): text}))
+    assert texts["transform"].count(parts) == 5
 
 
 def test_annotations_of_other_domains_are_no_obstacle() -> None:

@@ -133,6 +133,18 @@ def test_shaped_dropout(dtype: Any) -> None:
     assert 25 <= np.count_nonzero(row) < 50
 
 
+def test_seeds_of_dropout_are_a_number_or_a_pair() -> None:
+    x = np.ones((20, 20), np.float32)
+    seeds = [7, [0, 7], [7, 0], [-1, 7], [2**31, 5]]
+    first = [_dropped(x, {"seed": seed}) for seed in seeds]
+    again = [_dropped(x, {"seed": seed}) for seed in seeds]
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first[0], first[1])  # a pair is one number of 64 bits
+    assert len({one.tobytes() for one in first}) == len(seeds) - 1
+    with pytest.raises(ModelError, match="a whole number or two of 32 bits"):
+        _dropped(x, {"seed": [1, 2, 3]})
+
+
 def test_dropout_without_a_shape_or_a_ratio() -> None:
     x = np.ones((100, 100), np.float32)
     assert 4500 < np.count_nonzero(_dropped(x, {})) < 5500

@@ -155,7 +155,7 @@ _ROOMS: dict[ModuleType, str] = {
     popc.frontend.rules.onnx: "einsum generate gradient loop scan sequence training",
     popc.frontend.rules.graphcore: "call operators",
     popc.frontend.rules.microsoft: "crop group_query operators",
-    popc_runtime.kernels: "batch_norm deform_conv deform_conv_grad",
+    popc_runtime.kernels: "",
     popc_runtime.native.encoders: "families",
 }
 
@@ -166,12 +166,40 @@ def test_files_have_the_names_of_families(room: ModuleType) -> None:
     (folder,) = room.__path__
     families = {path.stem for path in Path(popc.ops.__path__[0]).glob("*.py")}
     stems = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
-    strange = {
-        stem
-        for stem in stems
-        if stem not in families and not any(stem.startswith(f"{family}_") for family in families)
-    }
+    strange = {stem for stem in stems if not any(_is_of(stem, family) for family in families)}
     assert strange == set(_ROOMS[room].split())
+
+
+def _is_of(stem: str, family: str) -> bool:
+    """True if a file is one of the family; gradients may stand with what they are gradients of."""
+    names = (family, family.removesuffix("_grad"))
+    return any(stem == name or stem.startswith(f"{name}_") for name in names)
+
+
+# Tables with an entry for each op or instruction.
+_TABLES: dict[ModuleType, str] = {
+    popc.autodiff.rules: "GRADIENTS",
+    popc.cost.rules: "RULES",
+    popc.transforms.batch_serialization.rules: "RULES",
+    popc_runtime.kernels: "KERNELS",
+    popc_runtime.native.encoders: "ENCODERS",
+}
+
+
+@pytest.mark.parametrize("room", _TABLES, ids=lambda room: room.__name__)
+def test_what_is_said_of_an_op_stands_in_a_file_of_its_family(room: ModuleType) -> None:
+    families = {
+        op_type: family
+        for family in _family_files(popc.ops, "OPS")
+        for op_type in importlib.import_module(f"popc.ops.{family}").OPS
+    }
+    misplaced = {
+        f"{op_type}: {stem}, not {families[op_type]}"
+        for stem in _family_files(room, _TABLES[room])
+        for op_type in getattr(importlib.import_module(f"{room.__name__}.{stem}"), _TABLES[room])
+        if op_type in families and not _is_of(stem, families[op_type])
+    }
+    assert misplaced == set()
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

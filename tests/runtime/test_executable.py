@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+import popc
 import popc_runtime
 from popc_runtime.errors import DeviceError, InputMismatchError, UsageError
 from tests.support.models import affine, counter_loop, executable, expected_affine
@@ -192,6 +193,17 @@ def test_specs_and_errors_can_be_pickled(tmp_path: Path) -> None:
         model.run({})
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.hint) == (str(caught.value), caught.value.hint)
+
+
+def test_load_takes_what_compile_returns(tmp_path: Path) -> None:
+    x = np.ones((2, 3), np.float32)
+    expected = executable(affine(), tmp_path).run(x=x)["y"]
+    found = popc_runtime.load(popc.compile(affine())).run(x=x)["y"]
+    np.testing.assert_array_equal(found, expected)
+    wrong: Any
+    for wrong in (affine(), None, 5, [b"popx"]):
+        with pytest.raises(UsageError, match=r"a path, bytes or what popc\.compile returns"):
+            popc_runtime.load(wrong)
 
 
 def test_load_from_bytes_and_profile(tmp_path: Path) -> None:

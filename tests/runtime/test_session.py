@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -37,8 +38,15 @@ def _as_file(samples: Any, folder: Path) -> Path:
     return folder / "samples.npy"
 
 
+def _as_raw_file(samples: Any, folder: Path) -> Path:
+    samples.tofile(folder / "samples.bin")
+    return folder / "samples.bin"
+
+
 @pytest.mark.parametrize("depth", [0, 1, 4])
-@pytest.mark.parametrize("kind", ["array", "list", "generator", "callable", "queue", "file"])
+@pytest.mark.parametrize(
+    "kind", ["array", "list", "generator", "callable", "queue", "file", "raw file"]
+)
 def test_sources(kind: str, depth: int, tmp_path: Path) -> None:
     sources: dict[str, Callable[[], Any]] = {
         "array": lambda: SAMPLES,
@@ -47,6 +55,7 @@ def test_sources(kind: str, depth: int, tmp_path: Path) -> None:
         "callable": lambda: SAMPLES.__getitem__,
         "queue": lambda: _as_queue(SAMPLES),
         "file": lambda: _as_file(SAMPLES, tmp_path),
+        "raw file": lambda: _as_raw_file(SAMPLES, tmp_path),
     }
     results: list[Any] = []
     with executable(affine(), tmp_path).session() as session:
@@ -164,6 +173,33 @@ def test_wrong_connections(
     session = executable(affine(), tmp_path).session()
     with pytest.raises(error, match=message):
         session.connect(name, end, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.bin", b"12345", "has 5 bytes, which are not whole samples of float32\\[2,3\\] "),
+        ("x.npy", b"no numbers at all", "x.npy is not a .npy file with an array of numbers"),
+        ("x.npy", b"", "x.npy is not a .npy file with an array of numbers"),
+        ("x.dat", SAMPLES.tobytes(), "raw elements is called .bin or .raw"),
+    ],
+)
+def test_files_that_hold_no_samples(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    session = executable(affine(), tmp_path).session()
+    with pytest.raises(ResourceError) as caught:
+        session.connect("x", tmp_path / name)
+    assert re.search(message, f"{caught.value}\n{caught.value.hint}")
+    assert "allow_pickle" not in f"{caught.value}"
+
+
+def test_an_empty_raw_file_has_no_samples(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"")
+    session = executable(affine(), tmp_path).session().connect("x", tmp_path / "x.bin")
+    with pytest.raises(StreamUnderrunError):
+        session.step()
 
 
 def test_step_needs_every_input_connected(tmp_path: Path) -> None:

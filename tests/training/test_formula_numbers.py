@@ -80,6 +80,11 @@ def test_constants_of_formulas_are_not_trained(
         ("y = Add (h, b)", {"b": [0.3]}, "b (float32[1] = 0.3, for Add)"),
         ("y = Mul (h, alpha)", {"alpha": [0.0]}, "alpha (float32[1] = 0, for Mul)"),
         ("y = Add (h, places)", {"places": [0, 1, 2, 3]}, "places (float32[4], for Add)"),
+        (
+            "y = Mul (h, const_fold_opt__19)",
+            {"const_fold_opt__19": [0.1, 0.2, 0.3, 0.4]},
+            "const_fold_opt__19 (float32[4], for Mul)",
+        ),
     ],
 )
 def test_what_may_be_a_constant_is_trained_and_told(

@@ -77,6 +77,20 @@ def test_return_types(anchor: str, shape: tuple[int, ...] | None, tmp_path: Path
     np.testing.assert_allclose(loss, expected[anchor], rtol=1e-5)
 
 
+def test_a_loss_that_the_model_does_not_have_is_anchored_by_its_name(tmp_path: Path) -> None:
+    settings = trainable()
+    settings["loss"] = {**settings["loss"], "name": "error"}
+    options: dict[str, Any] = {"batches_per_step": 3, "accumulation_factor": 2}
+    samples = data(12)
+    losses: list[Any] = []
+    for anchors in ({}, {"error": "sum:float64"}):
+        program = training_program(tmp_path, settings, **options, anchors=anchors)
+        feeds = {spec.name: samples[spec.name].reshape(spec.shape) for spec in program.inputs}
+        losses.append(program.run(feeds)["error"])
+    assert (losses[1].dtype, losses[1].shape) == (np.float64, ())
+    np.testing.assert_allclose(losses[1], losses[0].sum(dtype=np.float64), rtol=1e-12)
+
+
 def test_gradients_updates_and_state_can_be_anchored(tmp_path: Path) -> None:
     program = training_program(
         tmp_path,

@@ -28,6 +28,7 @@ from popc.transforms.partials_type import PartialsType
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
+from popc.transforms.serialize_lookups import SerializeLookups
 from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.winograd import Winograd
 from popc_runtime.format import DType
@@ -275,6 +276,18 @@ def _cut(d: Drawing) -> Tensor:
     return y
 
 
+def _lookup(d: Drawing) -> Tensor:
+    rows = d.of(2, 4, 8)
+    table = d.input((rows, *d.shape(most=2)), d.dtype())
+    wanted = [d.number(-rows, rows - 1) for _ in range(d.number(1, 4))]
+    indices = d.constant(wanted, d.of(DType.INT32, DType.INT64))
+    y = d("Gather", table, indices, axis=0)
+    assert y.producer is not None
+    cut = ProductCut("rows", d.of(*(factor for factor in (2, 4, 8) if factor <= rows)))
+    y.producer.settings = replace(y.producer.settings, cut=cut)
+    return y
+
+
 def _folded(d: Drawing) -> Tensor:
     dtype, shape = d.dtype(), d.shape()
     a, b = d.extremes(shape, dtype), d.extremes(d.beside(shape), dtype)
@@ -311,6 +324,7 @@ DRAWN_PASSES: Final[Mapping[type[RewritePass], DrawnPass]] = {
     # It says what becomes of queries that see no key, and only the mask can see to that.
     RecogniseAttention: DrawnPass(RecogniseAttention(), _attention, extremes=False),
     RecogniseLayerNorm: DrawnPass(RecogniseLayerNorm(), _layer_norm),
+    SerializeLookups: DrawnPass(SerializeLookups(), _lookup, bits=True),
     SerializeProducts: DrawnPass(SerializeProducts(), _cut),
     SumParts: DrawnPass(SumParts(), _parts),
     Winograd: DrawnPass(Winograd(allowed=False), _conv, bits=True),

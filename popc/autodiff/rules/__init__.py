@@ -42,7 +42,6 @@ from popc.autodiff.rules import (
     spline,
     statistics,
     text,
-    windows,
 )
 from popc.ops import OPS, optimizer
 from popc_runtime.ground.tables import merge_families
@@ -85,7 +84,6 @@ _FAMILIES: Final = (
     spline,
     statistics,
     text,
-    windows,
 )
 
 GRADIENTS: Final[Mapping[str, GradientRule]] = merge_families(

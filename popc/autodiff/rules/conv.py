@@ -7,12 +7,17 @@ weights is an op of its own, the same for both with data and result in the other
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from math import prod
 from typing import Final
+
+import numpy as np
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import AttributeMap, Shape, Tensor
 from popc.ir.attributes import integer, integers
 from popc.ops.windows import window_attributes
+from popc_runtime.format import Array, DType
 
 __all__ = ["GRADIENTS"]
 
@@ -78,7 +83,36 @@ def _deform_conv(b: Backward) -> Sequence[Tensor | None]:
     return [data, weights, offset, _bias(b, 3), *mask]
 
 
+def _col2im(b: Backward) -> Sequence[Tensor | None]:
+    """The blocks of the image."""
+    image, block = integers(b.attributes, "image_shape"), integers(b.attributes, "block_shape")
+    window = window_attributes(b.attributes, len(image))
+    padded = b.pad(b.grad(), (0, 0, *window.begins), (0, 0, *window.ends))
+    batch, channels, *sizes = padded.type.shape
+    axes = zip(block, window.dilations, window.outputs(image, block), window.strides, strict=True)
+    places = [
+        np.arange(taps)[:, None] * dilation + np.arange(count) * stride
+        for taps, dilation, count, stride in axes
+    ]
+    flat = b.reshape(padded, (batch, channels, prod(sizes)))
+    table = b.constant(_flat_places(places, sizes), DType.INT32)
+    blocks = b.emit("Gather", [flat, table], {"axis": 2})
+    return [b.reshape(blocks, b.input(0).type.shape)]
+
+
+def _flat_places(places: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """[taps, blocks]: flat positions, from the places [taps, blocks] along each axis."""
+
+    def extended(flat: Array, axis: tuple[Array, int]) -> Array:
+        inner, size = axis
+        both = flat[:, None, :, None] * size + inner[None, :, None, :]
+        return both.reshape(len(flat) * len(inner), -1)
+
+    return reduce(extended, zip(places, sizes, strict=True), np.zeros((1, 1), np.int64))
+
+
 GRADIENTS: Final[dict[str, GradientRule]] = {
+    "Col2Im": _col2im,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "DeformConv": _deform_conv,

@@ -131,7 +131,7 @@ def _feeds(
     """All inputs, and those among them that nobody gave."""
     from popc.inputs.arrays import gather_inputs, random_array
 
-    given = gather_inputs(inputs, executable.inputs)[0]
+    given = gather_inputs(inputs, executable)[0]
     missing = (spec for spec in executable.inputs if spec.name not in given)
     invented = {spec.name: random_array(spec, 0) for spec in missing}
     return {**given, **invented}, invented

@@ -30,7 +30,8 @@ __all__ = ["command"]
     "inputs",
     multiple=True,
     metavar="NAME=SOURCE",
-    help="x=x.npy, x=data.npz (its array x), x=- (a .npy from stdin), x=random:SEED; "
+    help="x=x.npy, x=data.npz (its array x), x=x.bin (raw elements), x=- (a .npy from stdin), "
+    "x=random:SEED; "
     "data.npz alone gives every input by its name.",
 )
 @click.option(
@@ -46,7 +47,8 @@ __all__ = ["command"]
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Run this many steps; inputs with a leading dimension of STEPS are split.",
+    help="Run this many steps; inputs with a leading dimension of STEPS, or with the samples of "
+    "all steps in a row, are split.",
 )
 @click.option(
     "--strict",
@@ -109,7 +111,7 @@ def command(
         engine=engine,
         limits=limits,
     )
-    feeds = gather_inputs(inputs, executable.inputs, steps)
+    feeds = gather_inputs(inputs, executable, steps)
     targets = plan_outputs(outputs, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")

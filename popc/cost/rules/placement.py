@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.formulas.links import global_sync, link_cycles
+from popc.cost.formulas.links import copy_cycles, global_sync
 from popc.cost.formulas.movement import dynamic_slice
 from popc.cost.mapping import device_bytes, lanes_of
 from popc.cost.phases import Phase
@@ -18,7 +18,11 @@ def _copy(work: Work) -> None:
     """Over the links; all chips wait for each other before."""
     target, type_ = work.machine.target, work.input()
     bytes_ = type_.size * device_bytes(type_.dtype)
-    cycles = link_cycles(target, bytes_) + global_sync(target, target.num_ipus)
+    source, destination = (
+        work.machine.place(work.integer(end)) for end in ("source", "destination")
+    )
+    cycles = copy_cycles(target, bytes_, source, destination)
+    cycles += global_sync(target, target.num_ipus)
     work.phases.append(Phase("links", exchange=cycles))
 
 

@@ -20,19 +20,20 @@ class NodeOptions:
         (),
         "Annotations of nodes, without editing the model. A list of tables, each with "
         "selectors, of which all must fit (nodes: a name or pattern; op_type; output: a tensor "
-        "that the node computes), and annotations: schedule_priority (a number; ops with a "
-        "higher one run as early as they can), exclude_patterns (passes that leave the ops as "
-        "they are), recompute (checkpoint or recompute, in the backward pass), partials_type "
-        "or output_type (float or half), serialize_matmul_mode with serialize_matmul_factor, "
-        "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and "
-        "pipeline_stage (whole numbers: see docs/pipelining.md). The names of "
-        "PopART's attributes, such as __schedule_priority, are understood too. In TOML: "
+        "that the node computes), and annotations: schedule_priority (a number), "
+        "exclude_patterns (passes that leave the ops as they are), recompute (checkpoint or "
+        "recompute), partials_type or output_type (float or half), serialize_matmul_mode with "
+        "serialize_matmul_factor, serialize_lookup_factor, inplace_op_names with "
+        "inplace_op_priorities (see docs/products.md), virtual_graph and pipeline_stage (see "
+        "docs/pipelining.md). PopART's names, such as __schedule_priority, are understood too. "
+        "In TOML: "
         '[[annotate]] nodes = "block*" schedule_priority = 1.',
     )
     enable_serialized_matmuls: bool = option(
         Truth(),
         True,
-        "Cut products of matrices as annotations say. Without, "
-        "serialize_matmul_mode and serialize_matmul_factor have no effect.",
+        "Cut products of matrices and lookups as annotations say. Without, "
+        "serialize_matmul_mode, serialize_matmul_factor and serialize_lookup_factor have no "
+        "effect.",
         popart="enableSerializedMatmuls",
     )

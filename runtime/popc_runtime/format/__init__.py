@@ -46,15 +46,10 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.reader import ArchiveFile, InMemory, probe
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
 from popc_runtime.format.validate import validate_image
-from popc_runtime.format.variables import (
-    HyperParameter,
-    TrainingSpec,
-    VariableRole,
-    VariableSpec,
-)
+from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
@@ -94,6 +89,7 @@ __all__ = [
     "FloatCheck",
     "HyperParameter",
     "IfBlock",
+    "InMemory",
     "Instruction",
     "Item",
     "KnownSizes",

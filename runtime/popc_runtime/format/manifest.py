@@ -9,12 +9,7 @@ from math import prod
 
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.codec import Codec
-from popc_runtime.format.columns import (
-    LATER_COLUMNS,
-    PROGRAM_COLUMNS,
-    AttributeKind,
-    ItemKind,
-)
+from popc_runtime.format.columns import LATER_COLUMNS, PROGRAM_COLUMNS, AttributeKind, ItemKind
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_REPLICAS

@@ -7,16 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
 from popc_runtime.format.buffers import aligned_bytes
-from popc_runtime.format.codec import (
-    CHUNK_BYTES,
-    Codec,
-    decode_chunk,
-    decompress,
-    default_threads,
-)
+from popc_runtime.format.codec import CHUNK_BYTES, Codec, decode_chunk, decompress, default_threads
 from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
@@ -25,12 +19,19 @@ from popc_runtime.format.packing import Fields, corrupt, unpack
 from popc_runtime.format.sources import BlobSource, FileSource, MemorySource
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Final, Self
+from popc_runtime.ground.hints import Final, Protocol, Self
 
-__all__ = ["ArchiveFile", "PendingBlob", "probe"]
+__all__ = ["ArchiveFile", "InMemory", "PendingBlob", "probe"]
 
 # Up to here, threads would wait for each other's turns at the interpreter for too long.
 _ALONE_BYTES: Final = 16 * CHUNK_BYTES
+
+
+class InMemory(Protocol):
+    """An archive that has not been written, as `popc.compile` returns it."""
+
+    def to_bytes(self) -> bytes:
+        """The bytes of its file."""
 
 
 class ArchiveFile:
@@ -63,19 +64,18 @@ class ArchiveFile:
 
     @classmethod
     def open(
-        cls, source: str | os.PathLike[str] | bytes, *, limits: Limits = DEFAULT_LIMITS
+        cls, source: str | os.PathLike[str] | bytes | InMemory, *, limits: Limits = DEFAULT_LIMITS
     ) -> Self:
         """Open a file, or an archive that is in memory already.
 
         Raises:
+            UsageError: ``source`` is something else.
             ArchiveError: this is no archive.
             CorruptArchiveError: it is damaged, or larger than ``limits``.
             IncompatibleArchiveError: it needs another version of the runtime.
             ResourceError: the file cannot be read.
         """
-        opened = (
-            MemorySource(source) if isinstance(source, bytes) else FileSource(os.fspath(source))
-        )
+        opened = _opened(source)
         try:
             return cls(opened, limits)
         except BaseException:
@@ -194,6 +194,19 @@ class ArchiveFile:
             stored = stored[size:]
         decode_chunk(frames, target, spare)
         return target
+
+
+def _opened(source: object) -> BlobSource:
+    if isinstance(source, bytes):
+        return MemorySource(source)
+    if isinstance(source, str | os.PathLike):
+        return FileSource(os.fspath(source))
+    encode = getattr(source, "to_bytes", None)
+    if encode is None or isinstance(source, int):
+        raise UsageError(
+            f"an archive is a path, bytes or what popc.compile returns, not {source!r:.60}"
+        )
+    return MemorySource(encode())
 
 
 class PendingBlob:

@@ -19,12 +19,7 @@ import zstandard
 
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk, is_blob_name
-from popc_runtime.format.codec import (
-    CHUNK_BYTES,
-    Codec,
-    Compression,
-    default_threads,
-)
+from popc_runtime.format.codec import CHUNK_BYTES, Codec, Compression, default_threads
 from popc_runtime.format.compress import ChunkPlan, Extent, encode_chunk, plan_chunks
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header

@@ -7,14 +7,18 @@ from math import prod
 from popc_runtime.format.dtypes import DType
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.now import run_now
-from popc_runtime.native.record import MAX_RANK, Record, tensor_words
+from popc_runtime.native.record import MAX_RANK, Record, is_float32, tensor_words
 from popc_runtime.native.views import View, empty, is_same_memory
 
 __all__ = [
     "contiguous_copy",
     "copied",
     "fill_record",
+    "fits_along",
+    "has_elements",
+    "is_indexed_float32",
     "is_plain",
+    "is_whole_float32",
     "made_contiguous",
     "move_record",
     "packed",
@@ -87,3 +91,39 @@ def sizes_along(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     """The number of elements before an axis, along it and behind it."""
     axis %= len(shape)
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def has_elements(binding: NativeBinding) -> bool:
+    """True if that holds, and all operands and results have elements."""
+    arrays = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    return is_plain(binding) and all(view.size > 0 for view in arrays)
+
+
+def fits_along(binding: NativeBinding) -> bool:
+    """True if operand 0 has lines of elements along an axis, and results are contiguous."""
+    results = [result for result in binding.outputs if result is not None]
+    plain = is_plain(binding) and all(result.is_contiguous for result in results)
+    return plain and binding.input(0).size > 0 and binding.input(0).ndim > 0
+
+
+def is_whole_float32(binding: NativeBinding) -> bool:
+    """True if all operands and results are float32, contiguous and not empty."""
+    arrays = (*binding.inputs, *binding.outputs)
+    plain = all(view is None or (view.is_contiguous and view.size) for view in arrays)
+    return plain and is_float32(binding)
+
+
+def is_indexed_float32(binding: NativeBinding, indices: int) -> bool:
+    """True if all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
+    dtypes = list(binding.input_dtypes)
+    number = dtypes.pop(indices)
+    floats = all(dtype in (None, DType.FLOAT32) for dtype in (*dtypes, *binding.output_dtypes))
+    first, *arrays = (*binding.inputs, *binding.outputs)
+    contiguous = all(view is None or (view.is_contiguous and view.size) for view in arrays)
+    return (
+        floats
+        and number in (DType.INT32, DType.INT64)
+        and contiguous
+        and first is not None
+        and first.size > 0
+    )

@@ -17,10 +17,12 @@ __all__ = ["encode", "native_opcodes", "strided_results"]
 # Kernels of these write results of any strides; of the others results have to be contiguous, as the
 # compiler makes them.  An archive may say anything, and must not make a kernel write beside them.
 _STRIDED: Final = (
-    *("conv", "elementwise", "fused", "integer"),
-    *("movement", "pool", "quantize", "resize"),
+    *("activation", "cast", "conv", "effects", "elementwise", "fused", "host", "integer"),
+    *("movement", "pad", "pool", "quantize", "resize", "streaming"),
 )
-_STRIDED_RESULTS: Final = frozenset(opcode for family in _STRIDED for opcode in FAMILIES[family])
+_STRIDED_RESULTS: Final = frozenset(
+    {opcode for family in _STRIDED for opcode in FAMILIES[family]} | {"Boundary", "IpuCopy"}
+) - {"ReverseSequence", "Trilu"}
 _HALVES: Final = frozenset({DType.BFLOAT16, DType.FLOAT16})
 _ENCODERS: Final[Mapping[str, Encoder]] = LazyTable(
     "popc_runtime.native.encoders", "ENCODERS", FAMILIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.encoders.elementwise import activation
+from popc_runtime.native.maps import activation
 from popc_runtime.native.record import activation_words
 
 __all__ = ["epilogue_activation"]

@@ -16,10 +16,10 @@ import numpy as np
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.binding import Call
 from popc_runtime.native.contiguous import fill_record, move_record, tensors
-from popc_runtime.native.encoders.elementwise import copy_of, map_for
-from popc_runtime.native.encoders.reduce import REDUCTIONS
 from popc_runtime.native.forms import double_product_record, map_record, product_record
+from popc_runtime.native.maps import copy_of, map_for
 from popc_runtime.native.record import MAX_RANK, Record
+from popc_runtime.native.reductions import REDUCTIONS
 from popc_runtime.native.views import as_view
 
 __all__ = ["translate"]

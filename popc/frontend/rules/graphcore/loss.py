@@ -49,11 +49,12 @@ def _nll(node: Node) -> Tensor:
 
 
 def _ctc(node: Node) -> list[Value | None]:
+    operands = [node.input(index) for index in range(4)]
     loss = ctc_loss(
         node,
-        [node.input(index) for index in range(4)],
+        operands,
         _reduction(node),
-        blank=node.integer("blank", 0),
+        blank=_blank(node, operands[0]),
         zero_infinity=bool(node.integer("zeroInfinity", 0)),
         dtype=_output_dtype(node),
     )
@@ -63,6 +64,15 @@ def _ctc(node: Node) -> list[Value | None]:
     ]
 
 
+def _blank(node: Node, logs: Tensor) -> int:
+    """The blank among the classes; counted from the end where it is negative, as TensorFlow does.
+
+    PopART's default is the first class.
+    """
+    blank = node.integer("blank", 0)
+    return blank + logs.type.shape[-1] if blank < 0 and logs.type.rank else blank
+
+
 def _output_dtype(node: Node) -> DType | None:
     """PopART's builder writes the number of an ONNX type, 0 for that of the input."""
     number = node.integer("outDataType", 0)
@@ -70,12 +80,13 @@ def _output_dtype(node: Node) -> DType | None:
 
 
 def _beam_search(node: Node) -> list[Value | None]:
+    logs = node.input(0)
     attributes = {
-        "blank": node.integer("blank", 0),
+        "blank": _blank(node, logs),
         "beam_width": node.integer("beam_width", 100),
         "top_paths": node.integer("top_paths", 1),
     }
-    return list(node.emit_all("CtcBeamSearchDecoder", [node.input(0), node.input(1)], attributes))
+    return list(node.emit_all("CtcBeamSearchDecoder", [logs, node.input(1)], attributes))
 
 
 _BY_NAME: Final[dict[str, ImportRule]] = {

@@ -14,8 +14,9 @@ from popc.frontend.rules.common import same_op, standard_op
 from popc.frontend.rules.moves import emit_slice
 from popc.frontend.tensors import dtype_from_onnx
 from popc.frontend.values import Value
-from popc.ir import AttributeMap, Shape, Tensor
+from popc.ir import AttributeMap, ProductCut, Shape, Tensor
 from popc.ops.infer import normal_axis
+from popc.options.annotations import CUTS
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
@@ -215,7 +216,7 @@ def _zeros_like(node: Node) -> Tensor:
 
 
 def _serialized_matmul(node: Node) -> Tensor:
-    """A product of matrices that a device would compute in ``serialization_factor`` parts."""
+    """A product of matrices that is computed in ``serialization_factor`` parts."""
     operands = [_matrices(node, index, name) for index, name in enumerate("ab")]
     rows, inner = operands[0].type.shape[-2:]
     cut = {"a_columns": rows, "a_rows_b_columns": inner, "b_rows": operands[1].type.shape[-1]}
@@ -224,7 +225,8 @@ def _serialized_matmul(node: Node) -> Tensor:
         raise ModelError(f"serialization_dimension {dimension!r} is not one of {', '.join(cut)}")
     if factor < 1 or cut[dimension] % factor:
         raise ModelError(f"{cut[dimension]} {dimension} cannot be cut into {factor} parts")
-    return node.emit("MatMul", operands)
+    wanted = ProductCut(str(CUTS.meanings[dimension]), factor) if factor > 1 else None
+    return node.emit("MatMul", operands, cut=wanted)
 
 
 def _matrices(node: Node, index: int, name: str) -> Tensor:

@@ -8,7 +8,7 @@ from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, standard_op
 from popc.frontend.rules.graphcore.operators import graphcore_domain, takes
 from popc.frontend.rules.moves import emit_reshape, emit_slice, emit_transpose
-from popc.ir import AttributeMap, Shape, Tensor
+from popc.ir import AttributeMap, ProductCut, Shape, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -47,11 +47,12 @@ def _as_int64(node: Node, indices: Tensor) -> Tensor:
 
 
 def _embedding_lookup(node: Node) -> Tensor:
-    """Rows of a table; ``serialization_factor`` says in how many parts a device would do it."""
+    """Rows of a table, which is looked through in ``serialization_factor`` parts."""
     table, factor = node.input(0), node.integer("serialization_factor", 1)
     if factor < 1 or table.type.rank < 1 or table.type.shape[0] % factor:
         raise ModelError(f"{table.type} cannot be cut into {factor} parts along dimension 0")
-    return standard_op(node, "Gather", [table, _signed(node, node.input(1))], {"axis": 0})
+    wanted = ProductCut("rows", factor) if factor > 1 else None
+    return node.emit("Gather", [table, _signed(node, node.input(1))], {"axis": 0}, cut=wanted)
 
 
 def _signed(node: Node, indices: Tensor) -> Tensor:

@@ -95,12 +95,23 @@ def _shaped_dropout(node: Node) -> Tensor:
     work = DType.FLOAT64 if x.type.dtype is DType.FLOAT64 else DType.FLOAT32
     draw: AttributeMap = {"shape": shape, "to": work.value, "low": 0.0, "high": 1.0}
     if node.has("seed"):
-        draw["seed"] = node.integer("seed")
+        draw["seed"] = _seed(node)
     uniform = node.emit("RandomUniform", [], draw)
     kept = node.emit("GreaterOrEqual", [uniform, node.constant(ratio, work)])
     mask = converted(node, kept, x.type.dtype)
     factors = node.emit("Mul", [mask, constant_like(node, 1 / (1 - ratio), x)])
     return node.emit("Mul", [x, factors])
+
+
+def _seed(node: Node) -> int:
+    """A whole number (PopART), or a pair of 32 bits each (TensorFlow), the higher ones first."""
+    if isinstance(node.attributes["seed"], int):
+        return node.integer("seed")
+    pair = node.integers("seed")
+    if len(pair) != 2 or not all(-(2**31) <= number < 2**32 for number in pair):
+        raise ModelError(f"seed must be a whole number or two of 32 bits, not {list(pair)}")
+    high, low = (number % 2**32 for number in pair)
+    return (high << 32 | low) - (2**64 if high >= 2**31 else 0)
 
 
 def _spline_basis(node: Node) -> list[Tensor]:

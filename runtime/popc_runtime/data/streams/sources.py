@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from popc_runtime.data.streams.files import open_samples
 from popc_runtime.data.streams.samples import StreamType, check_sample, timed_out
-from popc_runtime.errors import ResourceError, StreamUnderrunError, UsageError
+from popc_runtime.errors import StreamUnderrunError, UsageError
 from popc_runtime.format import Array
 
 if TYPE_CHECKING:
@@ -150,11 +151,11 @@ def make_source(
 ) -> Source:
     """A `Source` for whatever the caller has.
 
-    An array (or the path of a .npy file, which is memory-mapped) holds the samples along its first
-    axis; an iterable yields them; a callable gets the number of the sample and returns it (one that
-    has a parameter ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue
-    they are taken, waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat`` starts
-    an array or a file over when it ends.
+    An array (or a file, see `open_samples`) holds the samples along its first axis; an iterable
+    yields them; a callable gets the number of the sample and returns it (one that has a parameter
+    ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue they are taken,
+    waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat`` starts an array or a
+    file over when it ends.
 
     Raises:
         InputMismatchError: an array's samples have another dtype or shape.
@@ -164,7 +165,7 @@ def make_source(
         _refuse_repeat(stream, repeat=repeat)
         return _QueueSource(stream, source, timeout)
     if isinstance(source, (str, os.PathLike)):
-        source = _open_array(stream, Path(source))
+        source = open_samples(stream, Path(source))
     if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
         return _IteratorSource(stream, _rows(stream, np.asarray(source), repeat=repeat))
     _refuse_repeat(stream, repeat=repeat)
@@ -174,7 +175,7 @@ def make_source(
         return _IteratorSource(stream, iter(source))
     raise UsageError(
         f"stream {stream.name!r}: cannot read samples from {type(source).__name__}",
-        hint="use an array, an iterable, a callable, a queue or the path of a .npy file",
+        hint="use an array, an iterable, a callable, a queue or the path of a .npy or .bin file",
     )
 
 
@@ -190,14 +191,6 @@ def _has_parameter(function: Callable[..., Any], name: str) -> bool:
 def _refuse_repeat(stream: StreamType, *, repeat: bool) -> None:
     if repeat:
         raise UsageError(f"stream {stream.name!r}: only arrays and files can be repeated")
-
-
-def _open_array(stream: StreamType, path: Path) -> Array:
-    try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ResourceError(f"stream {stream.name!r}: cannot read {path}: {error}") from error
-    return array
 
 
 def _rows(stream: StreamType, array: Array, *, repeat: bool) -> Iterator[npt.ArrayLike]:

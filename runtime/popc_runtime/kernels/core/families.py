@@ -59,7 +59,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "RotaryEmbedding",
     ),
     "attention_grad": ("AttentionGrad",),
-    "batch_norm": (
+    "norm_batch": (
         "BatchNormalizationGrad",
         "BatchNormalizationTraining",
     ),
@@ -89,8 +89,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "conv_weights": ("ConvWeightsGrad",),
     "ctc": ("Ctc",),
     "ctc_decoder": ("CtcBeamSearchDecoder",),
-    "deform_conv": ("DeformConv",),
-    "deform_conv_grad": ("DeformConvGrad",),
+    "conv_deform": ("DeformConv",),
+    "conv_deform_grad": ("DeformConvGrad",),
     "dynamic": (
         "DynamicAdd",
         "DynamicSlice",
@@ -212,6 +212,13 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LayerNormalization",
         "RMSNormalization",
     ),
+    "norm_grad": (
+        "GroupNormalizationGrad",
+        "InstanceNormalizationGrad",
+        "LRNGrad",
+        "LayerNormalizationGrad",
+        "RMSNormalizationGrad",
+    ),
     "optimizer": (
         "AccumulateMoment",
         "Histogram",
@@ -235,13 +242,6 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "packing": (
         "SequenceSlice",
         "SequenceSliceGrad",
-    ),
-    "norm_grad": (
-        "GroupNormalizationGrad",
-        "InstanceNormalizationGrad",
-        "LRNGrad",
-        "LayerNormalizationGrad",
-        "RMSNormalizationGrad",
     ),
     "pad": ("Pad",),
     "pad_grad": ("PadGrad",),

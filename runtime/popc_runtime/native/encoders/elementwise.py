@@ -3,74 +3,33 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from functools import partial
-from math import inf
 
 from popc_runtime.format.dtypes import DType
-from popc_runtime.format.program import Attributes
 from popc_runtime.ground.frozen import replace
-from popc_runtime.ground.hints import Final, TypeAlias
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.rounding_mode import Rounding
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.forms import map_record
-from popc_runtime.native.record import (
-    MAX_RANK,
-    Encoder,
-    Record,
-)
+from popc_runtime.native.maps import FLOATS_OF_32, binary, copy_of, function, map_for, map_of, unary
+from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, filled
 
-__all__ = ["ENCODERS", "activation", "copy_of", "map_for"]
+__all__ = ["ENCODERS"]
 
-_Parameters: TypeAlias = tuple[float, ...]
-
-
-def _none(attributes: Attributes) -> _Parameters:
-    del attributes
-    return ()
-
-
-def _from(**defaults: float) -> Callable[[Attributes], _Parameters]:
-    """Parameters that are attributes, with their defaults."""
-
-    def parameters(attributes: Attributes) -> _Parameters:
-        return tuple(float(str(attributes.get(name, value))) for name, value in defaults.items())
-
-    return parameters
-
-
-# Maps of floats, and which parameters they have.
-_UNARY: Final[Mapping[str, Callable[[Attributes], _Parameters]]] = {
-    "Abs": _none,
-    "Ceil": _none,
-    "Celu": _from(alpha=1.0),
-    "Clip": _from(min=-inf, max=inf),
-    "Elu": _from(alpha=1.0),
-    "Erf": _none,
-    "Exp": _none,
-    "FakeQuantize": _from(scale=1.0, low=-128.0, high=127.0),
-    "Floor": _none,
-    "Gelu": _none,
-    "HardSigmoid": _from(alpha=0.2, beta=0.5),
-    "HardSwish": _none,
-    "LeakyRelu": _from(alpha=0.01),
-    "Log": _none,
-    "Mish": _none,
-    "Neg": _none,
-    "Reciprocal": _none,
-    "Relu": _none,
-    "Round": _none,
-    "Selu": _from(alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
-    "Shrink": _from(bias=0.0, lambd=0.5),
-    "Sigmoid": _none,
-    "Softplus": _none,
-    "Sqrt": _none,
-    "Square": _none,
-    "Swish": _from(alpha=1.0),
-    "Tanh": _none,
-    "ThresholdedRelu": _from(alpha=1.0),
-}
+_UNARY: Final = (
+    "Abs",
+    "Ceil",
+    "Exp",
+    "Floor",
+    "Log",
+    "Neg",
+    "Reciprocal",
+    "Round",
+    "Sqrt",
+    "Square",
+)
 _FUNCTIONS: Final = (
     "Acos",
     "Acosh",
@@ -87,7 +46,6 @@ _FUNCTIONS: Final = (
     "Sign",
     "Sin",
     "Sinh",
-    "Softsign",
     "Tan",
 )
 _BINARY: Final = (
@@ -99,87 +57,12 @@ _BINARY: Final = (
     "Max",
     "Min",
     "Mul",
-    "PRelu",
     "Sub",
 )
 # What numpy's kernel does for constant exponents.
 _FIXED_POWERS: Final[Mapping[float, str]] = {-1: "Reciprocal", 1: "Copy", 2: "Square", 3: "Cube"}
 _COMPARISONS: Final = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGICAL: Final = ("And", "Or", "Xor")
-_FLOATS_OF_32: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
-_SUFFIXES: Final[Mapping[DType | None, str]] = {
-    DType.FLOAT32: "f32",
-    DType.INT32: "i32",
-    DType.INT64: "i64",
-    DType.UINT8: "u8",
-    DType.BOOL: "b8",
-}
-
-
-def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | None:
-    """The map that computes a unary op, and its parameters; ``None`` if there is none."""
-    if name not in _UNARY:
-        return None
-    if name == "Gelu" and attributes.get("approximate", "none") == "tanh":
-        return "GeluTanh", ()
-    parameters = _UNARY[name](attributes)
-    if name == "Shrink" and parameters[1] < 0:  # elements on both sides at once
-        return None
-    return name, parameters
-
-
-def map_for(name: str, dtype: DType | None, numbers: Container[str]) -> str | None:
-    """The map for operands of ``dtype``, which are converted if it is for a wider type."""
-    if dtype is None:
-        return None
-    if dtype in _FLOATS_OF_32:
-        kernels = [f"{name}_f32"]
-    elif dtype is DType.FLOAT64:
-        kernels = [f"{name}_f64"]
-    elif dtype is DType.BOOL:
-        kernels = [f"{name}_b8", f"{name}_wide_i64"]
-    elif dtype is DType.UINT64:
-        kernels = [f"{name}_wide_u64"]
-    else:
-        own = {DType.INT32: "i32", DType.INT64: "i64"}.get(dtype, "wide_i64")
-        kernels = [f"{name}_{own}", f"{name}_wide_i64"]
-    return next((kernel for kernel in kernels if kernel in numbers), None)
-
-
-def _map(
-    name: str,
-    binding: NativeBinding,
-    numbers: Mapping[str, int],
-    operands: int,
-    parameters: _Parameters = (),
-) -> Record | None:
-    """A map of operands of one type, if there is one for it."""
-    out = binding.output()
-    inputs = [binding.input(index) for index in range(operands)]
-    types = binding.input_dtypes[:operands]
-    kernel = map_for(name, types[0], numbers)
-    if out.ndim > MAX_RANK or out.size == 0 or len(set(types)) != 1 or kernel is None:
-        return None
-    if Rounding.of(binding.attributes):
-        return None
-    return map_record(kernel, out, inputs, parameters, (binding.output_dtypes[0], *types))
-
-
-def _unary(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    found = activation(name, binding.attributes)
-    if found is None or binding.input_dtypes[0] is not binding.output_dtypes[0]:
-        return None
-    return _map(found[0], binding, numbers, 1, found[1])
-
-
-def _function(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    return _map(name, binding, numbers, 1)
-
-
-def _binary(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    if len(binding.inputs) != 2 or binding.input_dtypes[0] is not binding.output_dtypes[0]:
-        return None
-    return _map(name, binding, numbers, 2)
 
 
 def _sum(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -188,7 +71,7 @@ def _sum(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     if count < 2 or (count > 2 and dtype in (DType.FLOAT16, DType.BFLOAT16)):
         return None
     first = replace(binding, inputs=binding.inputs[:2], input_dtypes=binding.input_dtypes[:2])
-    record = _binary("Add", first, numbers)
+    record = binary("Add", first, numbers)
     if record is None:
         return None
     records = [record]
@@ -200,18 +83,18 @@ def _sum(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
 
 
 def _comparison(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    return _map(name, binding, numbers, 2)
+    return map_of(name, binding, numbers, 2)
 
 
 def _divide(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """A division; the result of integers divided by zero depends on their size."""
     dtype = binding.input_dtypes[0]
     narrow = dtype is not None and dtype.is_signed and dtype.itemsize < 8
-    return _binary("DivNarrow" if narrow else "Div", binding, numbers)
+    return binary("DivNarrow" if narrow else "Div", binding, numbers)
 
 
 def _modulo(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    return _binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
+    return binary("FMod" if binding.integer("fmod", 0) else "Mod", binding, numbers)
 
 
 def _power(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -232,7 +115,7 @@ def _power(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         # Of uint64 there are exponents and bases that int64 does not hold.
         fits = DType.UINT64 not in types
         return map_record("Pow_wide_i64", out, [base, exponent], (), types) if fits else None
-    work = DType.FLOAT32 if dtype in _FLOATS_OF_32 else DType.FLOAT64
+    work = DType.FLOAT32 if dtype in FLOATS_OF_32 else DType.FLOAT64
     pairs = zip((base, exponent), types[1:], strict=True)
     operands = [_as_float(binding, operand, of, work) for operand, of in pairs]
     views, kinds = [view for view, _, _ in operands], [of for _, of, _ in operands]
@@ -245,7 +128,7 @@ def _as_float(
     binding: NativeBinding, view: View, dtype: DType, work: DType
 ) -> tuple[View, DType, tuple[Record, ...]]:
     """An operand as maps of ``work`` take it, its type, and what runs before."""
-    if dtype is work or (dtype in _FLOATS_OF_32 and work is DType.FLOAT32):
+    if dtype is work or (dtype in FLOATS_OF_32 and work is DType.FLOAT32):
         return view, dtype, ()
     wide = binding.scratch.take(view.shape, work)
     return wide, work, (map_record(copy_of(dtype), wide, [view], (), (work, dtype)),)
@@ -260,32 +143,12 @@ def _number(view: View, dtype: DType) -> float:
 
 def _bit_shift(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     left = binding.text("direction") == "LEFT"
-    return _binary("ShiftLeft" if left else "ShiftRight", binding, numbers)
+    return binary("ShiftLeft" if left else "ShiftRight", binding, numbers)
 
 
 def _is_inf(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     both = binding.integer("detect_negative", 1) and binding.integer("detect_positive", 1)
-    return _map("IsInf", binding, numbers, 1) if both else None
-
-
-def copy_of(dtype: DType | None) -> str:
-    """The map that copies elements of ``dtype``, to any type."""
-    if dtype in _FLOATS_OF_32:
-        return "Copy_f32"
-    if dtype is DType.FLOAT64:
-        return "Copy_f64"
-    return "Copy_u64" if dtype is DType.UINT64 else "Copy_i64"
-
-
-def _cast(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    """By way of the type that maps compute with; a few pairs have loops of their own."""
-    source, target = binding.input_dtypes[0], binding.output_dtypes[0]
-    direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
-    name = direct if direct in numbers else copy_of(source)
-    out = binding.output()
-    if Rounding.of(binding.attributes) or out.ndim > MAX_RANK or out.size == 0:
-        return None
-    return map_record(name, out, [binding.input(0)], (), (target, source))
+    return map_of("IsInf", binding, numbers, 1) if both else None
 
 
 def _where(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -328,19 +191,18 @@ def _is_simple(binding: NativeBinding, operands: int) -> bool:
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
-    **{name: partial(_unary, name) for name in _UNARY},
-    **{name: partial(_function, name) for name in _FUNCTIONS},
-    **{name: partial(_binary, name) for name in _BINARY},
-    **{name: partial(_comparison, name) for name in _COMPARISONS},
-    **{name: partial(_binary, name) for name in _LOGICAL},
     "BitShift": _bit_shift,
-    "Cast": _cast,
     "Div": _divide,
     "IsInf": _is_inf,
     "Mod": _modulo,
-    "Not": partial(_function, "Not"),
+    "Not": partial(function, "Not"),
     "Pow": _power,
     "ScaledAdd": _scaled_add,
     "Sum": _sum,
     "Where": _where,
+    **{name: partial(binary, name) for name in _BINARY},
+    **{name: partial(binary, name) for name in _LOGICAL},
+    **{name: partial(_comparison, name) for name in _COMPARISONS},
+    **{name: partial(function, name) for name in _FUNCTIONS},
+    **{name: partial(unary, name) for name in _UNARY},
 }

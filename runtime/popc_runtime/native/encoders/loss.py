@@ -1,31 +1,20 @@
-"""Cross entropy and its gradient, and that of rows taken by their numbers."""
+"""Cross entropy and its gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import Final
 
-from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
+from popc_runtime.native.contiguous import is_indexed_float32
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View, merged_view
 
 __all__ = ["ENCODERS"]
 
 _REDUCTIONS: Final = ("none", "sum", "mean")
-_INDICES: Final = (DType.INT32, DType.INT64)
-
-
-def _is_plain(binding: NativeBinding, indices: int) -> bool:
-    """True if all but operand 0 is contiguous, and all is float32 but for operand ``indices``."""
-    dtypes = list(binding.input_dtypes)
-    number = dtypes.pop(indices)
-    floats = all(dtype in (None, DType.FLOAT32) for dtype in (*dtypes, *binding.output_dtypes))
-    first, *arrays = (*binding.inputs, *binding.outputs)
-    contiguous = all(view is None or (view.is_contiguous and view.size) for view in arrays)
-    return floats and number in _INDICES and contiguous and first is not None and first.size > 0
 
 
 def _words(
@@ -49,7 +38,10 @@ def _cross_entropy(binding: NativeBinding, numbers: Mapping[str, int]) -> Record
     """Scores [N, C, d...], labels [N, d...], [weights [C]]: the loss, and the softmax if wanted."""
     del numbers
     x = binding.input(0)
-    if not _is_plain(binding, 1) or merged_view(x, (*x.shape[:2], prod(x.shape[2:]))) is None:
+    if (
+        not is_indexed_float32(binding, 1)
+        or merged_view(x, (*x.shape[:2], prod(x.shape[2:]))) is None
+    ):
         return None
     results = list(binding.outputs[1:])
     log_prob, softmax = (
@@ -67,7 +59,7 @@ def _picked(binding: NativeBinding, numbers: Mapping[str, int], *, last: bool) -
     del numbers
     x, labels = binding.input(0), binding.input(1)
     shape = (prod(x.shape[:-1]), x.shape[-1], 1) if last else (*x.shape[:2], prod(x.shape[2:]))
-    if not _is_plain(binding, 1):
+    if not is_indexed_float32(binding, 1):
         return None
     scores = merged_view(x, shape)
     if scores is None:
@@ -82,7 +74,7 @@ def _picked(binding: NativeBinding, numbers: Mapping[str, int], *, last: bool) -
 def _cross_entropy_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """The gradient of the loss, the softmax or its logarithm, labels, [weights]."""
     del numbers
-    if not _is_plain(binding, 2) or not binding.input(0).is_contiguous:
+    if not is_indexed_float32(binding, 2) or not binding.input(0).is_contiguous:
         return None
     given, labels = binding.input(1), binding.input(2)
     wanted = (binding.output(), None, None, binding.input(0))
@@ -98,7 +90,7 @@ def _picked_grad(
     """The gradient of the loss, with classes ``last`` also the shares; labels, [weights]."""
     del numbers
     place = 2 if last else 1
-    if not _is_plain(binding, place) or not binding.input(0).is_contiguous:
+    if not is_indexed_float32(binding, place) or not binding.input(0).is_contiguous:
         return None
     out, labels = binding.output(), binding.input(place)
     # Only the shape of logarithms is of interest.
@@ -127,19 +119,7 @@ def _wrong_label(labels: View, classes: int, ignored: object) -> str:
     return ""
 
 
-def _gather_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    """The gradient [..., *indices, ...]: each index adds its part to the element it names."""
-    del numbers
-    if not _is_plain(binding, 1) or not binding.input(0).is_contiguous:
-        return None
-    out, axis = binding.output(), binding.integer("axis")
-    words = [word for i in range(2) for word in tensor_words(binding.input(i))]
-    sizes = (prod(out.shape[:axis]), out.shape[axis], prod(out.shape[axis + 1 :]))
-    return Record("GatherGrad_f32", (*words, *tensor_words(out), *sizes))
-
-
 ENCODERS: Final[dict[str, Encoder]] = {
-    "GatherGrad": _gather_grad,
     "NegativeLogLikelihoodLoss": partial(_picked, last=False),
     "NegativeLogLikelihoodLossGrad": partial(_picked_grad, last=False),
     "Nll": partial(_picked, last=True),

@@ -1,18 +1,19 @@
-"""Matrix products."""
+"""Matrix products, determinants and inverses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Packing
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import packed
+from popc_runtime.native.contiguous import has_elements, packed, tensors
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import product_record, stays_half
-from popc_runtime.native.record import MAX_RANK, Record
+from popc_runtime.native.record import MAX_RANK, Encoder, Record, is_float32
 from popc_runtime.native.views import View, filled, merged_view
 
 __all__ = ["ENCODERS"]
@@ -116,4 +117,19 @@ def _flattened(
     return flat[0], right, flat[1], flat[2]
 
 
-ENCODERS: Final = {"Gemm": _gemm, "MatMul": _matmul}
+def _of_matrices(kernel: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+    """X [..., n, n]."""
+    del numbers
+    out = binding.output()
+    if not is_float32(binding) or not has_elements(binding) or not out.is_contiguous:
+        return None
+    x, before = packed(binding, 0)
+    return Record(kernel, tensors(x, out), (x, out), before=before)
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "Det": partial(_of_matrices, "Determinant_f32"),
+    "Gemm": _gemm,
+    "Inverse": partial(_of_matrices, "Inverse_f32"),
+    "MatMul": _matmul,
+}

@@ -1,14 +1,17 @@
-"""Normalisation of channels: over groups of them, by given statistics, and by their neighbours."""
+"""Normalisation of rows, and of channels by groups, given statistics or neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
-from typing import Final
 
+from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import is_plain, packed, tensors
-from popc_runtime.native.record import Encoder, Record, float_word, is_float32
+from popc_runtime.native.record import Encoder, Record, float_word, is_float32, tensor_words
+from popc_runtime.native.reductions import row_words
+from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
@@ -51,9 +54,36 @@ def _neighbours(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | 
     return _record("Lrn_f32", binding, 1, binding.integer("size"), parameters)
 
 
+def _normalization(
+    kernel: str, binding: NativeBinding, numbers: Mapping[str, int]
+) -> Record | None:
+    del numbers
+    x = binding.input(0)
+    axis = binding.integer("axis") % x.ndim
+    length = prod(x.shape[axis:])
+    words = row_words(binding, x.size // max(length, 1), length)
+    scale, bias = (_vector(binding.optional(index), x.shape[axis:]) for index in (1, 2))
+    wanted = [binding.optional(index) is not None for index in (1, 2)]
+    if words is None or wanted != [scale is not None, bias is not None]:
+        return None
+    vectors = (scale, bias, binding.optional_output(1), binding.optional_output(2))
+    for array in vectors:
+        words += tensor_words(array)
+    return Record(kernel, (*words, float_word(binding.number("epsilon"))))
+
+
+def _vector(array: View | None, shape: tuple[int, ...]) -> View | None:
+    """``array`` if it has one element for each of a row."""
+    if array is None or not array.is_contiguous:
+        return None
+    return array if array.size == prod(shape) and array.shape[-len(shape) :] == shape else None
+
+
 ENCODERS: Final[dict[str, Encoder]] = {
     "BatchNormalization": _batch,
     "GroupNormalization": _group,
     "InstanceNormalization": _group,
     "LRN": _neighbours,
+    "LayerNormalization": partial(_normalization, "LayerNorm_f32"),
+    "RMSNormalization": partial(_normalization, "RmsNorm_f32"),
 }

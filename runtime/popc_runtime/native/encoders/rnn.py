@@ -19,13 +19,7 @@ from popc_runtime.kernels.parts.rnn_operands import (
     X,
 )
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.record import (
-    Encoder,
-    Record,
-    activation_words,
-    float_word,
-    tensor_words,
-)
+from popc_runtime.native.record import Encoder, Record, activation_words, float_word, tensor_words
 from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.conv_deform import Corner, corners, parts, window_positions
 from popc_runtime.kernels.core.binding import Binding, Calls, Kernel
-from popc_runtime.kernels.deform_conv import Corner, corners, parts, window_positions
 from popc_runtime.kernels.parts.conv_plane import grouped
 from popc_runtime.kernels.parts.epilogue import in_float32
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes

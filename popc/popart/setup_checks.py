@@ -1,0 +1,109 @@
+"""The checks that a session makes of what it is given, beside those of popc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import onnx
+
+from popc.popart.dataflow import DataFlow
+from popc.popart.device_info import DeviceInfo
+from popc.popart.enums import DeviceType
+from popc.popart.errors import popart_exception
+from popc.popart.model_names import all_names
+from popc.popart.optimizers import Optimizer
+from popc.popart.options import SessionOptions
+from popc.popart.prefixes import reserved_prefix_of
+from popc.popart.session_options import highest_virtual_graph, replicas_of
+
+__all__ = ["check_device", "check_setup"]
+
+# Nodes that do more than compute: a program is not empty as long as it has some.
+_EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
+
+
+class _Given(Protocol):
+    """What a session is given."""
+
+    @property
+    def model(self) -> onnx.ModelProto: ...
+    @property
+    def flow(self) -> DataFlow: ...
+    @property
+    def options(self) -> SessionOptions: ...
+    @property
+    def loss(self) -> str: ...
+    @property
+    def optimizer(self) -> Optimizer | None: ...
+
+
+def check_setup(given: _Given) -> None:
+    """Check names and numbers, before anything is compiled.
+
+    Raises:
+        popart_exception: the first mistake, in PopART's order.
+    """
+    for problem in _problems(given):
+        raise popart_exception(problem)
+
+
+def _problems(given: _Given) -> Iterator[str]:
+    yield from _name_problems(given.model)
+    yield from _option_problems(given.options, trains=given.optimizer is not None)
+    known = all_names(given.model)
+    if given.optimizer is not None and given.loss not in known:
+        yield f"Could not find loss tensor '{given.loss}' in main graph tensors"
+    for name in given.flow.anchors():
+        if name not in known and not reserved_prefix_of(name):
+            listed = ", ".join(sorted(known))
+            yield f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
+    if given.optimizer is None and not _computes(given.model, given.flow):
+        yield "All operations in the main graph were pruned, nothing to compute"
+
+
+def _name_problems(model: onnx.ModelProto) -> Iterator[str]:
+    states = {weight.name for weight in model.graph.initializer}  # those that training has written
+    for name in all_names(model):
+        prefix = reserved_prefix_of(name)
+        if prefix and name not in states:
+            yield (
+                f"Provided tensor {name} has an invalid name: clash with reserved prefix {prefix}"
+            )
+
+
+def _option_problems(options: SessionOptions, *, trains: bool) -> Iterator[str]:
+    if not trains and options.enableGradientAccumulation:
+        yield "Gradient Accumulation only available when training."
+    if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
+        yield (
+            f"accumulationFactor is {options.accumulationFactor}, but enableGradientAccumulation "
+            f"is false"
+        )
+    if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
+        yield (
+            f"replicatedGraphCount is {options.replicatedGraphCount}, but enableReplicatedGraphs "
+            f"is false"
+        )
+
+
+def _computes(model: onnx.ModelProto, flow: DataFlow) -> bool:
+    """Whether a node of the model makes an anchor, or has an effect."""
+    anchors = set(flow.anchors())
+    return any(
+        node.op_type in _EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node
+    )
+
+
+def check_device(options: SessionOptions, device: DeviceInfo, model: onnx.ModelProto) -> None:
+    """Check that the device has an IPU for each virtual graph.
+
+    Raises:
+        popart_exception: it has not.
+    """
+    highest = highest_virtual_graph(options, model)
+    ipus = 1 if device.type is DeviceType.Cpu else device.numIpus // replicas_of(options)
+    if highest >= max(ipus, 1):
+        raise popart_exception(
+            f"An op has been assigned to an invalid virtual graph {highest}. numIPUs = {ipus}."
+        )

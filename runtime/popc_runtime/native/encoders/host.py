@@ -1,0 +1,14 @@
+"""Copies between compute and I/O tiles."""
+
+from __future__ import annotations
+
+from popc_runtime.ground.hints import Final
+from popc_runtime.native.moves import copy_operands
+from popc_runtime.native.record import Encoder
+
+__all__ = ["ENCODERS"]
+
+
+ENCODERS: Final[dict[str, Encoder]] = {
+    "IoTileCopy": copy_operands,
+}
