@@ -24,6 +24,7 @@ from popc_runtime.format import (
     encode_program,
     fill_labels,
     instructions_of,
+    result_names,
 )
 from popc_runtime.format.labels import text_written_out
 
@@ -59,7 +60,7 @@ def test_text_is_measured_as_it_is_written(levels: list[tuple[str, str, str]]) -
         programs[f"p{number + 1}"] = (call, RepeatBlock((call, _relu(name)), 2))
     top = CallBlock(f"p{len(levels)}", (0,), ("left", "right"), "")
     written = write_out(_image({**programs, "main": (top,)})).programs["main"]
-    names = [(item.name, *item.attributes.get("results", ())) for item in instructions_of(written)]
+    names = [(item.name, *result_names(item.attributes)) for item in instructions_of(written)]
     measured = text_written_out({**programs, "main": (top,)}) - text_written_out(programs)
     assert measured == len("".join(map("".join, names)))
 
