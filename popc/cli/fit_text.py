@@ -103,7 +103,8 @@ def _op(chip: ChipState) -> str:
 def _temporary(chip: ChipState) -> Iterator[str]:
     names = [part.name.replace("operand", "receive operand") for part in chip.temporary]
     rows = [
-        [f"  {name}", f"{one.amount:,}"] for name, one in zip(names, chip.temporary, strict=True)
+        [f"  {name}", f"{share.amount:,}"]
+        for name, share in zip(names, chip.temporary, strict=True)
     ]
     head = [f"Temporary memory of {chip.op_type}, one after the other", "bytes"]
     yield from format_table([head, *rows], right=(1,)).split("\n")
@@ -118,12 +119,18 @@ def _holders(chip: ChipState) -> Iterator[str]:
     yield from format_table([head, *rows], right=(2, 3)).split("\n")
 
 
-def _holder(one: Holder) -> list[str]:
-    made = "read by" if one.kind in ("constant", "variable") else "of"
-    node = f"{made} {one.node}" if one.node and one.node != one.name else ""
-    until = f"until {one.until}" if one.until else one.kind
+def _holder(holder: Holder) -> list[str]:
+    made = "read by" if holder.kind in ("constant", "variable") else "of"
+    node = f"{made} {holder.node}" if holder.node and holder.node != holder.name else ""
+    until = f"until {holder.until}" if holder.until else holder.kind
     notes = ", ".join(part for part in (node, until) if part)
-    return [f"  {one.name}", one.type, f"{one.on_tile:,}", format_bytes(one.bytes), notes]
+    return [
+        f"  {holder.name}",
+        holder.type,
+        f"{holder.on_tile:,}",
+        format_bytes(holder.bytes),
+        notes,
+    ]
 
 
 def _time(diagnosis: Diagnosis) -> Iterator[str]:
@@ -143,11 +150,17 @@ def _time(diagnosis: Diagnosis) -> Iterator[str]:
     yield from format_table([head, *rows], right=(2, 3)).split("\n")
 
 
-def _slow(one: Share, total: int) -> list[str]:
-    of = f"of {one.node}" if one.node and one.node != one.name else ""
-    if one.count > 1:
-        of = f"{of} and {one.count - 1} like it".strip()
-    return [f"  {one.name}", one.op_type, f"{one.amount:,}", f"{one.amount / total:.0%}", of]
+def _slow(share: Share, total: int) -> list[str]:
+    of = f"of {share.node}" if share.node and share.node != share.name else ""
+    if share.count > 1:
+        of = f"{of} and {share.count - 1} like it".strip()
+    return [
+        f"  {share.name}",
+        share.op_type,
+        f"{share.amount:,}",
+        f"{share.amount / total:.0%}",
+        of,
+    ]
 
 
 def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
@@ -167,18 +180,18 @@ def _advice(advice: Advice, line_of: LineOf) -> Iterator[str]:
     if rest:
         yield ""
         yield "Not enough:"
-        rows = [_insufficient(one, advice.base) for one in rest[:_SHOWN]]
+        rows = [_insufficient(finding, advice.base) for finding in rest[:_SHOWN]]
         yield from format_table(rows).split("\n")
     yield from _refused(advice)
 
 
-def _fix(number: int, one: Finding, base: Outcome) -> Iterator[str]:
-    assert one.trial is not None
-    outcome = one.trial.outcome
+def _fix(number: int, finding: Finding, base: Outcome) -> Iterator[str]:
+    assert finding.trial is not None
+    outcome = finding.trial.outcome
     left = f"{-outcome.excess:,} bytes left"
-    yield f"  {number}. {_slower(outcome, base)}  {' and '.join(one.names)}; {left}"
-    yield f"     {_arguments(one.trial.change)}"
-    yield from (f"     but {note}" for note in one.notes)
+    yield f"  {number}. {_slower(outcome, base)}  {' and '.join(finding.names)}; {left}"
+    yield f"     {_arguments(finding.trial.change)}"
+    yield from (f"     but {note}" for note in finding.notes)
 
 
 def _slower(outcome: Outcome, base: Outcome) -> str:
@@ -194,15 +207,15 @@ def _arguments(change: Change) -> str:
     return "  ".join([*pairs, *left_out])
 
 
-def _insufficient(one: Finding, base: Outcome) -> list[str]:
-    assert one.trial is not None
-    outcome = one.trial.outcome
+def _insufficient(finding: Finding, base: Outcome) -> list[str]:
+    assert finding.trial is not None
+    outcome = finding.trial.outcome
     saved = base.excess - outcome.excess
-    name = f"  {' and '.join(one.names)}"
+    name = f"  {' and '.join(finding.names)}"
     if saved <= 0:
         return [name, "saves nothing", ""]
     effect = f"saves {saved:,}, {outcome.excess:,} bytes too many"
-    return [name, effect, _shortened(_arguments(one.trial.change))]
+    return [name, effect, _shortened(_arguments(finding.trial.change))]
 
 
 def _shortened(text: str) -> str:
@@ -214,8 +227,8 @@ def _refused(advice: Advice) -> Iterator[str]:
     if refused:
         yield ""
         yield "Not possible here:"
-    for one in refused:
-        yield f"  {' and '.join(one.names)}: {_shortened(one.refused)}"
+    for finding in refused:
+        yield f"  {' and '.join(finding.names)}: {_shortened(finding.refused)}"
     if advice.left:
         yield ""
         yield f"Not tried (--budget): {', '.join(advice.left)}"

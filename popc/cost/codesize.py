@@ -76,7 +76,7 @@ def vertex_code_bytes(phases: Iterable[Phase]) -> int:
 def vertex_state_bytes(phases: Iterable[Phase]) -> int:
     """State of the vertices of ``phases``, one for each launch of each."""
     used = (phase for phase in phases if phase.vertex)
-    return sum(_STATE.get(one.vertex, _OTHER_STATE) * min(one.launches, 8) for one in used)
+    return sum(_STATE.get(use.vertex, _OTHER_STATE) * min(use.launches, 8) for use in used)
 
 
 def exchange_bytes(phases: Iterable[Phase], target: Target) -> int:

@@ -85,11 +85,11 @@ def _record(kind: type[_T], table: object, what: str) -> _T:
     hints, names = get_type_hints(kind), _NAMES.get(kind.__name__, {})
     known: Sequence[Field[Any]] = fields(kind)  # type: ignore[arg-type]  # a dataclass
     values: dict[str, Any] = {}
-    for one in known:
-        key = names.get(one.name, one.name)
+    for field in known:
+        key = names.get(field.name, field.name)
         if key in table:
-            values[one.name] = _value(hints[one.name], table[key], f"{key} of {what}")
-        elif one.default is MISSING and one.default_factory is MISSING:
+            values[field.name] = _value(hints[field.name], table[key], f"{key} of {what}")
+        elif field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"{what} has no {key}")
     return kind(**values)
 

@@ -208,7 +208,7 @@ class _Estimator:
         copies = bytes_of_copies(callee, order, self._machine, strategy)
         # Of the copies of the call around this one, nothing is given back meanwhile.
         outer = self._copies.get(op, 0)
-        self._copies.update({one: outer + own for one, own in zip(order, copies, strict=True)})
+        self._copies.update({op: outer + own for op, own in zip(order, copies, strict=True)})
         yield from self.run(callee, times)
         for tensor, inner in zip(op.outputs, callee.outputs, strict=True):
             self._layouts[tensor] = self._layouts.get(inner, LINEAR)

@@ -119,8 +119,8 @@ class _Tiles:
         while tensor in self._roots:
             passed.append(tensor)
             tensor = self._roots[tensor]
-        for one in passed:  # chains of ops in place are long: the next one has a short way
-            self._roots[one] = tensor
+        for alias in passed:  # chains of ops in place are long: the next one has a short way
+            self._roots[alias] = tensor
         return tensor
 
     def mapping(self, tensor: Tensor) -> TileMapping:
@@ -291,8 +291,8 @@ class _Walk:
             )
 
         return MemoryReport(
-            always_live=tuple(int(one) for one in self._base),
-            peak=tuple(int(one) for one in peak),
+            always_live=tuple(int(count) for count in self._base),
+            peak=tuple(int(count) for count in peak),
             peak_step=step,
             busiest=categories(int(always[tile]), int(live[tile]), int(temporary[tile])),
             average=categories(int(always.mean()), int(live.mean()), int(temporary.mean())),

@@ -88,7 +88,7 @@ class Annotations:
             for number, rule in enumerate(self.rules)
             for name, _ in rule.settings
             if (operators := operators_meant(name))
-            and not any(_selects(rule, one) and one.op_type in operators for one in known)
+            and not any(_selects(rule, node) and node.op_type in operators for node in known)
         ]
         if problems:
             raise OptionError(

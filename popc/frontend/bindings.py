@@ -278,10 +278,13 @@ class _Resolver:
         for index, (size, dim) in enumerate(zip(shape, one.dims, strict=True)):
             self._match_dim(index, size, dim, f"{source}", one)
 
-    def _match_dim(self, index: int, size: int, dim: _Dim, source: str, one: _Declared) -> None:
+    def _match_dim(
+        self, index: int, size: int, dim: _Dim, source: str, declared: _Declared
+    ) -> None:
         if isinstance(dim, int) and size != dim:
             self.problems.append(
-                f"{source}: dimension {index} is {size}, but the model fixes it to {dim} ({one})"
+                f"{source}: dimension {index} is {size}, but the model fixes it to {dim} "
+                f"({declared})"
             )
         if isinstance(dim, str):
             known, reason = self.symbols.setdefault(dim, (size, source))
@@ -291,23 +294,26 @@ class _Resolver:
                     f"makes it {known}"
                 )
 
-    def _type(self, one: _Declared) -> TensorType:
+    def _type(self, declared: _Declared) -> TensorType:
         """The static type of an input that is not bound."""
-        if one.kind != "tensor":
+        if declared.kind != "tensor":
             self.problems.append(
-                f"input {one.name!r} is a {one.kind}: its value must be known when compiling"
+                f"input {declared.name!r} is a {declared.kind}: its value must be known when "
+                "compiling"
             )
-            self.hints.append(_option("--bind", f"{one.name}=FILE.npz"))
+            self.hints.append(_option("--bind", f"{declared.name}=FILE.npz"))
             return TensorType(DType.BOOL, ())
-        dtype = element_type(one.type)
-        given = self.bindings.shapes.get(one.name)
+        dtype = element_type(declared.type)
+        given = self.bindings.shapes.get(declared.name)
         if given is not None:
-            return self._of_sane_size(one.name, TensorType(dtype, tuple(given)))
-        if one.dims is None:
-            self.problems.append(f"input {one.name!r} has no shape in the model")
-            self.hints.append(_option("--shape", f"{one.name}=1"))
+            return self._of_sane_size(declared.name, TensorType(dtype, tuple(given)))
+        if declared.dims is None:
+            self.problems.append(f"input {declared.name!r} has no shape in the model")
+            self.hints.append(_option("--shape", f"{declared.name}=1"))
             return TensorType(dtype, ())
-        return self._of_sane_size(one.name, TensorType(dtype, self._sizes(one, one.dims)))
+        return self._of_sane_size(
+            declared.name, TensorType(dtype, self._sizes(declared, declared.dims))
+        )
 
     def _of_sane_size(self, name: str, type_: TensorType) -> TensorType:
         limit = DEFAULT_LIMITS.memory_bytes
@@ -321,7 +327,7 @@ class _Resolver:
             )
         return type_
 
-    def _sizes(self, one: _Declared, dims: tuple[_Dim, ...]) -> tuple[int, ...]:
+    def _sizes(self, declared: _Declared, dims: tuple[_Dim, ...]) -> tuple[int, ...]:
         sizes = [
             self.symbols[dim][0] if isinstance(dim, str) and dim in self.symbols else dim
             for dim in dims
@@ -330,11 +336,11 @@ class _Resolver:
             return tuple(size for size in sizes if isinstance(size, int))
         names = [repr(size) if size else "?" for size in sizes if not isinstance(size, int)]
         self.problems.append(
-            f"input {one.name!r}, {one}, leaves dimensions open: {', '.join(names)}"
+            f"input {declared.name!r}, {declared}, leaves dimensions open: {', '.join(names)}"
         )
         if None in sizes:
             example = [size if isinstance(size, int) else 1 for size in sizes]
-            self.hints.append(_option("--shape", f"{one.name}={_joined(example)}"))
+            self.hints.append(_option("--shape", f"{declared.name}={_joined(example)}"))
         else:
             symbols = [size for size in sizes if isinstance(size, str)]
             self.hints.extend(_option("--dim", f"{symbol}=1") for symbol in symbols)

@@ -174,7 +174,7 @@ def _is_usual(number: float) -> bool:
     if size > _LARGEST_ROOT:
         return _is_close(np.log10(size), round(np.log10(size)))
     usual = (*_USUAL, round(size), sqrt(round(size**2)))
-    return any(_is_close(number, one) or _is_close(size, one) for one in usual)
+    return any(_is_close(number, constant) or _is_close(size, constant) for constant in usual)
 
 
 def _is_close(number: float, other: float) -> bool:

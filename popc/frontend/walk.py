@@ -107,7 +107,7 @@ def _has_effect(node: onnx.NodeProto, functions: Mapping[_Name, onnx.FunctionPro
         if (inner.domain, inner.op_type) in _EFFECTS:
             return True
         body = functions.get((inner.domain, inner.op_type, inner.overload))
-        if body is not None and any(_has_effect(one, functions) for one in body.node):
+        if body is not None and any(_has_effect(inner, functions) for inner in body.node):
             return True
     return False
 

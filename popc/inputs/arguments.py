@@ -38,9 +38,9 @@ def pairs(
     result: dict[str, str] = {}
     for item in items:
         name, separator, value = item.rpartition("=") if last else item.partition("=")
-        for one in longest_first:
-            if item.startswith(f"{one}="):
-                name, value = one, item[len(one) + 1 :]
+        for candidate in longest_first:
+            if item.startswith(f"{candidate}="):
+                name, value = candidate, item[len(candidate) + 1 :]
                 break
         if not separator or not name:
             raise UsageError(f"{option} {item}: expected NAME=VALUE")

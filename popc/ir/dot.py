@@ -102,7 +102,11 @@ def _label(op: Op) -> str:
 def _leaves(op: Op) -> list[Tensor]:
     """The operands of ``op`` that no op computes, constants of one element aside."""
     found = dict.fromkeys(operand for operand in op.present_inputs if operand.producer is None)
-    return [one for one in found if not (one.kind is TensorKind.CONSTANT and one.type.size == 1)]
+    return [
+        tensor
+        for tensor in found
+        if not (tensor.kind is TensorKind.CONSTANT and tensor.type.size == 1)
+    ]
 
 
 def _style(op: Op) -> str:

@@ -80,7 +80,9 @@ def find_carried(
                 continue
             target = _target(storage, copy)
             place = (target.buffer, target.start)
-            if place in claimed or any(one.offset == site.offset for one in pieces[site.buffer]):
+            if place in claimed or any(
+                piece.offset == site.offset for piece in pieces[site.buffer]
+            ):
                 continue  # a value can be in one place only, and a place hold only one
             claimed.add(place)
             pieces[site.buffer].append(_Piece(site.offset, target, copy.op))

@@ -50,7 +50,7 @@ def plan_memory(
         joined=MappingProxyType(found.joined),
         frames=MappingProxyType(found.frames),
         frame_bytes=MappingProxyType(
-            {callee: one.frame_bytes for callee, one in planner.callees.items()}
+            {callee: called.frame_bytes for callee, called in planner.callees.items()}
         ),
         initial=MappingProxyType(
             {t: MemoryPlace(Region.CONSTANT, constants.offset(t)) for t in initialised}

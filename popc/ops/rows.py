@@ -106,5 +106,5 @@ def _append(runs: list[_Run], run: _Run) -> None:
 def _can_follow(runs: Sequence[_Run]) -> bool:
     """True if each run ends where its row does, and the next begins where its own begins."""
     distinct = len({id(run.row) for run in runs}) == len(runs)
-    ends = all(run.end == sum(one.type.nbytes for one in run.row) for run in runs[:-1])
+    ends = all(run.end == sum(tensor.type.nbytes for tensor in run.row) for run in runs[:-1])
     return distinct and ends and all(run.start == 0 for run in runs[1:])

@@ -154,7 +154,7 @@ class Sequencer:
 
     def _required(self, node: Node) -> Iterator[Node]:
         """The nodes that have to wait for ``node``, not by a wish alone."""
-        return (one for one in self._later[node] if (node, one) not in self._wishes)
+        return (later for later in self._later[node] if (node, later) not in self._wishes)
 
     def _in_order(self) -> list[Node]:
         return sorted(self._places, key=self._places.__getitem__)
@@ -226,5 +226,5 @@ def _bins_of(graph: Graph, partition: str) -> dict[Op, int]:
 
 def give_up_wishes(graph: Graph) -> int:
     """Forget wishes in the way of what has come to be required, in all graphs; how many."""
-    wishing = [one for one in graph.walk() if any(pair.wished for pair in one.ordering)]
+    wishing = [part for part in graph.walk() if any(pair.wished for pair in part.ordering)]
     return sum(Sequencer(nested, graph).given_up for nested in wishing)

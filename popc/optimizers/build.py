@@ -280,7 +280,7 @@ class _Updates:
         """Apply the rules, to weights or several at a time, and store what they return and keep."""
         later = {update: update in accumulated_later for update in self.weights}
         whole = [weight for weight in self.weights if not isinstance(weight, ShardedUpdate)]
-        kinds = [later[one] for one in whole]
+        kinds = [later[index] for index in whole]
         merged = merged_updates(self.graph, self.spec, self.context.merging, whole, kinds)
         sharded = [weight for weight in self.weights if isinstance(weight, ShardedUpdate)]
         for update in [*merged, *sharded]:

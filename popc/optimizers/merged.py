@@ -133,8 +133,8 @@ class MergedUpdate(WeightUpdate):
     def _count(self, prefix: str, updates: Sequence[WeightUpdate]) -> None:
         counters = [update.variable(prefix, COUNTER_TYPE) for update in updates]
         rows = [
-            self._emit("Reshape", [one], f"flattened___{one.name}", shape=(1, 1))
-            for one in counters
+            self._emit("Reshape", [counter], f"flattened___{counter.name}", shape=(1, 1))
+            for counter in counters
         ]
         one = self.scalars.operand(1.0, DType.FLOAT32)
         row = self._joined(rows, f"concat{prefix}{self._label}")

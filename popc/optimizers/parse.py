@@ -327,7 +327,7 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Specific):
-        own = {name: _plain(one) for name, one in value.values.items()}
+        own = {name: _plain(number) for name, number in value.values.items()}
         return {"tensors": list(value.tensors), **own}
     if isinstance(value, ClipNorm | AutomaticLossScaling):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}

@@ -130,7 +130,7 @@ def _floats(value: object) -> tuple[float, ...] | None:
     if not isinstance(numbers, Sequence):
         return None
     found = [_float(number) for number in numbers]
-    known = [one for one in found if one is not None]
+    known = [rule for rule in found if rule is not None]
     return tuple(known) if len(known) == len(found) else None
 
 

@@ -33,8 +33,8 @@ def is_main_loop(op: Op) -> bool:
 def main_graphs(graph: Graph) -> list[Graph]:
     """The top graph, and the bodies of the loops around what it does, outer first."""
     found = [graph]
-    for one in found:  # grows while it is walked
-        found.extend(op.subgraphs["body"] for op in one.ops if is_main_loop(op))
+    for part in found:  # grows while it is walked
+        found.extend(op.subgraphs["body"] for op in part.ops if is_main_loop(op))
     return found
 
 

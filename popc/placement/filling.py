@@ -120,7 +120,7 @@ def _place_of(tensor: Tensor, homes: ChipsOfValues) -> OpSettings | None:
 def _from_users(op: Op) -> OpSettings | None:
     """The place of the first op that reads a result."""
     users = [user.settings for user in _readers(op) if user.settings.virtual_graph is not None]
-    return min(users, key=lambda one: one.pipeline_stage or 0, default=None)
+    return min(users, key=lambda user: user.pipeline_stage or 0, default=None)
 
 
 def _readers(op: Op) -> Iterable[Op]:

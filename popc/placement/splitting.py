@@ -113,7 +113,7 @@ def _crossing_bytes(order: Sequence[Op]) -> list[int]:
             last = max((position.get(user, index) for user in tensor.uses), default=index)
             change[index + 1] += tensor.type.nbytes
             change[last + 1] -= tensor.type.nbytes
-    return [int(one) for one in np.cumsum(change)[: len(order) + 1]]
+    return [int(total) for total in np.cumsum(change)[: len(order) + 1]]
 
 
 def balanced_cuts(

@@ -36,7 +36,7 @@ def mirror_backward(graph: Graph) -> None:
     phases = [
         op.settings.execution_phase for op in graph.ops if op.settings.part < StepPart.BACKWARD
     ]
-    phase = max((one for one in phases if one is not None), default=-1)
+    phase = max((phase for phase in phases if phase is not None), default=-1)
     for op in graph.ops:
         if op.settings.part is StepPart.BACKWARD:
             op.settings = replace(

@@ -175,7 +175,7 @@ def _dict_of(key: Kind, item: Kind) -> Kind:
     def convert(value: object) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise Mismatch
-        return {key.convert(name): item.convert(one) for name, one in value.items()}
+        return {key.convert(name): item.convert(content) for name, content in value.items()}
 
     return Kind(f"Dict[{key.name}, {item.name}]", convert)
 

@@ -142,7 +142,7 @@ class _Record:
         self._found.append((info, context, layer, context.location))
 
     def write(self) -> None:
-        contexts = [self._entry(*one) for one in self._found]
+        contexts = [self._entry(*context) for context in self._found]
         content = {"contexts": contexts, "stringTable": list(self._texts)}
         self.path.write_text(json.dumps(content), encoding="utf-8")
 

@@ -63,8 +63,8 @@ _BY_ONNX: Final = {element.onnx: element.type for element in _TYPES if element.o
     0: _T.UNDEFINED
 }
 _OF_NUMPY: Final = {
-    np.dtype(_BY_TYPE[one].name): one
-    for one in (
+    np.dtype(_BY_TYPE[type_].name): type_
+    for type_ in (
         *(_T.UINT8, _T.INT8, _T.UINT16, _T.INT16, _T.INT32, _T.INT64, _T.UINT32, _T.UINT64),
         *(_T.BOOL, _T.FLOAT, _T.FLOAT16),
     )

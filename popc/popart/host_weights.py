@@ -47,7 +47,7 @@ class HostWeights:
     ) -> None:
         self._model = model
         self._settings = settings
-        self._groups = {name: one.groups(replicas) for name, one in settings.items()}
+        self._groups = {name: setting.groups(replicas) for name, setting in settings.items()}
         self._replicas = replicas
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}
@@ -55,7 +55,7 @@ class HostWeights:
             if weight.name not in unused and weight.data_type != _T.STRING:
                 self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
         self.streams: dict[str, _Array] = {
-            name: self._returned(name, one) for name, one in self.host.items()
+            name: self._returned(name, array) for name, array in self.host.items()
         }
 
     def connect(self, executable: Executable) -> None:

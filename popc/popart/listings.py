@@ -42,7 +42,7 @@ class Listings:
         """
         text = os.environ.get("POPART_DOT_CHECKS", "")
         names = [*options.dotChecks, *(name for name in text.split(":") if name)]
-        known = {one.value.replace("_", "").upper(): one for one in Snapshot}
+        known = {snapshot.value.replace("_", "").upper(): snapshot for snapshot in Snapshot}
         found: set[Snapshot] = set()
         for name in names:
             key = name.replace("_", "").upper()

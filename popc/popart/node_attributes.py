@@ -29,12 +29,12 @@ INTS, FLOATS, STRINGS = int(_A.INTS), int(_A.FLOATS), int(_A.STRINGS)
 
 # What messages call each kind, and how it is read.
 _READERS: Final[dict[int, tuple[str, Callable[[onnx.AttributeProto], Any]]]] = {
-    INT: ("an integer", lambda one: int(one.i)),
-    INTS: ("an integer vector", lambda one: list(one.ints)),
-    FLOAT: ("a float", lambda one: float(one.f)),
-    FLOATS: ("a float vector", lambda one: list(one.floats)),
-    STRING: ("a string", lambda one: one.s.decode()),
-    STRINGS: ("a string vector", lambda one: [text.decode() for text in one.strings]),
+    INT: ("an integer", lambda attribute: int(attribute.i)),
+    INTS: ("an integer vector", lambda attribute: list(attribute.ints)),
+    FLOAT: ("a float", lambda attribute: float(attribute.f)),
+    FLOATS: ("a float vector", lambda attribute: list(attribute.floats)),
+    STRING: ("a string", lambda attribute: attribute.s.decode()),
+    STRINGS: ("a string vector", lambda attribute: [text.decode() for text in attribute.strings]),
 }
 
 

@@ -132,14 +132,14 @@ def getSupportedOperationsDefinition(
     return {operator: _definition(operator) for operator in getSupportedOperations(includeInternal)}
 
 
-def _definition(one: OperatorIdentifier) -> OpDefinition:
-    if one.domain == _ONNX:
-        schema = onnx.defs.get_schema(one.type, one.version, "")
+def _definition(identifier: OperatorIdentifier) -> OpDefinition:
+    if identifier.domain == _ONNX:
+        schema = onnx.defs.get_schema(identifier.type, identifier.version, "")
         return OpDefinition(
             [Operand(item.name, tuple(sorted(item.types))) for item in schema.inputs],
             [Operand(item.name, tuple(sorted(item.types))) for item in schema.outputs],
             {name: AttributeDefinition("*") for name in sorted(schema.attributes)},
         )
-    rows = (row for row in GRAPHCORE_ROWS if row.op_type == one.type)
+    rows = (row for row in GRAPHCORE_ROWS if row.op_type == identifier.type)
     names = {attribute.name for row in rows for attribute in row.attributes.values()}
     return OpDefinition([], [], {name: AttributeDefinition("*") for name in sorted(names)})

@@ -99,7 +99,9 @@ def _kind(optimizer: Optimizer) -> tuple[str, dict[str, Any]]:
 
 def _types(types: Mapping[str, DataType]) -> dict[str, str]:
     return {
-        name: element_type(one).name for name, one in types.items() if one is not DataType.UNDEFINED
+        name: element_type(type_).name
+        for name, type_ in types.items()
+        if type_ is not DataType.UNDEFINED
     }
 
 

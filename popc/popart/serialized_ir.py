@@ -92,5 +92,5 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6f}"
     if isinstance(value, tuple | list):
-        return f"[{' '.join(_text(one) for one in value)}]"
+        return f"[{' '.join(_text(item) for item in value)}]"
     return str(value)

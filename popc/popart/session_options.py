@@ -191,13 +191,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, NativeEnum):
         return _words(value.name)
     if isinstance(value, Record):
-        return {name: _plain(one) for name, one in value.changed().items()}
+        return {name: _plain(content) for name, content in value.changed().items()}
     if isinstance(value, TensorLocation | TensorLocationSettings):
         return _location(value)
     if isinstance(value, Mapping):
-        return {literal(name): _plain(one) for name, one in value.items()}
+        return {literal(name): _plain(content) for name, content in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -213,9 +213,9 @@ def _location(location: TensorLocation | TensorLocationSettings) -> dict[str, An
         return {**_location(location.location), **least}
     domain = location.shardingDomain
     table = {name: getattr(location, name) for name in _LOCATION}
-    plain: dict[str, Any] = {name: _words(one.name) for name, one in table.items()}
+    plain: dict[str, Any] = {name: _words(member.name) for name, member in table.items()}
     plain["loadTileSet"], plain["storageTileSet"] = (
-        one.name.lower() for one in (location.loadTileSet, location.storageTileSet)
+        tiles.name.lower() for tiles in (location.loadTileSet, location.storageTileSet)
     )
     plain["replicatedTensorSharding"] = int(location.replicatedTensorSharding)
     plain["shardingDomain"] = _group(domain.type, domain.replicaGroupSize)

@@ -38,7 +38,7 @@ def on_one_replica(
     Raises:
         popart_exception: a weight has not as many rows as there are groups.
     """
-    counts = {name: one.getGroupCount(replicas) for name, one in settings.items()}
+    counts = {name: setting.getGroupCount(replicas) for name, setting in settings.items()}
     names = {name for name, count in counts.items() if count > 1}
     if not names:
         return loaded

@@ -100,16 +100,16 @@ class _Program:
 def _error(program: _Program, exceeded: Iterable[_Excess]) -> BudgetError:
     details: list[str] = []
     report: dict[str, Any] = {}
-    for one in exceeded:
-        measure = _MEASURES[one.name]
+    for budget in exceeded:
+        measure = _MEASURES[budget.name]
         old = measure.before(program.before) if program.before else None
         grown = f"; {old:,} in {program.before.name}" if program.before and old is not None else ""
-        details.append(f"{one.name}: {one.value:,} {measure.unit}, {one.over}{grown}")
+        details.append(f"{budget.name}: {budget.value:,} {measure.unit}, {budget.over}{grown}")
         contributors = measure.contributors(program)
         for title, rows in contributors.items():
             details += _rows(title, rows)
-        limit = {"value": one.value, "limit": one.limit, "over": one.value - one.limit}
-        report[one.name] = {**limit, "before": old, "contributors": contributors}
+        limit = {"value": budget.value, "limit": budget.limit, "over": budget.value - budget.limit}
+        report[budget.name] = {**limit, "before": old, "contributors": contributors}
     if program.before is not None and program.old_costs is None and _needs_costs(report):
         details.append(f"{program.before.name} has no cost report: so what has grown is unknown")
     return BudgetError(
@@ -201,7 +201,7 @@ def _tile(program: _Program) -> int:
 
 def _who_fills_the_tile(program: _Program) -> dict[str, dict[str, int]]:
     costs, old = program.costs, program.old_costs
-    chip = max(costs.memory, key=lambda one: one.peak_bytes)
+    chip = max(costs.memory, key=lambda chip: chip.peak_bytes)
     step = chip.steps[chip.peak_step].name if chip.steps else "no step"
     live = {
         f"{tensor.name}: {tensor.type}, {tensor.kind}": tensor.on_busiest for tensor in chip.tensors
@@ -212,7 +212,7 @@ def _who_fills_the_tile(program: _Program) -> dict[str, dict[str, int]]:
         "biggest tensors there": _largest(live),
     }
     if old is not None:
-        worst = max(old.memory, key=lambda one: one.peak_bytes)
+        worst = max(old.memory, key=lambda chip: chip.peak_bytes)
         found["grown by category"] = _grown(_categories(worst.busiest.to_dict()), categories)
     return found
 
@@ -295,7 +295,9 @@ class _Measure:
 
 
 _MEASURES: Final = {
-    "max_archive_bytes": _Measure("bytes", _archive, _biggest_weights, lambda one: one.bytes),
+    "max_archive_bytes": _Measure(
+        "bytes", _archive, _biggest_weights, lambda profile: profile.bytes
+    ),
     "max_arena_bytes": _Measure("bytes", _arena, _biggest_in_arena, _old_memory("arena_bytes")),
     "max_bytes_per_tile": _Measure("bytes", _tile, _who_fills_the_tile, _old_tile),
     "max_constant_bytes": _Measure(
@@ -303,6 +305,9 @@ _MEASURES: Final = {
     ),
     "max_cycles": _Measure("cycles", _cycles, _who_takes_cycles, _old_cycles),
     "max_instructions": _Measure(
-        "instructions", _instructions, _most_opcodes, lambda one: sum(one.instructions.values())
+        "instructions",
+        _instructions,
+        _most_opcodes,
+        lambda profile: sum(profile.instructions.values()),
     ),
 }

@@ -97,11 +97,11 @@ class Chooser:
     def _best(self, problem: OrderingProblem) -> ChosenOrder:
         """The best of all candidates; some are only made if they could be of use."""
         found = [self._candidate(problem, algorithm) for algorithm in _QUICK]
-        peak = min(one.cost.peak for one in found)
+        peak = min(candidate.cost.peak for candidate in found)
         lower, order = self._search(problem, peak)
         if order is not None:
             found.append(_Found(_EXACT, order, measure(problem, order)))
-        if min(one.cost.peak for one in found) > lower:
+        if min(candidate.cost.peak for candidate in found) > lower:
             found += self._last_resorts(problem, found, lower)
         work = min(self._options.scheduler_work_limit, _WORK_PER_NODE * len(problem) + _LEAST_WORK)
         return self._finish(problem, found, lower, work)
@@ -120,7 +120,7 @@ class Chooser:
         yield from others
         effort = Effort(self._options.scheduler_work_limit, self._is_late)
         if effort.work and not problem.has_levels:
-            best = min((*found, *others), key=lambda one: one.cost)
+            best = min((*found, *others), key=lambda candidate: candidate.cost)
             order = lower_by_windows(problem, best.order, lower, effort)
             yield _Found("windows", order, measure(problem, order))
 
@@ -151,12 +151,12 @@ class Chooser:
         self, problem: OrderingProblem, found: list[_Found], lower: int, work: int
     ) -> ChosenOrder:
         """Choose the first of the best, and improve it."""
-        best = min(found, key=lambda one: one.cost)
+        best = min(found, key=lambda candidate: candidate.cost)
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
         shifted = shift_blocks(problem, best.order, effort, moves=moves)
         return ChosenOrder(
             tuple(problem.expand(shifted.order)),
-            tuple(Candidate(one.name, one.cost) for one in found),
+            tuple(Candidate(candidate.name, candidate.cost) for candidate in found),
             best.name,
             measure(problem, shifted.order),
             shifted.moves,

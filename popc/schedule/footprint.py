@@ -350,8 +350,8 @@ def _settled(ops: Sequence[Op], aliases: Aliases, precedence: Precedence) -> fro
 def _close_before(op: Op) -> set[Op]:
     """Ops that ``op`` depends on, but only the nearest of them."""
     nearest = [op]
-    for one in nearest:  # grows while it is walked
-        producers = [t.producer for t in one.present_inputs if t.producer is not None]
+    for near in nearest:  # grows while it is walked
+        producers = [t.producer for t in near.present_inputs if t.producer is not None]
         nearest += producers if len(nearest) < _CLOSE else []
     return set(nearest)
 

@@ -118,7 +118,7 @@ def _starts_varying(op: Op) -> bool:
     """True if the op's results may differ from micro-batch to micro-batch by themselves."""
     if _is_accumulate(op) or op.op_type == "CopyVarUpdate":
         return False
-    return op.op_type == "HostLoad" or _any_spec(op, lambda one: OPS[one.op_type].random)
+    return op.op_type == "HostLoad" or _any_spec(op, lambda inner: OPS[inner.op_type].random)
 
 
 def _any_spec(op: Op, holds: Callable[[Op], bool]) -> bool:

@@ -56,7 +56,9 @@ def _false_repetitions(graph: Graph, repetitions: Sequence[Op]) -> Iterator[str]
             yield f"{op!r} is a repetition in part {op.settings.part.name}"
         if not any(tensor.uses for tensor in op.outputs):
             yield f"{op!r} is repeated for nobody"
-        found = next((one for one in forward if _does_the_same(op, one, originals)), None)
+        found = next(
+            (candidate for candidate in forward if _does_the_same(op, candidate, originals)), None
+        )
         if found is None:
             yield f"{op!r} repeats no forward op"
         else:

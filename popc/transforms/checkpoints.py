@@ -46,7 +46,7 @@ def _norms(ops: Sequence[Op]) -> Collection[Op]:
 def _standard(ops: Sequence[Op]) -> Collection[Op]:
     """All but those whose results are live at the cheapest place of each interval."""
     live = _live_sets(ops)
-    sizes = [sum(tensor.type.nbytes for op in one for tensor in op.outputs) for one in live]
+    sizes = [sum(tensor.type.nbytes for op in tensors for tensor in op.outputs) for tensors in live]
     kept: set[Op] = set()
     for interval in decreasing_intervals(len(ops)):
         kept |= live[min(interval, key=sizes.__getitem__)]

@@ -194,13 +194,13 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
 
 def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
     """True if there is a pivot, for ``ops`` in order."""
-    arriving = [sum(one.values()) for one in _arrivals(ops, around)]
+    arriving = [sum(arrival.values()) for arrival in _arrivals(ops, around)]
     first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
     kept, live = list(accumulate(arriving)), list(_live(ops, around))
     result = ops[-1].output.type.nbytes
     return any(
         all(kept[index] <= live[index] for index in range(pivot))
-        and all(result <= one for one in live[pivot:])
+        and all(result <= nbytes for nbytes in live[pivot:])
         for pivot in range(first, len(ops))
     )
 
@@ -221,7 +221,7 @@ def _live(ops: Sequence[Op], around: _Surroundings) -> Iterator[int]:
     live: dict[Tensor, int] = {}
     for index, (op, new) in enumerate(zip(ops, _arrivals(ops, around), strict=True)):
         live |= {**new, op.output: op.output.type.nbytes}
-        live = {one: bytes_ for one, bytes_ in live.items() if last[one] > index}
+        live = {tensor: bytes_ for tensor, bytes_ in live.items() if last[tensor] > index}
         yield sum(live.values())
 
 

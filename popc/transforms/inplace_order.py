@@ -59,9 +59,9 @@ class InplaceOrder(Pass):
         aliases = find_aliases(graph)
         sequencers = {nested: Sequencer(nested, graph) for nested in graph.walk()}
         rivalries = [
-            one
+            rivalry
             for nested, sequencer in sequencers.items()
-            for one in _rivalries(nested, aliases, sequencer)
+            for rivalry in _rivalries(nested, aliases, sequencer)
         ]
         changes = sum(rivalry.settle() for rivalry in rivalries) if wanted else 0
         changes += sum(sequencer.given_up for sequencer in sequencers.values())

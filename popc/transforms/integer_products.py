@@ -95,7 +95,7 @@ def _rewrite_product(
     if axis == 0:
         turn = build(graph, "Transpose", [integers], {"perm": (1, 0)}, settings=op.settings)
         integers = turn.output
-    zeros = [_constant(graph, one.zero, one.integers.type.dtype) for one in (left, right)]
+    zeros = [_constant(graph, factor.zero, factor.integers.type.dtype) for factor in (left, right)]
     attributes: AttributeMap = {"dtype": DType.FLOAT32.value}
     inputs = [left.integers, integers, *zeros]
     sums = build(graph, "MatMulInteger", inputs, attributes, settings=op.settings)

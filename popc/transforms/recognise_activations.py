@@ -139,19 +139,19 @@ def _gelu(op: Op) -> _Match | None:
 
 def _erf_argument(gate: Tensor) -> Tensor | None:
     """``x`` if ``gate`` is 1 + erf(x / sqrt(2))."""
-    for erf, one in _terms(gate):
+    for erf, unit in _terms(gate):
         found = produced_by(erf, "Erf")
-        if found is not None and scalar_value(one) == 1:
+        if found is not None and scalar_value(unit) == 1:
             return _scaled(found.operand(0), 1 / sqrt(2))
     return None
 
 
 def _tanh_argument(gate: Tensor) -> Tensor | None:
     """``x`` if ``gate`` is 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))."""
-    for tanh, one in _terms(gate):
+    for tanh, unit in _terms(gate):
         found = produced_by(tanh, "Tanh")
         inner = None if found is None else _scaled(found.operand(0), sqrt(2 / pi))
-        if inner is None or scalar_value(one) != 1:
+        if inner is None or scalar_value(unit) != 1:
             continue
         for x, cubic in _terms(inner):
             if _is_cubic_term(cubic, x):

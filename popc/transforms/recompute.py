@@ -252,7 +252,7 @@ class _Repetition:
         for op in reversed(clones):
             users = [user for tensor in op.outputs for user in tensor.uses]
             place[op] = min(place[user] for user in users)
-            yield from ((one, op) for one in before[place[op]])
+            yield from ((earlier, op) for earlier in before[place[op]])
 
 
 def _is_forward(op: Op) -> bool:

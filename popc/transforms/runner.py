@@ -104,8 +104,8 @@ class _Runner:
             return run_to_fixed_point(passes, self._graph, check=options.verify_ir)
         return [run(self._graph, check=options.verify_ir) for run in passes]
 
-    def _run_pass(self, one: Pass, graph: Graph, *, check: bool = False) -> PassReport:
-        report = one(graph, check=check)
+    def _run_pass(self, pass_: Pass, graph: Graph, *, check: bool = False) -> PassReport:
+        report = pass_(graph, check=check)
         if report.changes:
             self._orders_hold = False
         return report

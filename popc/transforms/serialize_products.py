@@ -82,7 +82,7 @@ class SerializeProducts(RewritePass):
 def _axes(op: Op) -> tuple[tuple[int, int], tuple[int, int]]:
     """Counted from the end: rows and depth of the first operand, depth and columns of the other."""
     turned = [bool(op.attributes.get(key, 0)) for key in ("transA", "transB")]
-    first, second = ((-1, -2) if one else (-2, -1) for one in turned)
+    first, second = ((-1, -2) if is_turned else (-2, -1) for is_turned in turned)
     return first, second
 
 

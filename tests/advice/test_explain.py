@@ -96,7 +96,7 @@ def test_changes_together_where_none_is_enough(tmp_path: Path) -> None:
     for fix in here:
         assert len(fix["names"]) > 1
         popc.compile(model, options={"target": target, **fix["change"]["options"]})
-    excess = {tuple(one["names"]): one.get("excess_bytes", 0) for one in found["insufficient"]}
+    excess = {tuple(item["names"]): item.get("excess_bytes", 0) for item in found["insufficient"]}
     assert all(excess[name,] > 0 for fix in here for name in fix["names"])
 
 
@@ -106,7 +106,7 @@ def test_nothing_helps(tmp_path: Path) -> None:
     )
     advice = found.to_dict()
     assert all("it needs other hardware" in fix["notes"] for fix in advice["fixes"])
-    excess = [one["excess_bytes"] for one in advice["insufficient"] if "excess_bytes" in one]
+    excess = [item["excess_bytes"] for item in advice["insufficient"] if "excess_bytes" in item]
     assert excess == sorted(excess)
     assert min(excess) > 0
 
@@ -117,7 +117,7 @@ def test_results_that_change_are_said_to(tmp_path: Path) -> None:
         tower(dtype=np.float16), dims={"batch": 512}, options={"target": target}
     ).to_dict()
     fixes = [*found["fixes"], *found["insufficient"]]
-    half = [one for one in fixes if one["names"] == ["sums of products in half precision"]]
+    half = [fix for fix in fixes if fix["names"] == ["sums of products in half precision"]]
     assert "results differ" in half[0]["notes"][0]
 
 

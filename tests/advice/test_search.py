@@ -111,7 +111,7 @@ def test_other_hardware_does_not_end_the_search() -> None:
 def test_changes_of_the_same_option_are_no_pair() -> None:
     ladders = [_ladder("a", 1), Ladder("again", (Change({"a": 2}),))]
     advice = _advise(_Workshop(lambda options: (5 - options.get("a", 0), 10)), ladders)
-    assert {one.names for one in advice.insufficient} == {("a",), ("again",)}
+    assert {item.names for item in advice.insufficient} == {("a",), ("again",)}
 
 
 def test_what_changes_results_comes_last() -> None:

@@ -24,7 +24,7 @@ _SLICE = range(140)
 @pytest.mark.parametrize("first", _SLICE[::10])
 def test_random_models(first: int) -> None:
     outcomes = [check_seed(seed) for seed in range(first, first + 10)]
-    assert {one.seed: one.summary for one in outcomes if one.finding} == {}
+    assert {outcome.seed: outcome.summary for outcome in outcomes if outcome.finding} == {}
 
 
 def test_a_seed_is_a_model() -> None:

@@ -83,7 +83,7 @@ def test_training(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments = ["explain", model, "--dim", "batch=128", "--train", str(train), "--target", target]
     document = _json([*arguments, "--budget", "60"], capsys, code=4)
     names = {
-        name for one in [*document["fixes"], *document["insufficient"]] for name in one["names"]
+        name for fix in [*document["fixes"], *document["insufficient"]] for name in fix["names"]
     }
     assert "recomputation" in names
     assert "micro-batches" in names

@@ -72,7 +72,7 @@ def test_no_name_reaches_the_terminal(
 ) -> None:
     assert run(["--no-progress", verb[0], str(model), *verb[1:]]) == 0
     captured = capsys.readouterr()
-    assert any(one in captured.out for one in ("\\x1b[31m", "\\u202e"))
+    assert any(word in captured.out for word in ("\\x1b[31m", "\\u202e"))
     assert not {"\x1b", "\u202e"} & set(captured.out + captured.err)
     assert not any(line.startswith("lines") for line in captured.out.splitlines())
 

@@ -64,5 +64,5 @@ def test_every_option_shows_its_effect(
     assert run(command) == 0
     effects = json.loads(capsys.readouterr().out)["options"]
     name = option.partition("=")[0].partition(".")[0]
-    effect = next(one for one in effects if one["option"] == name)
+    effect = next(item for item in effects if item["option"] == name)
     assert effect["has_effect"], effect

@@ -253,7 +253,7 @@ def test_links() -> None:
 def test_numbers_and_arrays_give_the_same() -> None:
     counts = np.arange(1, 200)
     arrays = conv_1x1(_HALF, TileConv(1, 2, 3, 1, counts), 8)
-    singles = [int(conv_1x1(_HALF, TileConv(1, 2, 3, 1, int(one)), 8)) for one in counts]
+    singles = [int(conv_1x1(_HALF, TileConv(1, 2, 3, 1, int(count)), 8)) for count in counts]
     assert arrays.tolist() == singles
     assert pick(7, 1, 2) == 2
     assert round_up(9, 4) == 12

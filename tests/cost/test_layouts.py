@@ -40,7 +40,7 @@ def test_rows_of_a_product_come_together_before_a_softmax() -> None:
 
 @pytest.mark.parametrize(("columns", "times"), [(386, 3), (385, 6)])
 def test_rows_that_do_not_end_with_words_are_dear(columns: int, times: int) -> None:
-    even, odd = (_rows_cycles(_scores(one)) - 587 for one in (384, columns))
+    even, odd = (_rows_cycles(_scores(item)) - 587 for item in (384, columns))
     assert odd > times * even
 
 

@@ -44,7 +44,11 @@ def test_grains_stay_together() -> None:
 
 
 def test_types_of_the_device() -> None:
-    assert [device_bytes(one) for one in (DType.INT64, DType.FLOAT64, DType.BFLOAT16)] == [4, 4, 2]
-    assert [lanes_of(one) for one in (DType.BFLOAT16, DType.FLOAT64, DType.BOOL)] == [
+    assert [device_bytes(dtype) for dtype in (DType.INT64, DType.FLOAT64, DType.BFLOAT16)] == [
+        4,
+        4,
+        2,
+    ]
+    assert [lanes_of(dtype) for dtype in (DType.BFLOAT16, DType.FLOAT64, DType.BOOL)] == [
         "half", "float", "int",
     ]  # fmt: skip

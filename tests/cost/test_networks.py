@@ -43,7 +43,7 @@ def test_larger_batches_use_the_tiles_better(network: str) -> None:
 
 
 def test_half_partials_are_faster() -> None:
-    single, half = (predict("resnet50", "float16", 4, partials=one) for one in ("float", "half"))
+    single, half = (predict("resnet50", "float16", 4, partials=word) for word in ("float", "half"))
     assert half.report.device_cycles < 0.9 * single.report.device_cycles
 
 
@@ -74,7 +74,9 @@ def test_public_figures() -> None:
 
 
 def test_published_measurements() -> None:
-    measurements = [one for one in read_measurements(PUBLIC) if one.network in NETWORKS]
+    measurements = [
+        measurement for measurement in read_measurements(PUBLIC) if measurement.network in NETWORKS
+    ]
     rows, error, wrong = deviations(measurements)
     assert len(rows) >= 12
     assert error < 0.15

@@ -46,7 +46,7 @@ def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     }
     for size, parts in sizes.values():
         pieces = _ranges(size, parts)
-        assert sorted(one for piece in pieces for one in piece) == list(range(size))
+        assert sorted(item for piece in pieces for item in piece) == list(range(size))
 
 
 def _convolution(

@@ -154,7 +154,7 @@ def test_chips_hold_what_they_run() -> None:
 
 def test_sharing_memory_saves_some() -> None:
     graph = _branching(5000)
-    apart, shared = (_estimated(graph, 30, inplace=one).memory[0] for one in (False, True))
+    apart, shared = (_estimated(graph, 30, inplace=flag).memory[0] for flag in (False, True))
     assert shared.peak_bytes < apart.peak_bytes
 
 
@@ -172,11 +172,11 @@ def test_less_proportion_means_less_temporary_memory() -> None:
         popc.estimate(
             digits_cnn(),
             dims={"batch": 256},
-            options={"tiles_per_ipu": 16, "available_memory_proportion": one},
+            options={"tiles_per_ipu": 16, "available_memory_proportion": number},
         )
-        for one in (0.6, 0.02)
+        for number in (0.6, 0.02)
     ]
-    wide, narrow = (max(op.temporary_bytes for op in one.ops if op.plans) for one in reports)
+    wide, narrow = (max(op.temporary_bytes for op in report.ops if op.plans) for report in reports)
     assert narrow < wide
 
 
@@ -228,8 +228,8 @@ def test_a_report_can_be_part_of_an_archive(tmp_path: Any) -> None:
 
 def test_a_faster_clock_takes_less_time() -> None:
     slow, fast = (
-        popc.estimate(digits_cnn(), dims={"batch": 4}, options={"target": one})
-        for one in ("ipu2", "bow")
+        popc.estimate(digits_cnn(), dims={"batch": 4}, options={"target": word})
+        for word in ("ipu2", "bow")
     )
     assert fast.device_cycles == slow.device_cycles
     assert fast.seconds < slow.seconds
@@ -265,4 +265,4 @@ def test_copies_cost_the_links_on_their_way(order: str) -> None:
     extra = [cycles(last) - near for last in (3, 7)]
     # Hops beyond those to chip 1, which is linked to chip 0 in any order; 15 ns are 20 cycles.
     hops = {"auto": (0, 2), "zigzag": (1, 3), "snake": (0, 2), "hoof": (2, 0)}[order]
-    assert [(one + 10) // 20 for one in extra] == [*hops]
+    assert [(cycles + 10) // 20 for cycles in extra] == [*hops]

@@ -148,7 +148,7 @@ def test_half_precision_is_faster() -> None:
     inputs = [np.zeros((512, 768), np.float32), np.zeros((768, 768), np.float32)]
     single = _costs(one_node_model("MatMul", inputs, {}, opset=22))
     half = _costs(
-        one_node_model("MatMul", [one.astype(np.float16) for one in inputs], {}, opset=22)
+        one_node_model("MatMul", [operand.astype(np.float16) for operand in inputs], {}, opset=22)
     )
     assert half.cycles.compute < 0.7 * single.cycles.compute
 

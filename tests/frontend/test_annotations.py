@@ -56,7 +56,7 @@ def test_attributes_become_settings_and_are_shown() -> None:
     assert settings.virtual_graph == 3
     assert _op(graph, "a").settings.schedule_priority == 0
     line = "# schedule_priority=2.5 exclude_patterns=simplify virtual_graph=3"
-    assert [line in one for one in format_graph(graph).splitlines()].count(True) == 1
+    assert [line in item for item in format_graph(graph).splitlines()].count(True) == 1
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_the_backward_pass_inherits() -> None:
         options={"annotate": [{"op_type": "Tanh", "schedule_priority": 3}], "verify_ir": True},
         on_artefact=texts.__setitem__,
     )
-    lines = [one for one in texts[Stage.TRAIN].splitlines() if "schedule_priority=3" in one]
-    assert any(" = Tanh(" in one for one in lines)
-    assert any("Gradient___" in one.split(" = ")[0] for one in lines)
+    lines = [line for line in texts[Stage.TRAIN].splitlines() if "schedule_priority=3" in line]
+    assert any(" = Tanh(" in line for line in lines)
+    assert any("Gradient___" in line.split(" = ")[0] for line in lines)
 
 
 def test_recomputation_is_an_annotation_too() -> None:

@@ -59,11 +59,11 @@ def _parts_of_function(function: types.FunctionType) -> list[object]:
     names = sorted({name for code in _codes(function.__code__) for name in code.co_names})
     used = [function.__globals__.get(name) for name in names]
     modules = [
-        one
-        for one in used
-        if isinstance(one, types.ModuleType) and one.__name__.startswith("popc.frontend.rules")
+        item
+        for item in used
+        if isinstance(item, types.ModuleType) and item.__name__.startswith("popc.frontend.rules")
     ]
-    used += [getattr(one, name, None) for one in modules for name in names]
+    used += [getattr(module, name, None) for module in modules for name in names]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     return [function.__code__, function.__defaults__, function.__kwdefaults__, *cells, *used]
 
@@ -79,7 +79,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 def _read(domain: str, op_type: str) -> frozenset[str]:
     found = set(_strings(RULES[domain, op_type], set()))
     prefixes = [name for name in found if name.endswith(("trans", "transBatch", "transpose_"))]
-    return frozenset(found | {f"{one}{side}" for one in prefixes for side in "ABab"})
+    return frozenset(found | {f"{prefix}{side}" for prefix in prefixes for side in "ABab"})
 
 
 def _schemas() -> Iterator[Any]:
@@ -131,11 +131,11 @@ def _model(
 ) -> onnx.ModelProto:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 4, 4])
     outputs = [
-        helper.make_tensor_value_info(one.output[0], TensorProto.FLOAT, None) for one in nodes
+        helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None) for node in nodes
     ]
     opsets = [
-        helper.make_opsetid(*one)
-        for one in (("", 20), ("com.microsoft", 1), ("ai.graphcore", 1), ("my", 1))
+        helper.make_opsetid(*numbers)
+        for numbers in (("", 20), ("com.microsoft", 1), ("ai.graphcore", 1), ("my", 1))
     ]
     graph = helper.make_graph(nodes, "g", [x], outputs)
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions)

@@ -42,9 +42,9 @@ def test_a_path_bytes_and_a_message_are_the_same_model(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     loaded = [load_model(source) for source in (path, str(path), data, _model())]
-    assert {one.sha256 for one in loaded} == {hashlib.sha256(data).hexdigest()}
-    assert [one.base_dir for one in loaded] == [str(tmp_path), str(tmp_path), "", ""]
-    assert all(one.proto == _model() for one in loaded)
+    assert {item.sha256 for item in loaded} == {hashlib.sha256(data).hexdigest()}
+    assert [item.base_dir for item in loaded] == [str(tmp_path), str(tmp_path), "", ""]
+    assert all(item.proto == _model() for item in loaded)
 
 
 def test_what_a_loaded_model_knows() -> None:

@@ -28,7 +28,7 @@ def bound(
     dtypes: Sequence[DType | None] | None = None,
 ) -> Binding:
     """What a kernel is given; ``dtypes`` of inputs and outputs, where storage does not tell."""
-    types = [_dtype(one) for one in (*inputs, *outputs)] if dtypes is None else dtypes
+    types = [_dtype(operand) for operand in (*inputs, *outputs)] if dtypes is None else dtypes
     return Binding(
         inputs=tuple(inputs),
         outputs=tuple(outputs),
@@ -60,7 +60,7 @@ def numpy_results(
     dtypes: Sequence[DType | None] | None = None,
 ) -> list[Array]:
     """Results of the numpy engine, in arrays like ``outputs``."""
-    results = [np.empty_like(one) for one in outputs]
+    results = [np.empty_like(result) for result in outputs]
     with np.errstate(all="ignore"):
         for call in prepare(KERNELS[opcode], bound(inputs, results, attributes, constant, dtypes)):
             call()
@@ -78,7 +78,7 @@ def native_results(
     dtypes: Sequence[DType | None] | None = None,
 ) -> list[Array] | None:
     """Results of the native kernel, in arrays like ``outputs``; ``None`` if there is none."""
-    results = [np.full_like(one, 77) for one in outputs]
+    results = [np.full_like(result, 77) for result in outputs]
     binding = bound(inputs, results, attributes, constant, dtypes)
     with hidden_operands(binding):
         record = encode(opcode, binding, library.numbers)
@@ -121,7 +121,7 @@ def translated_results(
     attributes: Mapping[str, Any],
 ) -> list[Array] | None:
     """Results of numpy's calls, each by a native kernel; ``None`` if one of them has none."""
-    results = [np.full_like(one, 77) for one in outputs]
+    results = [np.full_like(result, 77) for result in outputs]
     binding = bound(inputs, results, attributes)
     calls = prepare(KERNELS[opcode], binding)
     records = [translate(call, library.numbers) for call in calls]

@@ -46,8 +46,8 @@ def _of_largest(problem: Problem, want: Array, dtype: DType) -> Array:
     scale = _largest(want)
     if is_relative_to_operands(problem.opcode):
         pairs = zip(problem.inputs, problem.types, strict=True)
-        floats = [(one, type_.dtype) for one, type_ in pairs if one is not None and type_]
-        scale = max(scale, *(_largest(as_numbers(*one)) for one in floats if one[1].is_float))
+        floats = [(pair, type_.dtype) for pair, type_ in pairs if pair is not None and type_]
+        scale = max(scale, *(_largest(as_numbers(*item)) for item in floats if item[1].is_float))
     allowed = tolerance(problem.opcode, dtype)
     return np.asarray(allowed * (scale + np.abs(np.where(np.isfinite(want), want, 0))))
 
@@ -111,7 +111,7 @@ def _of_softmax_gradient(problem: Problem, want: Array, dtype: DType) -> Array:
     g, y = _first(problem), _operand(problem, 1)
     terms, factor = (g, np.exp(y)) if problem.opcode == "LogSoftmaxGrad" else (g * y, y)
     axis = int(str(problem.attributes["axis"]))
-    alike = any(one is not None and 0 in one.strides for one in problem.inputs)
+    alike = any(operand is not None and 0 in operand.strides for operand in problem.inputs)
     count = max(g.shape[axis], 1) ** (2 if alike else 1)
     errors = of_many_roundings(problem.opcode, dtype, count) * np.abs(factor)
     errors = errors * np.abs(terms).sum(axis, keepdims=True)
@@ -124,7 +124,7 @@ def _of_softmax_gradient(problem: Problem, want: Array, dtype: DType) -> Array:
 def _of_attention(problem: Problem, want: Array, dtype: DType) -> Array:
     """What is rounded off of the largest score counts as a share of each value."""
     queries, keys, values = (_operand(problem, index) for index in range(3))
-    lengths = [float(np.linalg.norm(one, axis=-1).max(initial=0)) for one in (queries, keys)]
+    lengths = [float(np.linalg.norm(item, axis=-1).max(initial=0)) for item in (queries, keys)]
     score = abs(float(str(problem.attributes["scale"]))) * lengths[0] * lengths[1]
     errors = of_many_roundings(problem.opcode, dtype, queries.shape[-1]) * score
     return _of_largest(problem, want, dtype) + errors * _largest(values)

@@ -83,7 +83,7 @@ def check(library: Library, problem: Problem, expected: list[Array], where: Wher
 
 def has_kernel(library: Library, problem: Problem) -> bool:
     """Whether the problem is computed by a kernel where its operands lie contiguous."""
-    inputs = tuple(None if one is None else one.copy() for one in problem.inputs)
+    inputs = tuple(None if operand is None else operand.copy() for operand in problem.inputs)
     outputs = tuple(np.empty(type_.shape, type_.dtype.storage) for type_ in problem.output_types)
     with np.errstate(all="ignore"):
         return encode(problem.opcode, problem.binding(inputs, outputs), library.numbers) is not None
@@ -108,14 +108,14 @@ class _Laid:
         drawn = spec is not None and spec.random  # in the order of memory
         layout = "contiguous" if drawn else where.results
         places = [place(type_.shape, type_.dtype.storage, layout) for type_ in problem.output_types]
-        inputs = [_placed(one, where.operands) for one in problem.inputs]
+        inputs = [_placed(operand, where.operands) for operand in problem.inputs]
         if where.taken is not None:
             inputs[where.taken] = places[0].view
         laid = cls(
             problem,
             where,
             places,
-            problem.binding(tuple(inputs), tuple(one.view for one in places)),
+            problem.binding(tuple(inputs), tuple(place.view for place in places)),
         )
         laid.fill()
         return laid
@@ -124,7 +124,7 @@ class _Laid:
         """A kernel may refuse results that lie where those of its instruction never do."""
         spec = OPS.get(self.problem.opcode)
         anywhere = spec is not None and spec.strided_output
-        usual = anywhere or all(one.view.flags.c_contiguous for one in self.places)
+        usual = anywhere or all(place.view.flags.c_contiguous for place in self.places)
         return nullcontext() if usual else suppress(ValueError)
 
     def fill(self) -> None:
@@ -135,15 +135,15 @@ class _Laid:
 
     def computed(self, run: Callable[[], object]) -> list[Array]:
         """The results of ``run``, which writes nothing else, and gives the same a second time."""
-        around = [one.around() for one in self.places]
+        around = [place.around() for place in self.places]
         run()
-        results = [one.view.copy() for one in self.places]
+        results = [place.view.copy() for place in self.places]
         for before, result in zip(around, self.places, strict=True):
             assert before == result.around(), "something was written beside a result"
         pairs = zip(self.binding.inputs, self.problem.inputs, strict=True)
-        for index, (one, original) in enumerate(pairs):
-            if one is not None and original is not None and index != self.where.taken:
-                assert one.tobytes() == original.tobytes(), "an operand was written"
+        for index, (pair, original) in enumerate(pairs):
+            if pair is not None and original is not None and index != self.where.taken:
+                assert pair.tobytes() == original.tobytes(), "an operand was written"
         spec = OPS.get(self.problem.opcode)
         if spec is None or not spec.random:
             self.fill()
@@ -183,7 +183,7 @@ def _items(library: Library, opcode: str, binding: Binding) -> tuple[str, list[I
         binding.scratch.reset()
         calls = prepare(KERNELS[opcode], binding)
     records = [translate(call, library.numbers) for call in calls]
-    found: list[Item] = [one for one in records if one is not None]
+    found: list[Item] = [item for item in records if item is not None]
     return ("calls", found) if found and len(found) == len(records) else ("", [])
 
 

@@ -211,8 +211,8 @@ def _manifest(name: str, random: Random) -> tuple[bytes, str]:
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     items: Any = enumerate(value) if isinstance(value, list) else ()
-    for key, one in value.items() if isinstance(value, dict) else items:
-        yield from _paths(one, (*path, key))
+    for key, item in value.items() if isinstance(value, dict) else items:
+        yield from _paths(item, (*path, key))
 
 
 def _at(value: Any, path: tuple[Any, ...]) -> Any:

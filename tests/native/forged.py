@@ -84,7 +84,7 @@ def _image(problem: Problem) -> tuple[ProgramImage, bytes]:
             slots.append(Slot(Region.ARENA, used, type_.dtype, type_.shape))
             used += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     inputs = iter(range(len(slots)))
-    operands = tuple(-1 if one is None else next(inputs) for one in problem.inputs)
+    operands = tuple(-1 if operand is None else next(inputs) for operand in problem.inputs)
     results = []
     for type_ in problem.output_types:
         results.append(len(slots))

@@ -59,7 +59,7 @@ _CHAINS: Final[tuple[tuple[tuple[Array, ...], tuple[FusedStep, ...]], ...]] = (
         ),
     ),
 )
-_SCALARS: Final[tuple[Array, ...]] = tuple(np.array(one) for one in (0.5, 0.25, 0.75))
+_SCALARS: Final[tuple[Array, ...]] = tuple(np.array(number) for number in (0.5, 0.25, 0.75))
 
 
 def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
@@ -133,7 +133,10 @@ def problems() -> Mapping[str, list[Problem]]:
     ) -> list[Array]:
         results = compute(opcode, inputs, types, attributes, constant)
         problem = Problem(opcode, tuple(inputs), tuple(types), attributes, tuple(constant))
-        if max((one.size for one in (*inputs, *results) if one is not None), default=0) < _LARGEST:
+        if (
+            max((operand.size for operand in (*inputs, *results) if operand is not None), default=0)
+            < _LARGEST
+        ):
             found.setdefault(problem.key(), problem)
         return results
 

@@ -88,10 +88,12 @@ def emptied(problem: Problem) -> Iterator[Problem]:
     for axis in range(0 if first is None else first.ndim):
         assert first is not None
         inputs = tuple(
-            one[(slice(None),) * axis + (slice(0),)]
-            if one is not None and one.ndim == first.ndim and one.shape[axis] == first.shape[axis]
-            else one
-            for one in problem.inputs
+            operand[(slice(None),) * axis + (slice(0),)]
+            if operand is not None
+            and operand.ndim == first.ndim
+            and operand.shape[axis] == first.shape[axis]
+            else operand
+            for operand in problem.inputs
         )
         if changed := _changed(problem, inputs):
             yield changed
@@ -100,12 +102,12 @@ def emptied(problem: Problem) -> Iterator[Problem]:
 def repeated(problem: Problem) -> Problem | None:
     """The same instruction on operands that repeat along their longest axis, by a stride of 0."""
     inputs = []
-    for one in problem.inputs:
-        if one is None or one.ndim == 0 or one.size == 0:
-            inputs.append(one)
+    for operand in problem.inputs:
+        if operand is None or operand.ndim == 0 or operand.size == 0:
+            inputs.append(operand)
             continue
-        axis = one.shape.index(max(one.shape))
-        inputs.append(np.broadcast_to(one.take([0], axis), one.shape))
+        axis = operand.shape.index(max(operand.shape))
+        inputs.append(np.broadcast_to(operand.take([0], axis), operand.shape))
     return _changed(problem, tuple(inputs))
 
 
@@ -130,15 +132,15 @@ def resized(problem: Problem, sizes: Mapping[int, int], seed: int) -> Problem | 
     """
     random = np.random.default_rng(seed)
     inputs = []
-    for one in problem.inputs:
-        if one is None or one.size == 0:
-            inputs.append(one)
+    for operand in problem.inputs:
+        if operand is None or operand.size == 0:
+            inputs.append(operand)
             continue
-        shape = [sizes.get(size, size) for size in one.shape]
+        shape = [sizes.get(size, size) for size in operand.shape]
         if prod(shape) > _LARGEST:
             return None
-        drawn = random.choice(one.ravel(), shape) if one.ndim else one
-        if one.ndim == 1 and bool(np.all(one[1:] >= one[:-1])):  # boundaries
+        drawn = random.choice(operand.ravel(), shape) if operand.ndim else operand
+        if operand.ndim == 1 and bool(np.all(operand[1:] >= operand[:-1])):  # boundaries
             drawn.sort()
         inputs.append(drawn)
     if problem.opcode == "MaxPoolGrad":
@@ -160,12 +162,12 @@ def _maxima(problem: Problem, x: Array | None) -> Array | None:
 def narrowed(problem: Problem, dtype: DType) -> Problem | None:
     """The same instruction on halves."""
     inputs = [
-        one
-        if one is None or type_ is None or type_.dtype is not DType.FLOAT32
-        else to_bfloat16(one)
+        operand
+        if operand is None or type_ is None or type_.dtype is not DType.FLOAT32
+        else to_bfloat16(operand)
         if dtype is DType.BFLOAT16
-        else one.astype(np.float16)
-        for one, type_ in zip(problem.inputs, problem.types, strict=True)
+        else operand.astype(np.float16)
+        for operand, type_ in zip(problem.inputs, problem.types, strict=True)
     ]
     types = tuple(None if type_ is None else _narrow(type_, dtype) for type_ in problem.types)
     results = tuple(_narrow(type_, dtype) for type_ in problem.results)
@@ -179,8 +181,8 @@ def _narrow(type_: TensorType, dtype: DType) -> TensorType:
 def _changed(problem: Problem, inputs: tuple[Array | None, ...]) -> Problem | None:
     """``problem`` with other operands; ``None`` if numpy does not compute that."""
     types = tuple(
-        None if one is None or type_ is None else TensorType(type_.dtype, one.shape)
-        for one, type_ in zip(inputs, problem.types, strict=True)
+        None if operand is None or type_ is None else TensorType(type_.dtype, operand.shape)
+        for operand, type_ in zip(inputs, problem.types, strict=True)
     )
     changed = replace(problem, inputs=inputs, types=types)
     if problem.results and types != problem.types:

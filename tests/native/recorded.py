@@ -72,7 +72,7 @@ class Tensor:
             dims[self.columns] = -(-dims[self.columns] // _PANEL) * _PANEL
             return 0, prod(dims) * SIZES[self.dtype]
         spans = [(dim - 1) * step for dim, step in zip(self.shape, self.strides, strict=True)]
-        low, high = (sum(one for one in spans if one * sign > 0) for sign in (-1, 1))
+        low, high = (sum(span for span in spans if span * sign > 0) for sign in (-1, 1))
         return -low, high + SIZES[self.dtype]
 
 
@@ -98,7 +98,7 @@ def samples(library: Library, most: int = 3) -> dict[str, list[Sample]]:
 def packed_samples(library: Library) -> dict[str, list[Sample]]:
     """A record of each kernel that reads panels, in which the weights are packed."""
     image, last = _floats(1, 28, 28, 32), np.empty((1, 28, 28, 40), np.float32)
-    conv = [np.moveaxis(one, -1, 1) for one in (image, last)]
+    conv = [np.moveaxis(item, -1, 1) for item in (image, last)]
     padded = {"pads": (1, 1, 1, 1)}
     found: dict[str, list[Sample]] = {}
     for opcode, x, w, out, attributes, packing in (
@@ -167,12 +167,12 @@ def _floats(*shape: int) -> Array:
 
 def _chosen(found: list[Sample], most: int) -> list[Sample]:
     """The smallest, and others from all sizes."""
-    found.sort(key=lambda one: sum(prod(tensor.shape) for tensor in one.tensors))
+    found.sort(key=lambda sample: sum(prod(tensor.shape) for tensor in sample.tensors))
     return found[:: max(1, -(-len(found) // most))]
 
 
 def _kind(sample: Sample) -> object:
-    return tuple((one.dtype, one.constant, len(one.shape)) for one in sample.tensors)
+    return tuple((tensor.dtype, tensor.constant, len(tensor.shape)) for tensor in sample.tensors)
 
 
 def _forms(problem: Problem, *, all_types: bool) -> Iterator[Problem]:
@@ -184,28 +184,31 @@ def _forms(problem: Problem, *, all_types: bool) -> Iterator[Problem]:
     for dtype in _TYPES if all_types else ():
         with np.errstate(all="ignore"):
             inputs = tuple(
-                one if one is None else one.astype(dtype.storage) for one in problem.inputs
+                operand if operand is None else operand.astype(dtype.storage)
+                for operand in problem.inputs
             )
-        types = [None if one is None else TensorType(dtype, one.shape) for one in inputs]
+        types = [
+            None if operand is None else TensorType(dtype, operand.shape) for operand in inputs
+        ]
         yield replace(problem, inputs=inputs, types=tuple(types))
 
 
 def _records(library: Library, problem: Problem) -> Iterator[tuple[Record, object]]:
-    inputs = tuple(None if one is None else one.copy() for one in problem.inputs)
+    inputs = tuple(None if operand is None else operand.copy() for operand in problem.inputs)
     with suppress(PopcError, ValueError, IndexError, KeyError), np.errstate(all="ignore"):
         types = problem.output_types
         outputs = tuple(np.empty(type_.shape, type_.dtype.storage) for type_ in types)
-        operands = [one for one in (*inputs, *outputs) if one is not None]
-        sizes = [one.size for one in operands]
-        if min(sizes, default=0) and sum(one.nbytes for one in operands) <= _LARGEST:
+        operands = [operand for operand in (*inputs, *outputs) if operand is not None]
+        sizes = [operand.size for operand in operands]
+        if min(sizes, default=0) and sum(operand.nbytes for operand in operands) <= _LARGEST:
             binding = problem.binding(inputs, outputs)
             yield from _parts(encode(problem.opcode, binding, library.numbers), binding)
 
 
 def _parts(record: Record | None, memory: object) -> Iterator[tuple[Record, object]]:
     if record is not None:
-        for one in (*record.before, record, *record.after):
-            yield one, (memory, record)
+        for item in (*record.before, record, *record.after):
+            yield item, (memory, record)
 
 
 def _sample(record: Record, memory: object) -> Sample:

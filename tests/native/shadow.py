@@ -47,12 +47,12 @@ def shadowed(library: Library) -> Iterator[Counter[str]]:
 def _compare(
     library: Library, opcode: str, binding: Binding, calls: tuple[Call, ...], hows: Counter[str]
 ) -> None:
-    inputs = tuple(None if one is None else one.copy() for one in binding.inputs)
+    inputs = tuple(None if operand is None else operand.copy() for operand in binding.inputs)
     for call in calls:
         call()
     types = tuple(map(_type, inputs, binding.input_dtypes))
     problem = Problem(opcode, inputs, types, binding.attributes, binding.constant)
-    expected = [one.copy() for one in binding.outputs if one is not None]
+    expected = [result.copy() for result in binding.outputs if result is not None]
     if len(expected) < len(problem.output_types):
         hows["results not wanted"] += 1
         return

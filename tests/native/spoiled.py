@@ -86,7 +86,7 @@ class _Spoilt:
 def _spoilt(sample: Sample) -> Iterator[_Spoilt]:
     yield _Spoilt(_AS_IT_IS, sample.words, sample.tensors)
     for count in range(len(sample.words)):
-        kept = tuple(one for one in sample.tensors if one.place + HEAD + 2 * one.rank <= count)
+        kept = tuple(item for item in sample.tensors if item.place + HEAD + 2 * item.rank <= count)
         cut = sample.words[:count]
         yield _Spoilt(f"{count} words", cut, kept, hopeless=True)
     for number, tensor in enumerate(sample.tensors):
@@ -104,8 +104,8 @@ def _spoilt(sample: Sample) -> Iterator[_Spoilt]:
 def _with_other_numbers(sample: Sample) -> Iterator[_Spoilt]:
     inside = {
         place
-        for one in sample.tensors
-        for place in range(one.place, one.place + HEAD + 2 * one.rank)
+        for tensor in sample.tensors
+        for place in range(tensor.place, tensor.place + HEAD + 2 * tensor.rank)
     }
     for place in sorted(set(range(len(sample.words))) - inside):
         word = sample.words[place]
@@ -119,7 +119,7 @@ def _with_other_numbers(sample: Sample) -> Iterator[_Spoilt]:
 
 def _with_another_head(sample: Sample, number: int, tensor: Tensor) -> Iterator[_Spoilt]:
     """What `next_tensor` refuses."""
-    rest = tuple(one for one in sample.tensors if one is not tensor)
+    rest = tuple(item for item in sample.tensors if item is not tensor)
     words = list(sample.words)
     words[tensor.place] = 1 << 21  # nobody may look there
 

@@ -40,7 +40,7 @@ def _check(
     constant: Sequence[int] = (),
     tolerance: float = 0.0,
 ) -> None:
-    shape = np.broadcast_shapes(*(one.shape for one in inputs))
+    shape = np.broadcast_shapes(*(operand.shape for operand in inputs))
     out = np.empty(shape, types[-1].storage)
     expected = numpy_results(opcode, inputs, [out], attributes, constant, types)[0]
     for threads in (1, 2):
@@ -73,7 +73,7 @@ def test_powers(library: Library, base: DType, exponent: DType) -> None:
 
 
 @pytest.mark.parametrize("power", [-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0])
-@pytest.mark.parametrize("dtype", [one for one in DType if one.is_float])
+@pytest.mark.parametrize("dtype", [item for item in DType if item.is_float])
 def test_constant_powers(library: Library, dtype: DType, power: float) -> None:
     x = _stored(np.abs(np.random.default_rng(0).standard_normal((5, 77))) + 0.1, dtype)
     unit = _UNITS.get(dtype, 1e-12)
@@ -83,7 +83,7 @@ def test_constant_powers(library: Library, dtype: DType, power: float) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-@pytest.mark.parametrize("dtype", [one for one in DType if one.is_float])
+@pytest.mark.parametrize("dtype", [item for item in DType if item.is_float])
 def test_sums_of_operands(library: Library, dtype: DType, count: int) -> None:
     shapes = [(6, 40), (40,), (6, 1), (), (6, 40)]
     random = np.random.default_rng(0)
@@ -92,7 +92,7 @@ def test_sums_of_operands(library: Library, dtype: DType, count: int) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("dtype", [one for one in DType if one.is_float])
+@pytest.mark.parametrize("dtype", [item for item in DType if item.is_float])
 def test_scaled_sums(library: Library, dtype: DType, *, given: bool) -> None:
     random = np.random.default_rng(0)
     inputs = [_stored(random.standard_normal((6, 40)), dtype) for _ in range(2)]

@@ -154,9 +154,9 @@ def test_queries_that_see_nothing_give_zero(library: Library, scores: int) -> No
     mask[..., 3, :] = False
     mask[..., 19, :] = False
     inputs = [_numbers(1, 2, 20, 8), _numbers(1, 2, 9, 8), _numbers(1, 2, 9, 8), mask]
-    for one in _compare(library, inputs, {"scale": 1.0, "scores": scores}):
-        assert not one[:, :, [3, 19]].any()
-        assert one[:, :, 4].any()
+    for item in _compare(library, inputs, {"scale": 1.0, "scores": scores}):
+        assert not item[:, :, [3, 19]].any()
+        assert item[:, :, 4].any()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -96,7 +96,7 @@ def test_nothing_to_normalise_is_left_to_numpy(library: Library, opcode: str) ->
 @pytest.mark.parametrize("opcode", _NORMS)
 def test_normalisation_of_halves(library: Library, opcode: str, dtype: DType) -> None:
     vectors, attributes = _cases(6, opcode)
-    stored = [_stored(one, dtype) for one in (_numbers(2, 6, 5, 7), *vectors)]
+    stored = [_stored(vector, dtype) for vector in (_numbers(2, 6, 5, 7), *vectors)]
     unit = 2.0**-10 if dtype is DType.FLOAT16 else 2.0**-7
     types = [dtype] * (len(stored) + 1)
     _check(library, opcode, stored, attributes, tolerance=unit, types=types)

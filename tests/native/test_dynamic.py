@@ -174,7 +174,9 @@ def test_fills(library: Library, dtype: DType) -> None:
 @pytest.mark.parametrize("zero", [0, 1])
 def test_runs_of_rows(library: Library, zero: int, kind: str, dtype: str) -> None:
     destination = _numbers(8, 3, dtype=dtype)
-    counts, read, written = (np.array(one, kind) for one in ([2, 0, 3], [4, 9, 0], [5, 0, 1]))
+    counts, read, written = (
+        np.array(numbers, kind) for numbers in ([2, 0, 3], [4, 9, 0], [5, 0, 1])
+    )
     for source in _layouts(_numbers(6, 3, seed=1, dtype=dtype)):
         inputs = [source, destination, counts, read, written]
         _check(library, "SequenceSlice", inputs, destination, {"zero_unused": zero})

@@ -46,7 +46,7 @@ def test_many_dimensions_are_left_to_numpy(
     binding = bound(inputs, [out], attributes)
     assert encode(opcode, binding, library.numbers) is None
     records = [translate(call, library.numbers) for call in prepare(KERNELS[opcode], binding)]
-    NativeProgram(library, [one for one in records if one is not None], binding, 1)
+    NativeProgram(library, [record for record in records if record is not None], binding, 1)
 
 
 def test_numbers_of_numpy_are_translated(library: Library) -> None:

@@ -168,7 +168,7 @@ def _check_other_sizes(opcode: str, data: st.DataObject) -> None:
     assert library is not None
     found = problems()[opcode]
     problem = found[data.draw(st.integers(0, len(found) - 1), label="problem")]
-    shapes = [one.shape for one in problem.inputs if one is not None]
+    shapes = [operand.shape for operand in problem.inputs if operand is not None]
     sizes = {
         size: data.draw(st.one_of(st.just(size), _SIZES), label=f"{size} becomes")
         for size in sorted({size for shape in shapes for size in shape})

@@ -49,7 +49,7 @@ def _order(line: Sequence[float], *, largest: bool) -> list[int]:
         return math.isnan(value), 0.0 if math.isnan(value) else value
 
     if largest:
-        return sorted(range(len(line)), key=lambda place: tuple(-one for one in key(place)))
+        return sorted(range(len(line)), key=lambda place: tuple(-item for item in key(place)))
     return sorted(range(len(line)), key=key)
 
 
@@ -63,7 +63,7 @@ def _softmax(line: Sequence[float]) -> list[float]:
     x = np.array(line)
     with np.errstate(all="ignore"):
         e = np.exp(x - _largest(line))
-        return [float(one) for one in e / e.sum()]
+        return [float(item) for item in e / e.sum()]
 
 
 def _pooled(line: Sequence[float]) -> list[float]:
@@ -81,11 +81,11 @@ def _one_hot(line: Sequence[float]) -> list[float]:
 
 
 def _between(line: Sequence[float]) -> list[float]:
-    return [_NAN if math.isnan(one) else min(max(one, -0.5), 0.5) for one in line]
+    return [_NAN if math.isnan(number) else min(max(number, -0.5), 0.5) for number in line]
 
 
 def _positive(line: Sequence[float]) -> list[float]:
-    return [_NAN if math.isnan(one) else max(one, 0.0) for one in line]
+    return [_NAN if math.isnan(number) else max(number, 0.0) for number in line]
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,12 @@ def _results(
 ) -> list[list[Array]]:
     """Of numpy's engine, and of the native one if it has the instruction."""
     given = DType(dtype)
-    types = [given, *(DType.INT64 if one.dtype == np.int64 else given for one in outputs)]
+    types = [given, *(DType.INT64 if result.dtype == np.int64 else given for result in outputs)]
     both = [
         numpy_results(opcode, [x], outputs, attributes, (), types),
         native_results(library, opcode, [x], outputs, attributes, (), 2, types),
     ]
-    return [one for one in both if one is not None]
+    return [got for got in both if got is not None]
 
 
 def _axis(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
@@ -334,6 +334,6 @@ def test_fused_steps_keep_extremes(op_type: str, dtype: str, tmp_path: Path) -> 
         np.fill_diagonal(x, value)
         with np.errstate(all="ignore"):
             want = run_model(model, {"x": x})
-        for got, one in zip(program.run({"x": x}).values(), want, strict=True):
+        for got, item in zip(program.run({"x": x}).values(), want, strict=True):
             eps = float(np.finfo(dtype).eps)
-            np.testing.assert_allclose(got, one, rtol=16 * eps, atol=16 * eps)
+            np.testing.assert_allclose(got, item, rtol=16 * eps, atol=16 * eps)

@@ -278,7 +278,7 @@ def test_parts_of_joined_images(part: str, batch: int, tmp_path: Path) -> None:
         {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
         {"mode": "linear", "antialias": 1},
     ],
-    ids=lambda one: "-".join(map(str, one.values())),
+    ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_feature_pyramids(
     settings_of_resize: dict[str, Any],

@@ -30,10 +30,10 @@ def _alone(chain: Chain, library: Library | None) -> Array:
     values = list(chain.inputs)
     for number, step in enumerate(chain.steps):
         out = np.zeros(chain.shape, step.dtype.storage)
-        constant = [at for at, one in enumerate(step.operands) if one in chain.constant]
-        types = [*(chain.types[one] for one in step.operands), step.dtype]
+        constant = [at for at, operand in enumerate(step.operands) if operand in chain.constant]
+        types = [*(chain.types[operand] for operand in step.operands), step.dtype]
         binding = bound(
-            [values[one] for one in step.operands], [out], step.attributes, constant, types
+            [values[operand] for operand in step.operands], [out], step.attributes, constant, types
         )
         if library is None:
             with np.errstate(all="ignore"):

@@ -250,7 +250,7 @@ def test_gradients_of_attention(
     inputs: list[Array | None] = [q, k, v, mask, None]
     (out,) = numpy_results("Attention", inputs, [np.empty(shape, np.float32)], attributes)
     inputs += [_numbers(*shape, seed=4), out]
-    outputs = [np.empty(one.shape, np.float32) for one in (q, k, v)]
+    outputs = [np.empty(item.shape, np.float32) for item in (q, k, v)]
     _compare(library, "AttentionGrad", inputs, outputs, attributes, rtol=1e-4, atol=1e-4)
 
 

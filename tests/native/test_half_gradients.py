@@ -46,14 +46,18 @@ def _agree(
     """Arrays of the type of the results are of ``dtype``."""
     arrays = (*inputs, *outputs)
     types = [
-        None if one is None else dtype if one.dtype == dtype.storage else DType(one.dtype.name)
-        for one in arrays
+        None
+        if array is None
+        else dtype
+        if array.dtype == dtype.storage
+        else DType(array.dtype.name)
+        for array in arrays
     ]
     expected = numpy_results(opcode, inputs, outputs, attributes, dtypes=types)
     found = steady_results(library, opcode, inputs, outputs, attributes, dtypes=types)
-    for one, wanted in zip(found, expected, strict=True):
+    for got, wanted in zip(found, expected, strict=True):
         values = numbers_of(wanted, dtype)
-        error = np.abs(numbers_of(one, dtype) - values).max()
+        error = np.abs(numbers_of(got, dtype) - values).max()
         assert error <= DIGITS[dtype] * np.abs(values).max()
 
 

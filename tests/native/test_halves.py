@@ -119,7 +119,7 @@ def test_partial_sums_in_half_are_numpys(library: Library, opcode: str) -> None:
 
 def test_moves_are_those_of_numpy() -> None:
     kinds = (MoveKernel, CollectiveKernel)
-    assert {one for one in native_opcodes() if isinstance(KERNELS[one], kinds)} == MOVES
+    assert {opcode for opcode in native_opcodes() if isinstance(KERNELS[opcode], kinds)} == MOVES
 
 
 @pytest.mark.parametrize("overflow", ["nan", "largest"])

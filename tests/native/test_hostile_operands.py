@@ -30,13 +30,13 @@ def _i(*shape: int) -> Array:
 
 def _record(kernel: str, given: _Words) -> Record:
     words: list[int] = []
-    for one in given:
-        if isinstance(one, float):
-            words.append(float_word(one))
-        elif isinstance(one, int):
-            words.append(one)
+    for word in given:
+        if isinstance(word, float):
+            words.append(float_word(word))
+        elif isinstance(word, int):
+            words.append(word)
         else:
-            words += tensor_words(as_view(one))
+            words += tensor_words(as_view(word))
     return Record(kernel, tuple(words), tuple(given))
 
 

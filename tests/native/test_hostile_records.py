@@ -21,8 +21,8 @@ def _floats(*shape: int) -> Array:
 
 
 def _words(arrays: Sequence[Array | None], *numbers: int) -> tuple[int, ...]:
-    views = (None if one is None else as_view(one) for one in arrays)
-    return (*(word for one in views for word in tensor_words(one)), *numbers)
+    views = (None if array is None else as_view(array) for array in arrays)
+    return (*(word for view in views for word in tensor_words(view)), *numbers)
 
 
 _Changes = Mapping[str, Any]
@@ -101,10 +101,10 @@ _SPOILT_MOVES: Final[tuple[_Changes, ...]] = (
 _CONVS: Final = ("Conv_f32", "ConvDirect_f32", "ConvLines_f32", "ConvWeights_f32")
 _Make = Callable[[str, _Changes], tuple[Record, Sequence[Any]]]
 _SPOILT: Final[list[tuple[str, _Make, _Changes]]] = [
-    *((name, _conv, one) for name in _CONVS for one in (*_SPOILT_CONVS, *_SPOILT_WINDOWS)),
-    *(("WinogradConv_f32", _conv, one) for one in (*_SPOILT_CONVS, {"w": (16, 16, 3, 2)})),
-    *(("Product_f32", _product, one) for one in _SPOILT_PRODUCTS),
-    *(("Move", _move, one) for one in _SPOILT_MOVES),
+    *((name, _conv, conv) for name in _CONVS for conv in (*_SPOILT_CONVS, *_SPOILT_WINDOWS)),
+    *(("WinogradConv_f32", _conv, conv) for conv in (*_SPOILT_CONVS, {"w": (16, 16, 3, 2)})),
+    *(("Product_f32", _product, product) for product in _SPOILT_PRODUCTS),
+    *(("Move", _move, move) for move in _SPOILT_MOVES),
 ]
 
 
@@ -143,8 +143,8 @@ def _one_hot(depth: int, values: int, count: int) -> Any:
     _one_hot(4, 1, 3),
     _one_hot(4, 2, 2),
 ])  # fmt: skip
-def test_attributes_that_do_not_fit(library: Library, one: Any) -> None:
-    opcode, inputs, out, attributes = one
+def test_attributes_that_do_not_fit(library: Library, case: Any) -> None:
+    opcode, inputs, out, attributes = case
     assert encode(opcode, bound(inputs, [out], attributes), library.numbers) is None
 
 

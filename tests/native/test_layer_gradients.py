@@ -83,7 +83,7 @@ def test_layers_train_natively(
     }
     ours, numpys = (popc_runtime.load(path, engine=engine) for engine in ("native", "numpy"))
     for _ in range(5):
-        loss, expected = (one.run(feeds)["loss"] for one in (ours, numpys))
+        loss, expected = (item.run(feeds)["loss"] for item in (ours, numpys))
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
     times = ours.profile(feeds)
-    assert {one.opcode for one in times if not one.native} <= {"HostLoad", "HostStore"}
+    assert {timing.opcode for timing in times if not timing.native} <= {"HostLoad", "HostStore"}

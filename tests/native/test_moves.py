@@ -76,12 +76,12 @@ def test_moves(
 ) -> None:
     inputs = [_numbers(shape, dtype, seed) for seed, shape in enumerate(shapes)]
     if strided:
-        inputs = [_strided(one) for one in inputs]
+        inputs = [_strided(operand) for operand in inputs]
     outputs = [np.empty(shape, dtype) for shape in results]
     expected = numpy_results(opcode, inputs, outputs, attributes)
     got = native_results(library, opcode, inputs, outputs, attributes)
     assert got is not None
-    assert [one.tobytes() for one in got] == [one.tobytes() for one in expected]
+    assert [item.tobytes() for item in got] == [item.tobytes() for item in expected]
 
 
 def test_parts_that_nobody_wants(library: Library) -> None:
@@ -139,7 +139,7 @@ def test_borders_of_any_size(axes: list[tuple[int, int, int]], mode: str) -> Non
     if library is None:
         pytest.skip("no native library")
     x = _numbers(tuple(dim for dim, _, _ in axes), "int32", 0)
-    pads = (*(one for _, one, _ in axes), *(one for _, _, one in axes))
+    pads = (*(axis for _, axis, _ in axes), *(axis for _, _, axis in axes))
     out = np.empty([sum(axis) for axis in axes], np.int32)
     got = native_results(library, "Pad", [x], [out], {"pads": pads, "mode": mode})
     widths = [(begin, end) for _, begin, end in axes]

@@ -174,7 +174,7 @@ def _weights(path: Path) -> list[Slot]:
     """Constants of two dimensions at least."""
     with ArchiveFile.open(path) as archive:
         slots = decode_program(archive.read("program")).slots
-    return [one for one in slots if one.region is Region.CONSTANT and len(one.shape) > 2]
+    return [slot for slot in slots if slot.region is Region.CONSTANT and len(slot.shape) > 2]
 
 
 @pytest.fixture
@@ -215,8 +215,8 @@ def test_networks(rank: int, weights: str, tmp_path: Path, unpacked: list[tuple[
     results: dict[tuple[bool, str], Array] = {}
     for pack in (False, True):
         path = saved(model, tmp_path, pack_weights=pack, weights=weights)
-        found = [one for one in _weights(path) if one.packing is not Packing.NONE]
-        assert all(one.packing is Packing.ROWS for one in found)
+        found = [array for array in _weights(path) if array.packing is not Packing.NONE]
+        assert all(got.packing is Packing.ROWS for got in found)
         assert len(found) >= (2 if pack and rank == 2 else 0)
         assert pack or not found
         for engine in ("native", "numpy"):

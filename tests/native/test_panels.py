@@ -53,14 +53,14 @@ def test_kernels(batch: list[int], m: int, k: int, n: int, threads: int, packing
     ways = ((as_view(right), False), (as_view(right), True), (panels, True))
     for variant in variants():
         results = [np.empty((*batch, m, n), np.float32) for _ in ways]
-        for out, (one, constant) in zip(results, ways, strict=True):
+        for out, (way, constant) in zip(results, ways, strict=True):
             record = product_record(
                 as_view(left),
-                one,
+                way,
                 as_view(out),
                 bias=as_view(bias),
                 constant=constant,
-                packed=one is panels,
+                packed=way is panels,
             )
             library = find_library(variant)
             assert library is not None

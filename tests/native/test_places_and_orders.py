@@ -50,8 +50,8 @@ def _same(
 ) -> None:
     expected = numpy_results(opcode, inputs, outputs, attributes, constant)
     found = steady_results(_library(), opcode, inputs, outputs, attributes, constant)
-    for one, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
 
 
 _LAYOUTS = st.sampled_from(["contiguous", "transposed", "backwards"])

@@ -22,8 +22,8 @@ from popc_runtime.native.views import as_view
 from tests.native.bindings import bound, encode, product_program
 
 
-def _address(one: Array) -> int:
-    address: int = one.__array_interface__["data"][0]
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
     return address
 
 
@@ -152,5 +152,5 @@ def test_times_are_those_of_the_items(library: Library) -> None:
     program, out, expected = product_program(library, 200, 2)
     seconds = program.seconds()
     assert len(seconds) == 3
-    assert all(one > 0 for one in seconds)
+    assert all(elapsed > 0 for elapsed in seconds)
     np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-3)

@@ -175,7 +175,7 @@ def test_scaled_sums_near_halves(variant: str, out_type: str, scale: float) -> N
     library = find_library(variant)
     assert library is not None
     near = [np.float32(scale / 2**i) for i in range(12)]
-    near += [np.nextafter(one, np.float32(side)) for one in near for side in (0, 1)]
+    near += [np.nextafter(number, np.float32(side)) for number in near for side in (0, 1)]
     scales = np.array([*near, 0, -scale, np.inf, np.nan, 1e-40], np.float32)
     a = _bytes("uint8", 300, 8)
     b = np.zeros((8, scales.size), np.int8)
@@ -273,10 +273,10 @@ def test_quantize(library: Library, dtype: str) -> None:
     x = np.concatenate([ties, special, ties * np.float32(0.1)])
     scale = np.array(0.5, np.float32)
     for zero in (None, np.array(3, dtype), np.array(np.iinfo(dtype).max, dtype)):
-        for one in (x, x[::-2]):
-            out = [np.empty(one.shape, dtype)]
+        for item in (x, x[::-2]):
+            out = [np.empty(item.shape, dtype)]
             attributes = {"axis": 0, "block_size": 0, "dtype": dtype}
-            inputs = [one, scale, zero]
+            inputs = [item, scale, zero]
             expected = numpy_results("QuantizeLinear", inputs, out, attributes, (1, 2))
             result = native_results(library, "QuantizeLinear", inputs, out, attributes, (1, 2))
             assert result is not None
@@ -288,10 +288,10 @@ def test_dequantize(library: Library, dtype: str) -> None:
     x = _bytes(dtype, 5, 301)
     scale = np.array(0.37, np.float32)
     for zero in (None, np.array(np.iinfo(dtype).max, dtype)):
-        for one in (x, x[::-2, ::3]):
-            out = [np.empty(one.shape, np.float32)]
+        for item in (x, x[::-2, ::3]):
+            out = [np.empty(item.shape, np.float32)]
             attributes = {"axis": 0, "block_size": 0, "dtype": "float32"}
-            inputs = [one, scale, zero]
+            inputs = [item, scale, zero]
             expected = numpy_results("DequantizeLinear", inputs, out, attributes, (1, 2))
             result = native_results(library, "DequantizeLinear", inputs, out, attributes, (1, 2))
             if result is None:
@@ -308,11 +308,11 @@ def test_dynamic_quantize(variant: str, size: int) -> None:
     x = np.random.default_rng(size).normal(size=size).astype(np.float32)
     outputs: list[Array] = [np.empty(size, np.uint8)]
     outputs += [np.empty((), np.float32), np.empty((), np.uint8)]
-    for one in (x, np.abs(x) + 1, -np.abs(x) - 1, 0 * x, x * np.float32(1e-38)):
-        expected = numpy_results("DynamicQuantizeLinear", [one], outputs, {})
+    for item in (x, np.abs(x) + 1, -np.abs(x) - 1, 0 * x, x * np.float32(1e-38)):
+        expected = numpy_results("DynamicQuantizeLinear", [item], outputs, {})
         for threads in (1, 2):
             results = native_results(
-                library, "DynamicQuantizeLinear", [one], outputs, {}, threads=threads
+                library, "DynamicQuantizeLinear", [item], outputs, {}, threads=threads
             )
             assert results is not None
             for result, other in zip(results, expected, strict=True):

@@ -58,7 +58,7 @@ def _natively(
 
 
 def _bytes(binding: Binding) -> list[bytes]:
-    return [one.tobytes() for one in binding.outputs if one is not None]
+    return [result.tobytes() for result in binding.outputs if result is not None]
 
 
 @pytest.mark.parametrize("replica", [0, 3])
@@ -96,7 +96,7 @@ def test_saved_states_go_from_engine_to_engine(
     ]
     runs[0]()
     runs[1]()
-    states = [one.random.save() for one in bindings[:2]]
+    states = [binding.random.save() for binding in bindings[:2]]
     bindings[2].random.restore(states[1])  # numpy goes on from the native engine
     bindings[3].random.restore(states[0])  # and the other way round
     for run in runs:
@@ -147,7 +147,7 @@ def test_dropout(
 ) -> None:
     pair = [_dropout(RandomState(0), attributes, ratio, dtype) for _ in range(2)]
     mode = np.asarray(training)
-    first, second = (replace(one, inputs=(*one.inputs[:2], mode)) for one in pair)
+    first, second = (replace(item, inputs=(*item.inputs[:2], mode)) for item in pair)
     _by_numpy(first)()
     _natively(library, second)()
     assert _bytes(first) == _bytes(second)
@@ -155,8 +155,8 @@ def test_dropout(
 
 def test_dropout_without_a_mask(library: Library) -> None:
     first, second = (
-        replace(one, outputs=(one.outputs[0],), output_dtypes=(DType.FLOAT32,))
-        for one in (_dropout(RandomState(0), {}), _dropout(RandomState(0), {}))
+        replace(item, outputs=(item.outputs[0],), output_dtypes=(DType.FLOAT32,))
+        for item in (_dropout(RandomState(0), {}), _dropout(RandomState(0), {}))
     )
     _by_numpy(first)()
     _natively(library, second)()
@@ -245,13 +245,13 @@ def test_dropout_of_bfloat16(library: Library) -> None:
     expected = numpy_results("Dropout", inputs, outputs, {}, dtypes=types)
     found = native_results(library, "Dropout", inputs, outputs, {}, dtypes=types)
     assert found is not None
-    assert [one.tobytes() for one in found] == [one.tobytes() for one in expected]
+    assert [got.tobytes() for got in found] == [item.tobytes() for item in expected]
 
 
 def test_forms_that_numpy_computes(library: Library) -> None:
     x = np.ones((4, 6), np.float32)
     ratio = np.asarray(0.5, np.float32)
-    for one in (x.T, x.astype(np.float16), x[:0]):
-        inputs = [one, ratio, _TRAINING]
+    for item in (x.T, x.astype(np.float16), x[:0]):
+        inputs = [item, ratio, _TRAINING]
         outputs = [np.empty(inputs[0].shape, inputs[0].dtype)]
         assert native_results(library, "Dropout", inputs, outputs, {"seed": 1}) is None

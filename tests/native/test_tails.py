@@ -90,7 +90,7 @@ def test_rows_of_any_length_in_chains(
     library: Library, shape: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
     random, dtype = np.random.default_rng(0), DType.FLOAT32
-    x, y = (random.standard_normal(one).astype(np.float32) for one in (shape, other))
+    x, y = (random.standard_normal(item).astype(np.float32) for item in (shape, other))
     out, plain = [np.empty(shape, np.float32)], {"approximate": "none"}
     steps = (
         FusedStep("Add", (0, 1), dtype, {}),

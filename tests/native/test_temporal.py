@@ -62,7 +62,7 @@ def test_losses(data: st.DataObject) -> None:
         "zero_infinity": data.draw(st.integers(0, 1), label="zero infinity"),
         "gradient": data.draw(st.integers(0, 1), label="gradient"),
     }
-    _compare(library, [logs, *(one.astype(dtype) for one in indices)], attributes)
+    _compare(library, [logs, *(indice.astype(dtype) for indice in indices)], attributes)
 
 
 def test_long_samples(library: Library) -> None:

@@ -58,7 +58,7 @@ def test_types_of_numpys_functions(
     keywords: dict[str, Any],
     dtype: type,
 ) -> None:
-    arrays = [np.full((3, 9), one) for one in operands]
+    arrays = [np.full((3, 9), operand) for operand in operands]
     out: Array = np.empty((3, 9), dtype)
     wanted = np.empty_like(out)
     function(*arrays, out=wanted, **keywords)

@@ -103,7 +103,7 @@ def _both(
     **attributes: Any,
 ) -> tuple[Array, Array]:
     """Results of the native kernel and of numpy; ``types``: those of the inputs, of the result."""
-    shape = np.broadcast_shapes(*(one.shape for one in inputs))
+    shape = np.broadcast_shapes(*(operand.shape for operand in inputs))
     out = np.empty(shape, types[-1].storage)
     expected = numpy_results(opcode, inputs, [out], attributes, dtypes=types)
     for threads in (1, 2):

@@ -87,7 +87,7 @@ def test_many_narrow_images(
 ) -> None:
     x, w = _numbers(9, 5 * group, *size), _numbers(17 * group, 5, *taps, seed=1)
     pads = (taps[0] // 2, taps[1] // 2) * 2
-    if min(one + 2 * pad - tap for one, pad, tap in zip(size, pads, taps, strict=False)) >= 0:
+    if min(extent + 2 * pad - tap for extent, pad, tap in zip(size, pads, taps, strict=False)) >= 0:
         _convolve(library, x, w, group, (stride, stride), pads, "Relu", constant)
 
 
@@ -169,7 +169,7 @@ def test_channel_by_channel(
 def test_pools(library: Library, opcode: str, size: tuple[int, int], stride: int) -> None:
     x = _numbers(2, 5, *size)
     x[0, 0, 2, 2], x[1, 4, 0, 0], x[1, 3] = np.nan, np.inf, -np.inf
-    sizes = [(one + 2 - 3) // stride + 1 for one in size]
+    sizes = [(extent + 2 - 3) // stride + 1 for extent in size]
     out = np.empty((2, 5, *sizes), np.float32)
     attributes = {
         "kernel_shape": (3, 3),

@@ -182,5 +182,5 @@ def test_the_option(tmp_path: Path, *, allowed: bool) -> None:
     path = popc.compile(model, options=options).save(tmp_path / "conv.popx")
     with ArchiveFile.open(path) as archive:
         image = decode_program(archive.read("program"))
-    (conv,) = (one for one in instructions_of(image.programs["main"]) if one.opcode == "Conv")
+    (conv,) = (item for item in instructions_of(image.programs["main"]) if item.opcode == "Conv")
     assert conv.attributes.get("winograd", 1) == int(allowed)

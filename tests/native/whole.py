@@ -63,7 +63,7 @@ g (float[4,2] x, bool flag, float[2,2] w, float[7,2] table, int64[3] places)
 def _model(text: str, **weights: Array) -> onnx.ModelProto:
     """Inputs in whose place there are ``weights`` are constants."""
     model = parser.parse_model('<ir_version: 10, opset_import: ["": 21]>\n' + text)
-    inputs = [one for one in model.graph.input if one.name not in weights]
+    inputs = [declared for declared in model.graph.input if declared.name not in weights]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
     model.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())

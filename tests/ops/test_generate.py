@@ -148,7 +148,7 @@ _IMAGE = np.zeros((1, 1, 2, 2), np.float32)
 )
 def test_ranges_of_large_numbers(start: int, limit: int, delta: int) -> None:
     """As Python counts."""
-    operands = [np.array(one, np.int64) for one in (start, limit, delta)]
+    operands = [np.array(item, np.int64) for item in (start, limit, delta)]
     (y,) = run_op("Range", operands, constants={0, 1, 2})
     assert y.tolist() == list(range(start, limit, delta))
 
@@ -168,7 +168,7 @@ def test_ranges_of_large_numbers(start: int, limit: int, delta: int) -> None:
     ],
 )
 def test_results_that_are_too_large(op_type: str, operands: list[Any], message: str) -> None:
-    arrays = [np.array(one) for one in operands]
+    arrays = [np.array(operand) for operand in operands]
     with pytest.raises(ModelError, match=message):
         run_op(op_type, arrays, constants=set(range(len(arrays))))
 

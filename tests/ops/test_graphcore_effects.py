@@ -215,7 +215,7 @@ def test_a_variable_gets_a_new_value() -> None:
     assert (variable.name, value.type) == ("count", variable.type)
     assert value.producer is not None
     assert value.producer.op_type == "Add"
-    assert {one.name for one in imported.graph.variables} == {"count", "w"}
+    assert {item.name for item in imported.graph.variables} == {"count", "w"}
 
 
 def test_a_variable_needs_training() -> None:
@@ -234,7 +234,7 @@ def test_batch_statistics_are_written() -> None:
         _node("BatchNormalization", ["x", *channels], ["y", "mean", "var", "m", "v"]),
     ]
     imported = _for_training(_model(nodes, dict.fromkeys(channels, np.ones(2, np.float32))))
-    assert [one.name for one, _ in imported.updates] == ["c2", "c3"]
+    assert [update.name for update, _ in imported.updates] == ["c2", "c3"]
 
 
 # -- collectives -----------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ _VARIANCE: Final = _RNG.uniform(0.5, 2, 6)
 def test_batch_normalization_by_running_statistics() -> None:
     inputs = [_X, _SCALE, _BIAS, _MEAN, _VARIANCE]
     (result,) = _run("BatchNormalization", inputs, {"epsilon": 0.01})
-    scale, bias, mean, variance = (one.reshape(-1, 1, 1) for one in inputs[1:])
+    scale, bias, mean, variance = (operand.reshape(-1, 1, 1) for operand in inputs[1:])
     np.testing.assert_allclose(result, (_X - mean) / np.sqrt(variance + 0.01) * scale + bias)
 
 

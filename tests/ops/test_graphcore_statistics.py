@@ -140,7 +140,7 @@ def test_seeds_of_dropout_are_a_number_or_a_pair() -> None:
     again = [_dropped(x, {"seed": seed}) for seed in seeds]
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first[0], first[1])  # a pair is one number of 64 bits
-    assert len({one.tobytes() for one in first}) == len(seeds) - 1
+    assert len({array.tobytes() for array in first}) == len(seeds) - 1
     with pytest.raises(ModelError, match="a whole number or two of 32 bits"):
         _dropped(x, {"seed": [1, 2, 3]})
 

@@ -346,7 +346,9 @@ def test_what_does_not_fit(changed: dict[int, Array], message: str) -> None:
     attributes = {"K": 64, "bits": 4, "block_size": 32}
     assert run_ir("MatMulNBits", inputs, attributes)[0].shape == (3, 6)
     with pytest.raises(ModelError, match=message):
-        run_ir("MatMulNBits", [changed.get(i, one) for i, one in enumerate(inputs)], attributes)
+        run_ir(
+            "MatMulNBits", [changed.get(i, operand) for i, operand in enumerate(inputs)], attributes
+        )
     for wrong in ({"bits": 5}, {"block_size": 8}, {"block_size": 40}, {"K": 0}):
         with pytest.raises(ModelError):
             run_ir("MatMulNBits", inputs, {**attributes, **wrong})

@@ -173,9 +173,9 @@ def test_an_instruction_rounds_its_result(dtype: DType) -> None:
     small = 2.0**-13 if dtype is DType.FLOAT16 else 2.0**-10
     numbers = [np.float32(1), np.float32(small)]
     if dtype is DType.BFLOAT16:
-        arrays = [to_bfloat16(np.broadcast_to(one, shape)) for one in numbers]
+        arrays = [to_bfloat16(np.broadcast_to(item, shape)) for item in numbers]
     else:
-        arrays = [np.broadcast_to(one.astype(np.float16), shape) for one in numbers]
+        arrays = [np.broadcast_to(item.astype(np.float16), shape) for item in numbers]
     types = [TensorType(dtype, shape)] * 2
     attributes: dict[str, Attribute] = {"rounding": "stochastic"}
     for constant in ([False, False], [True, False]):

@@ -132,11 +132,11 @@ def _torch(name: str, arguments: dict[str, Any], dtype: Any) -> dict[str, Array]
         for parameter in parameters.values():  # PyTorch would not damp the first gradient
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     for step in range(STEPS):
-        current = {weight: one.detach().numpy() for weight, one in parameters.items()}
+        current = {weight: item.detach().numpy() for weight, item in parameters.items()}
         for weight, grad in gradients(current, step).items():
             parameters[weight].grad = torch.from_numpy(grad)
         optimizer.step()
-    return {weight: one.detach().numpy() for weight, one in parameters.items()}
+    return {weight: item.detach().numpy() for weight, item in parameters.items()}
 
 
 def _shown(value: object) -> str:

@@ -66,7 +66,7 @@ def test_changeable_hyper_parameters_start_with_their_values(case: str) -> None:
     }
     trained = train(changeable, steps=_FEW, dtype=np.float64)
     _assert_near(trained.weights, _expected(formula), _NORM)
-    names = {one.name for one in trained.result.hyper_parameters if one.variable}
+    names = {parameter.name for parameter in trained.result.hyper_parameters if parameter.variable}
     assert names == {key for key, value in changeable.items() if isinstance(value, list)}
 
 

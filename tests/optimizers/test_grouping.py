@@ -25,7 +25,7 @@ _UPDATES = st.lists(
         position=st.integers(-1, 9),
     ),
     max_size=12,
-).map(lambda updates: sorted(updates, key=lambda one: one.position))
+).map(lambda updates: sorted(updates, key=lambda piece: piece.position))
 
 
 @given(_UPDATES)

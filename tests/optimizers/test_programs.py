@@ -21,7 +21,8 @@ _UPDATES: Final = 6
 
 def _initial(model: onnx.ModelProto) -> dict[str, Array]:
     return {
-        one.name: numpy_helper.to_array(one).astype(np.float64) for one in model.graph.initializer
+        tensor.name: numpy_helper.to_array(tensor).astype(np.float64)
+        for tensor in model.graph.initializer
     }
 
 

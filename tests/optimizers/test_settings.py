@@ -54,7 +54,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 @pytest.mark.parametrize("name", _DEFAULTS)
 def test_defaults(name: str) -> None:
     spec = parse_optimizer({"type": name})
-    found = {one.name: spec.value(one.name) for one in spec.hyper_parameters()}
+    found = {parameter.name: spec.value(parameter.name) for parameter in spec.hyper_parameters()}
     assert found == {key: Value(value) for key, value in _DEFAULTS[name].items()}
 
 

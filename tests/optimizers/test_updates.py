@@ -78,16 +78,21 @@ def test_scalars_are_shared() -> None:
         _WEIGHTS,
     )
     verify(graph)
-    assert [(one.name, one.group, one.value, one.variable) for one in result.hyper_parameters] == [
+    assert [
+        (parameter.name, parameter.group, parameter.value, parameter.variable)
+        for parameter in result.hyper_parameters
+    ] == [
         ("loss_scaling", "default", 4.0, "lossScaling_FLOAT"),
         ("learning_rate", "default", 0.1, "learningRate___default___FLOAT"),
         ("weight_decay", "default", 0.01, ""),
         ("weight_decay", "b*", 0.0, "weightDecay___specific___b*"),
         ("dampening", "default", 0.0, ""),
     ]
-    hyper = [one for one in graph.variables if one.role is VariableRole.HYPER_PARAMETER]
+    hyper = [
+        variable for variable in graph.variables if variable.role is VariableRole.HYPER_PARAMETER
+    ]
     assert len(hyper) == 3
-    assert all(one.type.shape == () and one.initial is not None for one in hyper)
+    assert all(variable.type.shape == () and variable.initial is not None for variable in hyper)
     updates = {op.operand(0).name: op for op in graph.ops if op.op_type == "SGD0VarUpdate"}
     rates = {op.operand(2).name for op in updates.values()}
     assert rates == {"scaledLearningRate0___default___FLOAT"}
@@ -211,11 +216,11 @@ def test_half_weights(settings: dict[str, Any], prefixes: list[str], dtype: Any)
     variables = {name: bits(value) for name, value in wide.items()}
     for step in range(3):
         found = [gradients(exact, step, index) for index in range(2)]
-        rounded = [{name: g.astype(dtype) for name, g in one.items()} for one in found]
-        run_update(graph, [_feeds(one) for one in rounded], variables)
+        rounded = [{name: g.astype(dtype) for name, g in got.items()} for got in found]
+        run_update(graph, [_feeds(item) for item in rounded], variables)
         run_update(
             reference,
-            [_feeds({name: g.astype(np.float32) for name, g in one.items()}) for one in rounded],
+            [_feeds({name: g.astype(np.float32) for name, g in item.items()}) for item in rounded],
             exact,
         )
     spacing = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]

@@ -51,7 +51,7 @@ _TRAINED: Final = (
     Subject("residual", "adam"),
     Subject("recurrent", "momentum"),
 )
-SUBJECTS: Final = (*_TRAINED, *(Subject(one.network, "") for one in _TRAINED))
+SUBJECTS: Final = (*_TRAINED, *(Subject(name.network, "") for name in _TRAINED))
 
 
 # The work limit is for speed: the search for an order with a lower peak is tested elsewhere.
@@ -128,9 +128,11 @@ def check(subject: Subject, settings: Sequence[Setting]) -> str:
         found = _run(subject, options, costs=True)
     except PopcError as error:
         told = _told(error)
-        named = any(one in told for one in options)
+        named = any(option in told for option in options)
         return f"refused: {told}" if named else f"an error names no option: {told}"
-    return _compared(_BASES[name], found, max((one.tolerance for one in settings), default=0.0))
+    return _compared(
+        _BASES[name], found, max((setting.tolerance for setting in settings), default=0.0)
+    )
 
 
 def _told(error: PopcError) -> str:
@@ -162,7 +164,7 @@ def draw_case(seed: int, number: int) -> tuple[Subject, list[Setting]]:
     source = random.Random(f"{seed} {number}")
     subject = source.choice(SUBJECTS)
     other = "infer" if subject.optimizer else "train"
-    usable = [one for one in SETTINGS if one.only != other]
+    usable = [setting for setting in SETTINGS if setting.only != other]
     size = source.randint(3, 6)
     chosen: list[Setting] = []
     while len(chosen) < size:
@@ -176,7 +178,7 @@ def shrunk(subject: Subject, settings: Sequence[Setting]) -> list[Setting]:
     """As few of ``settings``, which come out wrong, as still do."""
     least = list(settings)
     for setting in settings:
-        fewer = [one for one in least if one is not setting]
+        fewer = [item for item in least if item is not setting]
         if is_wrong(subject, fewer):
             least = fewer
     return least

@@ -84,8 +84,8 @@ def _pipelines() -> list[Setting]:
     ]
     return [
         *(
-            Setting(f"pipeline {one}", {**_PIPE, "pipeline_schedule": one}, _MANY)
-            for one in ("grouped", "interleaved", "sequential")
+            Setting(f"pipeline {word}", {**_PIPE, "pipeline_schedule": word}, _MANY)
+            for word in ("grouped", "interleaved", "sequential")
         ),
         Setting("pipeline 4", {**_PIPE, "num_ipus": 4}, {"several": 8}, tolerance=_OTHER_KERNEL),
         Setting("pipeline again", {**_PIPE, "auto_recomputation": "pipeline"}, _MANY),
@@ -96,12 +96,12 @@ def _pipelines() -> list[Setting]:
         ),
         *(
             Setting(
-                f"pipeline with {one} updates",
-                {**_PIPE, "accumulate_outer_fragment_schedule": one},
+                f"pipeline with {word} updates",
+                {**_PIPE, "accumulate_outer_fragment_schedule": word},
                 _ACCUMULATE,
                 "train",
             )
-            for one in ("overlap_memory_optimized", "overlap_cycle_optimized")
+            for word in ("overlap_memory_optimized", "overlap_cycle_optimized")
         ),
     ]
 
@@ -114,8 +114,8 @@ def _placement() -> list[Setting]:
         Setting("phases", {**_PHASES, "weight_tensor_location": _OFF}),
         Setting("three phases", {**_PHASES, "execution_phases": 3}),
         *(
-            Setting(f"phases {one}", {**_PHASES, "execution_phase_schedule": one})
-            for one in ("batch", "batch_clustered_io")
+            Setting(f"phases {word}", {**_PHASES, "execution_phase_schedule": word})
+            for word in ("batch", "batch_clustered_io")
         ),
         Setting(
             "one chip's phases",
@@ -149,8 +149,8 @@ def _memory() -> list[Setting]:
         Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
         _one("enable_merge_exchange", value=False),
         *(
-            _one("auto_recomputation", one, only="train")
-            for one in ("standard", "norm_only", "recompute_all")
+            _one("auto_recomputation", word, only="train")
+            for word in ("standard", "norm_only", "recompute_all")
         ),
         _one("recompute", ["*"], only="train"),
         _one("enable_inplace", value=False),
@@ -165,36 +165,38 @@ def _batches() -> list[Setting]:
     methods = ("unroll_static", "unroll_dynamic", "loop")
     return [
         *(
-            Setting(f"parts {one}", {**_PARTS, "batch_serialization_method": one}, tolerance=1e-4)
-            for one in methods
+            Setting(
+                f"parts {method}", {**_PARTS, "batch_serialization_method": method}, tolerance=1e-4
+            )
+            for method in methods
         ),
         *(
             Setting(
-                f"parts {one} behind",
+                f"parts {method} behind",
                 {
                     **_PARTS,
-                    "batch_serialization_method": one,
+                    "batch_serialization_method": method,
                     "batch_serialization_transform_context": "bwd",
                 },
                 tolerance=1e-4,
             )
-            for one in methods
+            for method in methods
         ),
         *(
             Setting(
-                f"parts {one}",
-                {**_PARTS, "batch_serialization_batch_schedule": one},
+                f"parts {word}",
+                {**_PARTS, "batch_serialization_batch_schedule": word},
                 tolerance=1e-4,
             )
-            for one in ("scheduler", "overlap_on_io", "overlap_on_compute")
+            for word in ("scheduler", "overlap_on_io", "overlap_on_compute")
         ),
         Setting(
             "parts cross over",
             {
                 **_PARTS,
                 **{
-                    f"batch_serialization_concat_on_{one}_change": False
-                    for one in ("execution_phase", "pipeline_stage", "virtual_graph")
+                    f"batch_serialization_concat_on_{word}_change": False
+                    for word in ("execution_phase", "pipeline_stage", "virtual_graph")
                 },
             },
             tolerance=1e-4,
@@ -213,15 +215,15 @@ def _rewrites() -> list[Setting]:
             {"enable_outlining": True, "enable_outlining_copy_cost_pruning": False,
              "outline_threshold": 0.0},
         ),
-        *(_one("patterns", one, tolerance=1e-4) for one in ("no_patterns", "minimal", "all")),
+        *(_one("patterns", word, tolerance=1e-4) for word in ("no_patterns", "minimal", "all")),
         *(
-            _one(f"combine_{one}", value=True, tolerance=1e-4)
-            for one in ("matmuls", "convolutions", "embedding_lookups")
+            _one(f"combine_{word}", value=True, tolerance=1e-4)
+            for word in ("matmuls", "convolutions", "embedding_lookups")
         ),
         Setting("cut products", {"annotate": cut}, tolerance=1e-4),
         *(
-            _one("merge_var_update", one, only="train")
-            for one in ("all", "auto_tight", "auto_loose")
+            _one("merge_var_update", word, only="train")
+            for word in ("all", "auto_tight", "auto_loose")
         ),
         Setting("small updates", {"merge_var_update": "auto_tight",
                                   "merge_var_update_mem_threshold": 1000}, only="train"),
@@ -233,8 +235,8 @@ def _rewrites() -> list[Setting]:
 def _orders() -> list[Setting]:
     algorithms = ("clustering", "post_order", "look_ahead", "shortest_path")
     return [
-        *(_one("kahn_tie_breaker", one) for one in ("fifo", "random")),
-        *(_one("scheduling_algorithm", one) for one in algorithms),
+        *(_one("kahn_tie_breaker", word) for word in ("fifo", "random")),
+        *(_one("scheduling_algorithm", algorithm) for algorithm in algorithms),
         _one("swap_limit_scheduler", 0),
         _one("delay_var_updates", value=True, only="train"),
         _one("schedule_non_weight_update_gradient_consumers_early", value=True, only="train"),
@@ -245,8 +247,8 @@ def _orders() -> list[Setting]:
 def _transfers() -> list[Setting]:
     return [
         *(
-            Setting(f"exchange {one}", {**_IO, "exchange_strategies": {"*": one}}, _STEPS)
-            for one in ("overlap_inner_loop", "overlap_loops")
+            Setting(f"exchange {word}", {**_IO, "exchange_strategies": {"*": word}}, _STEPS)
+            for word in ("overlap_inner_loop", "overlap_loops")
         ),
         Setting("io tiles", _IO),
         _one("group_host_sync", value=True),
@@ -311,5 +313,5 @@ def merged(
 
 def find(names: Iterable[str]) -> list[Setting]:
     """Settings by name."""
-    by_name = {one.name: one for one in SETTINGS}
+    by_name = {setting.name: setting for setting in SETTINGS}
     return [by_name[name] for name in names]

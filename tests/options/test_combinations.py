@@ -73,7 +73,7 @@ def test_known_combinations(names: tuple[str, ...]) -> None:
 
 def _holds(subject: Subject, settings: list[Setting]) -> None:
     found = check(subject, settings)
-    assert not found or found.startswith("refused: "), [one.name for one in settings]
+    assert not found or found.startswith("refused: "), [setting.name for setting in settings]
 
 
 @pytest.mark.parametrize("number", range(_DRAWN))
@@ -82,7 +82,7 @@ def test_some_sets_of_settings(number: int) -> None:
 
 
 def _pairs(*, trains: bool) -> Iterator[list[Setting]]:
-    usable = [one for one in SETTINGS if one.only != ("infer" if trains else "train")]
+    usable = [setting for setting in SETTINGS if setting.only != ("infer" if trains else "train")]
     pairs = [[*pair] for pair in combinations(usable, 2)]
     random.Random(0).shuffle(pairs)
     return (pair for pair in pairs if merged(pair, trains=trains) is not None)
@@ -109,7 +109,7 @@ def _value(spec: OptionSpec) -> Any:
     if isinstance(kind, Whole):
         return spec.default + (1 if spec.default < kind.high else -1)
     if isinstance(kind, Choice):
-        return next(one for one in kind.choices if one != spec.default)
+        return next(choice for choice in kind.choices if choice != spec.default)
     return None
 
 
@@ -127,7 +127,7 @@ def test_names_of_popart_reach_their_options(spec: OptionSpec) -> None:
     else:
         assert getattr(options, spec.name) == value
         assert options.origin(spec.name) is not Origin.DEFAULT
-    assert all(spec.name in one for one in problems), problems
+    assert all(spec.name in message for message in problems), problems
 
 
 def test_what_is_supported_is_not_called_unsupported() -> None:

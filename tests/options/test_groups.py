@@ -31,7 +31,7 @@ def _groups() -> Iterator[ModuleType]:
 
 def _classes(group: ModuleType) -> list[type]:
     found = [getattr(group, name) for name in group.__all__ if name.endswith("Options")]
-    return [one for one in found if isinstance(one, type)]
+    return [got for got in found if isinstance(got, type)]
 
 
 @pytest.mark.parametrize("group", list(_groups()), ids=lambda group: group.__name__.split(".")[-1])
@@ -44,7 +44,7 @@ def test_a_group_is_part_of_the_options(group: ModuleType) -> None:
 
 
 def test_all_options_are_in_groups() -> None:
-    known = {one for group in _groups() for one in _classes(group)}
+    known = {class_ for group in _groups() for class_ in _classes(group)}
     assert set(Options.__bases__) == known
     assert list(vars(Options)["__annotations__"]) == ["origins"]
 
@@ -89,7 +89,9 @@ def _readers() -> frozenset[str]:
     for file in _PACKAGE.rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         if file.parent == _GROUPS:
-            for group in (one for one in tree.body if isinstance(one, ast.ClassDef)):
+            for group in (
+                statement for statement in tree.body if isinstance(statement, ast.ClassDef)
+            ):
                 found.update(_read_in(group, "self"))
         elif not file.is_relative_to(_PACKAGE / "options"):
             found.update(_read_in(tree, "options"))

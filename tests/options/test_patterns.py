@@ -49,7 +49,7 @@ def _model(exclude: tuple[str, ...] = ()) -> onnx.ModelProto:
         "c = Reshape (b, s) y = Reshape (c, t) }"
     )
     if exclude:
-        node = next(one for one in model.graph.node if one.name == "back")
+        node = next(item for item in model.graph.node if item.name == "back")
         node.attribute.append(helper.make_attribute("__exclude_patterns", exclude))
     return model
 

@@ -43,7 +43,7 @@ def _problems(**sources: Any) -> tuple[str, ...]:
 
 
 def test_every_attribute_is_described() -> None:
-    names = {one.name for one in fields(Options)} - {"origins"}
+    names = {field.name for field in fields(Options)} - {"origins"}
     assert [spec.name for spec in SCHEMA] == sorted(names)
     for spec in SCHEMA:
         assert spec.meaning.endswith(".")

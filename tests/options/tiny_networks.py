@@ -69,7 +69,7 @@ def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
     x, channels = "image", 1
     for layer in range(2):
         x = node("Conv", x, weight(f"conv{layer}", 4, channels, 3, 3))
-        statistics = [weight(f"norm{layer}.{one}", 4) for one in ("scale", "bias", "mean", "var")]
+        statistics = [weight(f"norm{layer}.{word}", 4) for word in ("scale", "bias", "mean", "var")]
         x = node("Relu", node("BatchNormalization", x, *statistics, training_mode=1))
         channels = 4
     x = node("Flatten", node("GlobalAveragePool", x))
@@ -79,7 +79,7 @@ def _images(node: Callable[..., str], weight: Callable[..., str]) -> None:
 def _skips(node: Callable[..., str], weight: Callable[..., str]) -> None:
     x = "image"
     for layer in range(2):
-        normalised = [weight(f"norm{layer}.{one}", 8) for one in ("scale", "bias")]
+        normalised = [weight(f"norm{layer}.{word}", 8) for word in ("scale", "bias")]
         y = node("LayerNormalization", x, *normalised, axis=-1)
         y = node("MatMul", y, weight(f"up{layer}", 8, 16))
         y = node("Mul", y, node("Sigmoid", y))

@@ -136,7 +136,7 @@ _ERRANDS: Final = (
 
 def test_every_errand_is_shown_on_a_diff() -> None:
     errands = re.split(r"^## ", _CONTRIBUTING, flags=re.MULTILINE)
-    found = {head: body for head, _, body in (one.partition("\n") for one in errands)}
+    found = {head: body for head, _, body in (errand.partition("\n") for errand in errands)}
     assert [head for head in found if head.startswith("Adding")] == [
         f"Adding {what}" for what in _ERRANDS
     ]
@@ -173,7 +173,7 @@ def _paths() -> tuple[str, ...]:
     named = [path for path in (*map(Path, tops), *below) if "build" not in path.parts]
     return (
         *(f"/{path.as_posix()}/" for path in named),
-        *(f"/{one.name}/" for one in _ROOT.iterdir()),
+        *(f"/{path.name}/" for path in _ROOT.iterdir()),
     )
 
 
@@ -194,6 +194,10 @@ def test_the_layers_are_those_that_are_enforced() -> None:
     """Each drawing begins with the package and goes from the top to the bottom."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
-    enforced = [[*one["containers"], *one["layers"]] for one in contracts if "layers" in one]
+    enforced = [
+        [*contract["containers"], *contract["layers"]]
+        for contract in contracts
+        if "layers" in contract
+    ]
     blocks = _blocks((_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), "layers")
     assert [[line.strip() for line in block.splitlines()] for block in blocks] == enforced

@@ -46,7 +46,7 @@ def test_schedules_trade_time_for_memory() -> None:
         for schedule in ("grouped", "interleaved", "sequential")
     )
     assert grouped.cycles.total < interleaved.cycles.total < sequential.cycles.total
-    first = [sum(one.memory[0].peak) for one in (grouped, interleaved)]
+    first = [sum(item.memory[0].peak) for item in (grouped, interleaved)]
     assert first[1] < first[0]
 
 

@@ -166,7 +166,7 @@ def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -
 def _stashed(**options: Any) -> dict[str, int]:
     common: dict[str, Any] = {"accumulation_factor": 8, "num_ipus": 4, "enable_pipelining": True}
     done = compiled(DEEP["mlp"](), virtual_graph_mode="auto", **common, **options)
-    (report,) = (one for one in done.program.passes if one.name == "pipelining")
+    (report,) = (pass_ for pass_ in done.program.passes if pass_.name == "pipelining")
     return dict(report.effects)
 
 

@@ -87,7 +87,7 @@ def test_ops_are_placed_beside_what_they_work_with() -> None:
     done = compiled(on_chips(4, 4), SGD, accumulation_factor=4, **_MANUAL)
     assert list(find_crossings(done.graph)) == []
     homes = ChipsOfValues(done.graph)
-    weights = {one.name: homes.of(one) for one in done.graph.variables}
+    weights = {variable.name: homes.of(variable) for variable in done.graph.variables}
     assert [weights[f"w{index}"] for index in range(4)] == [0, 1, 2, 3]
     assert [weights[f"Accl___w{index}"] for index in range(4)] == [0, 1, 2, 3]
     copies = [op for op in _ops(done.graph) if op.op_type == "IpuCopy"]
@@ -107,11 +107,11 @@ def test_merged_updates_stay_on_their_chips() -> None:
     done = compiled(on_chips(4, 2), SGD, merge_var_update="all", **_MANUAL)
     homes = ChipsOfValues(done.graph)
     for op in _ops(done.graph):
-        assert len({homes.of(one) for one in op.present_inputs} - {None}) <= 1, op
+        assert len({homes.of(operand) for operand in op.present_inputs} - {None}) <= 1, op
 
 
 def _ops(graph: Graph) -> list[Op]:
-    return [op for one in main_graphs(graph) for op in one.ops]
+    return [op for item in main_graphs(graph) for op in item.ops]
 
 
 def test_annotations_without_effect_are_noted() -> None:

@@ -42,8 +42,8 @@ def test_of_equal_cuts_the_cheapest_is_taken() -> None:
 def _bytes_of_weights(**options: Any) -> list[int]:
     done = compiled(DEEP["mlp"](), virtual_graph_mode="auto", accumulation_factor=2, **options)
     chips: dict[int, int] = {}
-    for one in done.graph.walk():
-        for op in one.ops:
+    for part in done.graph.walk():
+        for op in part.ops:
             if op.op_type == "CopyVarUpdate":
                 chip = op.settings.virtual_graph
                 assert chip is not None

@@ -24,7 +24,7 @@ def _nodes(builder: Builder) -> list[onnx.NodeProto]:
 
 
 def _attribute(builder: Builder, name: str, index: int = -1) -> Any:
-    found = [one for one in _nodes(builder)[index].attribute if one.name == name]
+    found = [attribute for attribute in _nodes(builder)[index].attribute if attribute.name == name]
     return onnx.helper.get_attribute_value(found[0]) if found else None
 
 
@@ -116,7 +116,8 @@ def test_annotations_of_one_node(builder: Builder, x: str) -> None:
     builder.setInplacePreferences(product, {"B": 2, "A": 1.5})
     builder.excludePatterns(product, ["PreUniRepl"])
     found = {
-        one.name: onnx.helper.get_attribute_value(one) for one in _nodes(builder)[-1].attribute
+        attribute.name: onnx.helper.get_attribute_value(attribute)
+        for attribute in _nodes(builder)[-1].attribute
     }
     found.pop("__debug_info_id")
     assert found == {

@@ -120,7 +120,7 @@ def test_shapes_of_ai_graphcore(
     shapes: list[list[int]], call: Call, shape: list[int], kind: str
 ) -> None:
     builder = Builder()
-    inputs = [builder.addInputTensor(_F, one) for one in shapes]
+    inputs = [builder.addInputTensor(_F, item) for item in shapes]
     output = call(builder.aiGraphcore, inputs)
     assert (builder.getTensorShape(output), builder.getTensorDtypeString(output)) == (shape, kind)
 

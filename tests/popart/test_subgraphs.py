@@ -27,7 +27,7 @@ def _run(builder: Builder, feeds: dict[str, Any]) -> list[Any]:
 def _without_ids(graph: onnx.GraphProto) -> None:
     """onnxruntime knows no attributes but an operator's own."""
     for node in graph.node:
-        kept = [one for one in node.attribute if not one.name.startswith("__")]
+        kept = [item for item in node.attribute if not item.name.startswith("__")]
         for attribute in kept:
             _without_ids(attribute.g)
         del node.attribute[:]
@@ -70,7 +70,7 @@ def test_loop() -> None:
     assert builder.getTensorShape(every) == [3, 2]
     model = onnx.load_model_from_string(builder.getModelProto())
     [loop] = [node for node in model.graph.node if node.op_type == "Loop"]
-    [graph] = [one.g for one in loop.attribute if one.name == "body"]
+    [graph] = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
     assert [info.name for info in graph.input] == ["input/1", "input/2", "input/3"]
 
 
@@ -107,7 +107,9 @@ def test_call_is_checked_and_typed() -> None:
     assert builder.getTensorShape(y) == [4]
     model = onnx.load_model_from_string(builder.getModelProto())
     assert {item.domain: item.version for item in model.opset_import} == {"": 10, "ai.graphcore": 1}
-    assert [one.g.name for one in model.graph.node[-1].attribute if one.g.name] == ["twice"]
+    assert [
+        attribute.g.name for attribute in model.graph.node[-1].attribute if attribute.g.name
+    ] == ["twice"]
 
 
 def test_tensors_of_the_graph_around() -> None:

@@ -28,7 +28,11 @@ def _schema(row: Row) -> Any:
 def _parameters(row: Row) -> list[Parameter]:
     """Those that become attributes, in order."""
     left_out = (*_ROLES, "is_value_sparse")  # which is no attribute, but would choose one
-    return [one for one in row.form if one.name not in left_out and one.kind is not DEBUG]
+    return [
+        parameter
+        for parameter in row.form
+        if parameter.name not in left_out and parameter.kind is not DEBUG
+    ]
 
 
 @pytest.mark.parametrize("method", _METHODS)
@@ -51,17 +55,19 @@ def _check_counts(row: Row) -> None:
 
 def _check_defaults(row: Row) -> None:
     schema = _schema(row)
-    expected = {name: one for name, one in schema.attributes.items() if name not in _LEFT_OUT}
-    parameters = {one.name: one for one in _parameters(row)}
+    expected = {
+        name: attribute for name, attribute in schema.attributes.items() if name not in _LEFT_OUT
+    }
+    parameters = {parameter.name: parameter for parameter in _parameters(row)}
     assert set(parameters) == set(expected)
-    for name, one in expected.items():
+    for name, item in expected.items():
         default = parameters[name].default
-        if one.required:
+        if item.required:
             assert default is REQUIRED, name
-        elif one.default_value.type == _A.UNDEFINED or isinstance(default, list):
+        elif item.default_value.type == _A.UNDEFINED or isinstance(default, list):
             assert default in ("", None, [], REQUIRED), name  # the operator knows its own
         else:
-            value = onnx.helper.get_attribute_value(one.default_value)
+            value = onnx.helper.get_attribute_value(item.default_value)
             value = value.decode() if isinstance(value, bytes) else value
             assert default == (pytest.approx(value, 2e-6) if isinstance(value, float) else value)
 
@@ -69,9 +75,9 @@ def _check_defaults(row: Row) -> None:
 def _check_order(row: Row) -> None:
     parameters = _parameters(row)
     assert row.form[-1].kind is DEBUG
-    required = [one.name for one in parameters if one.default is REQUIRED]
-    optional = [one.name for one in parameters if one.default is not REQUIRED]
-    assert [one.name for one in parameters] == [*sorted(required), *sorted(optional)]
+    required = [parameter.name for parameter in parameters if parameter.default is REQUIRED]
+    optional = [parameter.name for parameter in parameters if parameter.default is not REQUIRED]
+    assert [parameter.name for parameter in parameters] == [*sorted(required), *sorted(optional)]
 
 
 @pytest.mark.parametrize("opset", OPSETS)

@@ -75,7 +75,7 @@ def test_enumerations_are_numbers_of_their_own() -> None:
     both = BatchSerializationTransformContext
     assert both["Fwd"] is both["Forward"]
     assert list(both.__members__) == ["Forward", "Backward", "Fwd", "Bwd"]
-    assert [str(one) for one in DeviceType] == ["ipu-model", "cpu", "ipu", "offline-ipu", "sim"]
+    assert [str(kind) for kind in DeviceType] == ["ipu-model", "cpu", "ipu", "offline-ipu", "sim"]
     for pattern in SyncPattern:
         assert popart.syncPatternFromString(popart.syncPatternToString(pattern)) is pattern
     with pytest.raises(popart_exception, match="Unknown syncPattern setting"):
@@ -171,8 +171,10 @@ def test_groups_of_replicas(domain: CommGroup, groups: list[list[int]]) -> None:
     grouping = settings.getReplicaGrouping(8)
     for group, replicas in enumerate(groups):
         assert grouping.getReplicasAt(group) == replicas
-        assert [grouping.getGroupAt(one) for one in replicas] == [group] * len(replicas)
-        assert [grouping.getIndexInGroupAt(one) for one in replicas] == list(range(len(replicas)))
+        assert [grouping.getGroupAt(replica) for replica in replicas] == [group] * len(replicas)
+        assert [grouping.getIndexInGroupAt(replica) for replica in replicas] == list(
+            range(len(replicas))
+        )
         if count in (2, 8):
             assert settings.getGroupRepresentative(group) == replicas[0]
     every = VariableSettings(domain, VariableRetrievalMode.AllReplicas)

@@ -22,8 +22,8 @@ _HEADER = '<ir_version: 10, opset_import: ["": 17, "ai.graphcore": 1]>\n'
 def graphcore(body: str) -> onnx.ModelProto:
     """A model that may use ai.graphcore; shapes of outputs are left to the compiler."""
     model = parser.parse_model(_HEADER + body)
-    for one in model.graph.output:
-        one.type.tensor_type.ClearField("shape")
+    for declared in model.graph.output:
+        declared.type.tensor_type.ClearField("shape")
     return model
 
 
@@ -84,7 +84,7 @@ def splits(
 def fed(program: popc_runtime.Executable, samples: Mapping[str, Array]) -> dict[str, list[Array]]:
     """The results of all steps, by output."""
     results = [program.run(feeds) for feeds in splits(program, samples)]
-    return {name: [one[name] for one in results] for name in results[0]}
+    return {name: [result[name] for result in results] for name in results[0]}
 
 
 def random_samples(count: int, shape: tuple[int, ...], seed: int = 0) -> Array:

@@ -65,12 +65,12 @@ def _operand(shape: Sequence[int], dtype: Any = np.float32) -> Array:
     return np.asarray(rng.integers(-4, 5, shape)).astype(dtype)
 
 
-def _expected(x: Array, groups: list[list[int]], one: Callable[[Array, int], Array]) -> Array:
-    """What each replica gets; ``one`` is given the rows of its group and its place there."""
+def _expected(x: Array, groups: list[list[int]], left: Callable[[Array, int], Array]) -> Array:
+    """What each replica gets; ``left`` is given the rows of its group and its place there."""
     results: list[Array] = [np.empty(0)] * len(x)
     for group in groups:
         for place, replica in enumerate(group):
-            results[replica] = one(x[group], place)
+            results[replica] = left(x[group], place)
     return np.stack(results)
 
 
@@ -158,7 +158,7 @@ def test_local_reduction_leaves_everything_in_place() -> None:
 def test_scatter_and_gather_are_an_all_reduce(
     replicas: int, shape: list[int], data: st.DataObject
 ) -> None:
-    size = data.draw(st.sampled_from([one for one in (1, 2, 3, 6) if replicas % one == 0]))
+    size = data.draw(st.sampled_from([number for number in (1, 2, 3, 6) if replicas % number == 0]))
     stride = data.draw(st.sampled_from([1, replicas // size]))
     group: AttributeMap = {"size": size, "stride": stride}
     x = _operand((replicas, *shape))

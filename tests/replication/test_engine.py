@@ -55,7 +55,7 @@ def test_threads_change_nothing(replicas: int, tmp_path: Path) -> None:
 def test_profile_names_the_instructions_of_all_replicas(tmp_path: Path) -> None:
     program = compiled(_wide_model(), tmp_path, replicated_graph_count=2)
     times = program.profile({"x": random_samples(2, (64, 256))})
-    opcodes = [one.opcode for one in times]
+    opcodes = [timing.opcode for timing in times]
     assert opcodes.count("HostLoad") == 2
     assert opcodes.count("FusedElementwise") == opcodes.count("ReduceSum") == 2  # of Exp and Add
     assert "ReplicatedAllReduce" in opcodes
@@ -66,7 +66,7 @@ def test_constants_are_shared_and_memory_is_not(tmp_path: Path) -> None:
     engines = program._engine.replicas
     regions = [engine.program.memory._regions for engine in engines]
     kinds = list(regions[0])
-    shared = [kind.name for kind in kinds if len({id(one[kind]) for one in regions}) == 1]
+    shared = [kind.name for kind in kinds if len({id(region[kind]) for region in regions}) == 1]
     assert shared == ["CONSTANT"]
 
 

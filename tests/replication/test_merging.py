@@ -51,7 +51,7 @@ def _three(op_type: str) -> Graph:
 
 
 def _pass(*, anywhere: bool) -> MergeCollectives:
-    return MergeCollectives(frozenset(_TYPES), anywhere, lambda one: build_schedule(one).orders)
+    return MergeCollectives(frozenset(_TYPES), anywhere, lambda graph: build_schedule(graph).orders)
 
 
 @pytest.mark.parametrize("op_type", _TYPES)

@@ -59,7 +59,7 @@ def test_tables_from_every_source(tmp_path: Path) -> None:
     assert options.replica_groups("other") == ReplicaGroups()
     assert dict(options.replicated_stream_mode) == {"x": "broadcast", "a=b": "broadcast"}
     assert options.stream_mode("y") == "replicate"
-    manifest = {one.name: one.value for one in options.to_manifest()}
+    manifest = {item.name: item.value for item in options.to_manifest()}
     assert manifest["variable_settings"] == (
         ("b*", "orthogonal:2"),
         ("c", "all"),

@@ -21,7 +21,7 @@ def _stacked(seed: int) -> dict[str, Array]:
     """Other feeds for each replica."""
     graph = smooth_graph(seed)
     feeds = [smooth_feeds(graph, number) for number in range(_REPLICAS)]
-    return {name: np.stack([one[name] for one in feeds]) for name in feeds[0]}
+    return {name: np.stack([array[name] for array in feeds]) for name in feeds[0]}
 
 
 @settings(deadline=None, max_examples=12)
@@ -44,7 +44,7 @@ def test_each_replica_computes_what_it_would_alone(seed: int) -> None:
 def test_what_is_said_to_be_equal_is_equal(seed: int, chosen: int) -> None:
     """Some inputs are equal on all replicas: so must be all that the analysis does not name."""
     graph = smooth_graph(seed)
-    equal = [one for index, one in enumerate(graph.inputs) if chosen >> index & 1]
+    equal = [operand for index, operand in enumerate(graph.inputs) if chosen >> index & 1]
     differing = find_divergence(graph, _REPLICAS, equal).tensors
     graph.outputs = [tensor for op in graph.topological() for tensor in op.outputs]
     graph.output_names = [tensor.name for tensor in graph.outputs]
@@ -52,7 +52,10 @@ def test_what_is_said_to_be_equal_is_equal(seed: int, chosen: int) -> None:
     results = []
     for number in range(_REPLICAS):
         own = smooth_feeds(graph, number)
-        feeds = [same[one.name] if one in equal else own[one.name] for one in graph.inputs]
+        feeds = [
+            same[operand.name] if operand in equal else own[operand.name]
+            for operand in graph.inputs
+        ]
         results.append(interpret(graph, feeds))
     for tensor, *values in zip(graph.outputs, *results, strict=True):
         if tensor not in differing:

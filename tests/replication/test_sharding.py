@@ -90,7 +90,7 @@ def test_each_replica_holds_a_part(tmp_path: Path) -> None:
     assert (specs["Accl1___w"].shape, specs["Accl1___w"].whole) == ((4,), (4, 3))
     assert (specs["Step___w"].shape, specs["Step___w"].rows) == ((), ())
     assert program.state.read(every_replica=True)["Accl1___w"].shape == (3, 4)
-    states = [one.manifest.memory["state_bytes"] for one in (plain, program)]
+    states = [item.manifest.memory["state_bytes"] for item in (plain, program)]
     assert states[1] <= states[0]
 
 
@@ -140,7 +140,9 @@ def test_state_is_exported_whole(tmp_path: Path) -> None:
     model = popc.export_onnx(
         tmp_path / "train.popx", tmp_path / "m.onnx", state=program, optimizer_state=True
     )
-    held = {one.name: numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
+    held = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer
+    }
     expected = program.state.read(VariableRole.OPTIMIZER_STATE)
     np.testing.assert_array_equal(held["Accl1___w"], expected["Accl1___w"])
     other = training_program(tmp_path, train, replicated_graph_count=2, **_SHARDED)

@@ -173,7 +173,9 @@ def test_sessions_serve_replicas_in_turn(tmp_path: Path) -> None:
     again = training_program(tmp_path, outputs=("y",), replicated_graph_count=3)
     feeds = {name: array.reshape(2, 3, 2, -1) for name, array in samples.items()}
     expected = [again.run({name: array[step] for name, array in feeds.items()}) for step in (0, 1)]
-    np.testing.assert_array_equal(np.stack(results), np.concatenate([one["y"] for one in expected]))
+    np.testing.assert_array_equal(
+        np.stack(results), np.concatenate([item["y"] for item in expected])
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -256,7 +258,9 @@ def test_weights_of_one_replica_are_exported(tmp_path: Path) -> None:
     program.state.write({"w": w})
     archive = tmp_path / "train.popx"
     model = popc.export_onnx(archive, tmp_path / "m.onnx", state=program, replica=1)
-    values = {one.name: numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
+    values = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer
+    }
     np.testing.assert_array_equal(values["w"], w[1])
     popc.load_weights(program, model)
     np.testing.assert_array_equal(program.state.read()["w"], [w[1], w[1]])
@@ -291,9 +295,9 @@ def test_running_statistics_are_averaged(tmp_path: Path) -> None:
     program.run({"x": x})
     program.state.check_equal_across_replicas()
     single = [_normalised(tmp_path) for _ in range(2)]
-    for one, sample in zip(single, x, strict=True):
-        one.run({"x": sample})
-    means = [one.state.read()["mean"] for one in single]
+    for executable, sample in zip(single, x, strict=True):
+        executable.run({"x": sample})
+    means = [executable.state.read()["mean"] for executable in single]
     np.testing.assert_allclose(program.state.read()["mean"], np.mean(means, axis=0), rtol=1e-5)
 
 

@@ -112,7 +112,7 @@ def test_calls_hold_plain_arrays() -> None:
     assert isinstance(add, partial)
     assert isinstance(fill, partial)
     arrays: list[Any] = [*add.args, *add.keywords.values(), fill.func.__self__]  # type: ignore[attr-defined]
-    assert [type(one) for one in arrays] == [np.ndarray] * 4
+    assert [type(array) for array in arrays] == [np.ndarray] * 4
 
 
 def test_merged_views_share_memory_or_there_are_none() -> None:

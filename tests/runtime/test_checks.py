@@ -76,7 +76,7 @@ def test_definitions(tmp_path: Path, op: str, x: npt.ArrayLike, kind: str, eleme
     assert f"floating-point exception ({kind}) in {op.split('(', maxsplit=1)[0]} (it)" in text
     assert f"result 'y', float32[2,3]: {elements}; " in text
     assert text.startswith("it: ")
-    others = [one for one in FloatCheck if one.value != kind]
+    others = [check for check in FloatCheck if check.value != kind]
     assert not _failure(_load(tmp_path, _unary(op), floating_point_checks=others), x=_float32(x))
 
 

@@ -77,8 +77,8 @@ def test_values_defaults_and_text_are_those_of_a_dataclass() -> None:
         made: Any = Point(*arguments)
         usual: Any = Usual(*arguments)
         assert repr(made) == repr(usual).replace("Usual", "Point")
-        assert [getattr(made, one.name) for one in fields(made)] == [
-            getattr(usual, one.name) for one in fields(usual)
+        assert [getattr(made, field.name) for field in fields(made)] == [
+            getattr(usual, field.name) for field in fields(usual)
         ]
     assert Point(1).values is not Point(1).values
     assert Place(1, height=2.0).height == 2.0
@@ -128,7 +128,7 @@ def test_nothing_can_be_changed() -> None:
 def test_copies() -> None:
     place = Place(1, "there", [2], (3,), 4.0)
     copies = (copy.copy(place), copy.deepcopy(place), pickle.loads(pickle.dumps(place)))
-    assert all(one == place and one.note == (3,) and one is not place for one in copies)
+    assert all(copy_ == place and copy_.note == (3,) and copy_ is not place for copy_ in copies)
     assert copies[1].values is not place.values
     match place:
         case Place(x, label):

@@ -32,7 +32,9 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 
 
 def _threads() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("popc-prefetch")]
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("popc-prefetch")
+    ]
 
 
 def _counting(taken: list[int]) -> Iterator[Any]:

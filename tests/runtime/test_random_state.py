@@ -47,8 +47,8 @@ def _numbers(state: RandomState) -> list[bytes]:
     legacy, own = other._own  # as above
     assert isinstance(legacy, LegacySequence)
     assert isinstance(own, RandomState)
-    drawn = [one.generator.random(9) for one in (other, own, other.numbered(7))]
-    return [one.tobytes() for one in (*drawn, legacy.uniform((9,)), other.rounding_bits(9))]
+    drawn = [item.generator.random(9) for item in (other, own, other.numbered(7))]
+    return [item.tobytes() for item in (*drawn, legacy.uniform((9,)), other.rounding_bits(9))]
 
 
 def _forged(saved: Any, path: _Path, value: object) -> Any:
@@ -171,7 +171,7 @@ def _paths(value: object, path: _Path = ()) -> list[_Path]:
         items = list(value.items())
     elif isinstance(value, list):
         items = list(enumerate(value[:4]))
-    return [path, *(below for key, one in items for below in _paths(one, (*path, key)))]
+    return [path, *(below for key, content in items for below in _paths(content, (*path, key)))]
 
 
 _PATHS: Final = _paths(_state().save())[1:]

@@ -16,7 +16,7 @@ from popc_runtime.format import DType, StreamDirection, StreamSpec, SyntheticDat
 from tests.support.models import affine, counter_loop, executable, expected_affine
 from tests.training.small import linear_model, trainable
 
-_MODES = tuple(one.value for one in SyntheticData)
+_MODES = tuple(mode.value for mode in SyntheticData)
 
 
 @pytest.mark.parametrize("mode", _MODES)
@@ -32,7 +32,7 @@ def test_inputs_need_not_be_given(tmp_path: Path, mode: str) -> None:
     results: list[Any] = []
     with program.session() as session:
         session.connect("y", results).step(3)
-    assert all((one == result).all() for one in results)
+    assert all((item == result).all() for item in results)
     with program.session() as session:
         session.connect("x", lambda _: pytest.fail("nobody asks for samples"), depth=2).step()
 

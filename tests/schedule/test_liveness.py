@@ -30,7 +30,7 @@ def test_it_is_what_the_memory_planner_needs(
     options = ScheduleOptions(scheduling_algorithm=algorithm)
     schedule = build_schedule(graph, options, inplace=inplace)
     plan = plan_memory(graph, schedule, inplace=inplace)
-    at_load = [one.peak for one in schedule.reports if one.name == "load"]
+    at_load = [report.peak for report in schedule.reports if report.name == "load"]
     measured = measure_liveness(graph, schedule.orders, inplace=inplace).peak
     if inplace and any(op.op_type == "Concat" for op in graph.ops):
         return  # results may have to be reserved early, or not

@@ -61,7 +61,7 @@ def test_random_graphs_get_legal_and_repeatable_schedules(
 def test_the_best_is_not_worse_than_any(graph: Graph) -> None:
     best = measure_liveness(graph, build_schedule(graph).orders).peak
     others = compare_algorithms(graph)
-    assert [one.name for one in others] == [
+    assert [item.name for item in others] == [
         "kahn greedy",
         "kahn fifo",
         "kahn random",
@@ -70,7 +70,7 @@ def test_the_best_is_not_worse_than_any(graph: Graph) -> None:
         "look_ahead",
         "shortest_path",
     ]
-    assert all(best <= one.peak for one in others)
+    assert all(best <= item.peak for item in others)
 
 
 # -- tie-breakers ----------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_search_that_begins_late_does_nothing() -> None:
     small.output(*(small("ReduceMax", x, axes=(0,), keepdims=0) for _ in range(4)))
     late = build_schedule(small.graph, ScheduleOptions(time_limit_scheduler=0.0))
     assert check_schedule(small.graph, late) == []
-    assert [one.moves for one in late.reports] == [0]
+    assert [report.moves for report in late.reports] == [0]
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm))

@@ -35,7 +35,7 @@ def _may_naively(graph: Graph, first: Op, second: Op) -> bool:
     for pair in kept:
         if pair.wished:
             graph.ordering.discard(pair)
-    known = any((one.first, one.second) == (first, second) for one in graph.ordering)
+    known = any((item.first, item.second) == (first, second) for item in graph.ordering)
     graph.ordering.add(OrderedPair(first, second))
     found = find_stuck(graph)
     if not known:
@@ -77,7 +77,7 @@ def test_wishes_give_way_to_what_is_required() -> None:
     assert sequencer.wish(a, d)
     assert sequencer.require(c, a)
     assert not sequencer.require(a, c)
-    assert {(one.first, one.second, one.wished) for one in graph.ordering} in (
+    assert {(pair.first, pair.second, pair.wished) for pair in graph.ordering} in (
         {(c, a, False), (b, c, True), (a, d, True)},
         {(c, a, False), (a, b, True), (a, d, True)},
     )

@@ -132,7 +132,7 @@ def test_a_model_may_train_itself(tmp_path: Path) -> None:
     ("dtype", "number", "one"),
     [("float16", 10, 1.0), ("bfloat16", 16, 0x3F80), ("double", 11, 1.0), ("int8", 3, 1)],
 )
-def test_element_types(dtype: str, number: int, one: float, tmp_path: Path) -> None:
+def test_element_types(dtype: str, number: int, value: float, tmp_path: Path) -> None:
     model = parser.parse_model(
         f"{_HEADER}g ({dtype}[3] x) => ({dtype}[3] y) "
         "{ n = Add (s, x) y = ai.graphcore.CopyVarUpdate (s, n) }"
@@ -142,7 +142,7 @@ def test_element_types(dtype: str, number: int, one: float, tmp_path: Path) -> N
     program = compiled(model, tmp_path, constant_weights=False)
     storage: Array = np.zeros(3, program.inputs[0].dtype.storage)
     for _ in range(3):
-        found = program.run(x=storage + np.array(one, storage.dtype))["y"]
+        found = program.run(x=storage + np.array(value, storage.dtype))["y"]
     np.testing.assert_array_equal(found, [0x4040 if dtype == "bfloat16" else 3] * 3)
     np.testing.assert_array_equal(program.state.read()["s"], found)
 

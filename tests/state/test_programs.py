@@ -68,7 +68,7 @@ def _assert_steps(program: Program, executable: popc_runtime.Executable) -> None
 
 
 @pytest.mark.parametrize("engine", ["numpy", "native"])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda item: item.name)
 def test_state_lasts_from_run_to_run(program: Program, engine: str, tmp_path: Path) -> None:
     executable = _program(program, tmp_path, engine=engine)
     ys, state = expected(program, _INPUTS)
@@ -80,13 +80,13 @@ def test_state_lasts_from_run_to_run(program: Program, engine: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("engine", ["numpy", "native"])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda item: item.name)
 def test_state_counts_the_batches_of_a_step(program: Program, engine: str, tmp_path: Path) -> None:
     _assert_steps(program, _program(program, tmp_path, engine=engine, batches_per_step=_BATCHES))
 
 
 @pytest.mark.parametrize("options", _OPTIONS.values(), ids=_OPTIONS.keys())
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda item: item.name)
 def test_options_do_not_change_state(
     program: Program, options: Mapping[str, Any], tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_state_on_two_chips(name: str, pipelined: bool, tmp_path: Path) -> None:
         _assert_steps(program, _program(program, tmp_path, **options))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda item: item.name)
 def test_replicas_with_a_state_of_their_own(program: Program, tmp_path: Path) -> None:
     names = popc_runtime.load(
         popc.compile(program.model(), options={"constant_weights": False}).save(tmp_path / "one")
@@ -222,7 +222,7 @@ def test_what_cannot_be_written_is_refused(body: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("program", PROGRAMS[:1], ids=lambda one: one.name)
+@pytest.mark.parametrize("program", PROGRAMS[:1], ids=lambda item: item.name)
 def test_constants_are_not_written(program: Program) -> None:
     with pytest.raises(ModelError, match="compile with --set constant_weights=false"):
         popc.compile(program.model())

@@ -54,9 +54,9 @@ def test_state_counts_micro_batches(options: dict[str, Any], tmp_path: Path) -> 
     steps = _SAMPLES.reshape(-1, *(size for size in dims if size > 1), 2, 3)
     found = [program.run(x=step) for step in steps]
     losses, state = _averaged(dims[1])
-    got = np.concatenate([np.ravel(one["loss"]) for one in found])
+    got = np.concatenate([np.ravel(item["loss"]) for item in found])
     np.testing.assert_allclose(got, losses, rtol=1e-4)
-    counts = np.concatenate([np.ravel(one["n"]) for one in found])
+    counts = np.concatenate([np.ravel(item["n"]) for item in found])
     np.testing.assert_array_equal(counts, np.arange(len(_SAMPLES)) + 1)
     for name, value in program.state.read().items():
         np.testing.assert_allclose(value, state[name], rtol=1e-4, err_msg=name)

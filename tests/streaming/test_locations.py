@@ -77,7 +77,7 @@ def test_each_kind_by_itself(place: str, tmp_path: Path) -> None:
         {"scheduling_algorithm": "post_order"},
         {"enable_floating_point_checks": True},
     ],
-    ids=lambda one: next(iter(one)),
+    ids=lambda options: next(iter(options)),
 )
 def test_together_with_other_options(other: dict[str, Any], tmp_path: Path) -> None:
     train = training(momentum=0.9)

@@ -60,15 +60,15 @@ def compiled_network(model: str, train: Any = None, **options: Any) -> Planned:
 
 
 def _phased(graph: Graph) -> Iterator[tuple[Graph, Op, int]]:
-    for one in graph.walk():
-        for op in one.ops:
+    for part in graph.walk():
+        for op in part.ops:
             if op.settings.execution_phase is not None:
-                yield one, op, op.settings.execution_phase
+                yield part, op, op.settings.execution_phase
 
 
 @pytest.mark.parametrize(
     ("kind", "program"),
-    [*((kind, "loops") for kind in _KINDS), *(("ping-pong", one) for one in _PROGRAMS)],
+    [*((kind, "loops") for kind in _KINDS), *(("ping-pong", item) for item in _PROGRAMS)],
 )
 def test_training_stays_the_same(kind: str, program: str, tmp_path: Path) -> None:
     train = training(momentum=0.9)
@@ -102,7 +102,7 @@ def test_phases_run_in_order(options: dict[str, Any]) -> None:
     order = done.schedule.orders[done.graph]
     phases = [op.settings.execution_phase for op in order]
     assert None not in phases
-    assert phases == sorted(phases, key=lambda one: one or 0)
+    assert phases == sorted(phases, key=lambda item: item or 0)
     last = options["execution_phases"] - 1
     assert set(phases) == set(range(2 * last + 1))
     for _, op, phase in _phased(done.graph):
@@ -136,8 +136,8 @@ def test_what_is_near_stays_on_the_chip() -> None:
         gap = options.get("execution_phase_stages", 2)
         for op in stored:
             made = op.settings.execution_phase or 0
-            users = [one for tensor in op.outputs for one in tensor.uses]
-            loads = [one.settings.execution_phase or 0 for one in users]
+            users = [user for tensor in op.outputs for user in tensor.uses]
+            loads = [user.settings.execution_phase or 0 for user in users]
             assert made < last
             assert min(loads) + 1 - made > gap
     assert 0 < stores["two"] < stores["one"]

@@ -116,12 +116,12 @@ def test_neighbours_become_one_exchange() -> None:
     graph = Graph("main")
     x = graph.add_input("x", _ROW)
     stored = [build(graph, "RemoteStore", [x]).output for _ in range(3)]
-    loaded = [build(graph, "RemoteLoad", [one]).output for one in stored]
+    loaded = [build(graph, "RemoteLoad", [item]).output for item in stored]
     graph.add_output("y", build(graph, "Sum", loaded).output)
     assert MergeExchange().run(graph) == 4
     merged = transfers(graph)
     assert [len(op.outputs) for op in merged] == [3, 3]
-    assert [one.name for one in merged[1].outputs] == [one.name for one in loaded]
+    assert [result.name for result in merged[1].outputs] == [item.name for item in loaded]
     schedule, plan = _planned(graph)
     values = np.arange(16, dtype=np.float32)
     np.testing.assert_array_equal(Arena(graph, schedule, plan).run([values])[0], 3 * values)
@@ -171,10 +171,10 @@ def test_options_say_what_they_changed() -> None:
     options = {**EVERYTHING, "enable_merge_exchange": False}
     request = CompileRequest.of(make(), shapes=shapes, train=training(), options=options)
     effects = explain_options(request)
-    found = {one.option: one for one in effects}
-    weights = next(one for name, one in found.items() if name.startswith("weight_tensor_location"))
+    found = {effect.option: effect for effect in effects}
+    weights = next(got for name, got in found.items() if name.startswith("weight_tensor_location"))
     assert weights.after["remote bytes"] > weights.before["remote bytes"]
-    sums = next(one for name, one in found.items() if name.startswith("accumulator"))
+    sums = next(got for name, got in found.items() if name.startswith("accumulator"))
     assert sums.none
 
 

@@ -82,11 +82,11 @@ def chains(draw: st.DrawFn, most_steps: int = 8, types: tuple[DType, ...] = TYPE
     dtypes = tuple(draw(st.lists(st.sampled_from(types), min_size=1, max_size=4)))
     shapes = [shape, *(_smaller(draw, shape) for _ in dtypes[1:])]
     inputs = tuple(
-        _laid_out(draw, _values(random, one, dtype))
-        for one, dtype in zip(shapes, dtypes, strict=True)
+        _laid_out(draw, _values(random, item, dtype))
+        for item, dtype in zip(shapes, dtypes, strict=True)
     )
     known: list[DType] = list(dtypes)
-    full = [one == shape for one in shapes]
+    full = [item == shape for item in shapes]
     steps: list[FusedStep] = []
     for _ in range(draw(st.integers(1, most_steps))):
         steps.append(_step(draw, known, full))
@@ -101,7 +101,7 @@ def _smaller(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...]:
     kept = draw(st.integers(0, len(shape)))
     if draw(st.booleans()):
         return shape
-    return tuple(1 if draw(st.integers(0, 3)) == 0 else one for one in shape[kept:])
+    return tuple(1 if draw(st.integers(0, 3)) == 0 else item for item in shape[kept:])
 
 
 def _laid_out(draw: st.DrawFn, array: Array) -> Array:
@@ -129,15 +129,15 @@ def _values(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -
 
 def _step(draw: st.DrawFn, known: list[DType], full: list[bool]) -> FusedStep:
     """A step on values that there are, one of which has the shape of the result."""
-    first = draw(st.sampled_from([number for number, one in enumerate(full) if one]))
+    first = draw(st.sampled_from([number for number, is_full in enumerate(full) if is_full]))
     dtype = known[first]
     if draw(st.integers(0, 4)) == 0:
         to = draw(st.sampled_from(TYPES))
         return FusedStep("Cast", (first,), to, {"to": to.value})
-    alike = [number for number, one in enumerate(known) if one is dtype]
+    alike = [number for number, item in enumerate(known) if item is dtype]
     second = draw(st.sampled_from(alike))
     pair = (first, second) if draw(st.booleans()) else (second, first)
-    conditions = [number for number, one in enumerate(known) if one is DType.BOOL]
+    conditions = [number for number, item in enumerate(known) if item is DType.BOOL]
     if draw(st.booleans()) and conditions:
         return FusedStep("Where", (draw(st.sampled_from(conditions)), *pair), dtype, {})
     if dtype is not DType.BOOL and draw(st.integers(0, 4)) == 0:

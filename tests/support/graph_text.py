@@ -132,11 +132,11 @@ class _Reader:
         line, _, notes = line.partition("  # ")
         outputs, head = _split_outputs(line)
         op_type, inner, attributes = _split_call(head)
-        inputs = [self._operand(graph, one) for one in _split(inner)]
+        inputs = [self._operand(graph, part) for part in _split(inner)]
         names, types = zip(*outputs, strict=True) if outputs else ((), ())
         read = _attributes(attributes)
         if op_type in OPS:
-            given = [None if one is None else one.type for one in inputs]
+            given = [None if operand is None else operand.type for operand in inputs]
             inferred = infer_types(op_type, given, read)
             assert inferred == types, f"{line}: the results are {[*map(str, inferred)]}"
         settings = _settings(notes)
@@ -189,7 +189,7 @@ def _typed(text: str) -> list[tuple[str, TensorType]]:
 
 def _type(text: str) -> TensorType:
     dtype, _, shape = text.rstrip("]").partition("[")
-    return TensorType(DType(dtype), tuple(int(one) for one in shape.split(",") if one))
+    return TensorType(DType(dtype), tuple(int(part) for part in shape.split(",") if part))
 
 
 def _literal(text: str) -> Any:
@@ -244,22 +244,26 @@ def _attributes(text: str) -> dict[str, Any]:
 def _find(graph: Graph, op_type: str, named: str) -> Op:
     """An op by its results, or by its operands if it has none."""
     (op,) = [
-        one
-        for one in graph.ops
-        if one.op_type == op_type
-        and [t.name for t in one.outputs or one.present_inputs]
+        item
+        for item in graph.ops
+        if item.op_type == op_type
+        and [t.name for t in item.outputs or item.present_inputs]
         == [name.lstrip("%@$") for name in _split(named)]
     ]
     return op
 
 
 def _settings(text: str) -> OpSettings:
-    read = {key: value for key, _, value in (one.partition("=") for one in text.split(" ")) if key}
+    read = {
+        key: value for key, _, value in (part.partition("=") for part in text.split(" ")) if key
+    }
     return OpSettings(**{key: _SETTINGS[key](value) for key, value in read.items()})
 
 
 def _numbered(text: str) -> list[tuple[str, str]]:
-    return [(name, number) for name, _, number in (one.rpartition(":") for one in text.split(","))]
+    return [
+        (name, number) for name, _, number in (part.rpartition(":") for part in text.split(","))
+    ]
 
 
 def _cut(text: str) -> ProductCut:

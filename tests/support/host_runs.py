@@ -37,7 +37,9 @@ class HostRun:
         """Run ``graph`` so often, each time with the variables of the time before."""
         state = first_state(graph)
         for number in range(1, times + 1):
-            feeds = [random_values(f"{one.name} {number}", one.type) for one in graph.inputs]
+            feeds = [
+                random_values(f"{operand.name} {number}", operand.type) for operand in graph.inputs
+            ]
             found = interpret(graph, feeds, state, host=self)
             for name, array in zip(graph.output_names, found, strict=True):
                 self.results[name].append(array)

@@ -47,7 +47,7 @@ def _compiled(graph: Graph, options: Options) -> Archive:
         {},
     )
     assert verify(graph) == []
-    transform(graph, options, lambda one: build_schedule(one, options).orders)
+    transform(graph, options, lambda item: build_schedule(item, options).orders)
     schedule = build_schedule(graph, options)
     assert check_schedule(graph, schedule) == []
     plan = plan_memory(graph, schedule, inplace=options.enable_inplace)

@@ -150,11 +150,11 @@ def compiled(model: onnx.ModelProto, train: Mapping[str, Any] = TRAIN, **options
 
 def effects(done: Planned) -> Mapping[str, int]:
     """What the pass of recomputation counts."""
-    (report,) = (one for one in done.program.passes if one.name == "recomputation")
+    (report,) = (pass_ for pass_ in done.program.passes if pass_.name == "recomputation")
     return report.effects
 
 
 def repetitions(graph: Graph) -> list[Op]:
     """The ops that compute something once more, producers first."""
-    ops = (op for one in graph.walk() for op in one.topological())
+    ops = (op for part in graph.walk() for op in part.topological())
     return [op for op in ops if op.settings.recompute is Recompute.RECOMPUTED]

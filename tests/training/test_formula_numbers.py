@@ -32,8 +32,10 @@ def _model(nodes: str, **values: Any) -> onnx.ModelProto:
 def _trained(model: onnx.ModelProto, **weights: list[str]) -> tuple[set[str], list[str]]:
     """The names of the weights that are trained, but for w, and the notes."""
     archive = popc.compile(model, train={**trainable(), "weights": weights})
-    roles = [one for one in archive.manifest.variables if one.role is VariableRole.WEIGHT]
-    return {one.name for one in roles} - {"w"}, list(archive.notes)
+    roles = [
+        variable for variable in archive.manifest.variables if variable.role is VariableRole.WEIGHT
+    ]
+    return {role.name for role in roles} - {"w"}, list(archive.notes)
 
 
 _GELU = "a = Div (h, root) b = Erf (a) c = Add (b, one) d = Mul (h, c) y = Mul (d, half) "
@@ -134,5 +136,5 @@ def test_numbers_stay_variables_for_the_host() -> None:
     """Where nothing is trained, the host may write all that has dimensions."""
     model = _model("y = Mul (h, half)", half=[0.5])
     archive = popc.compile(model, options={"constant_weights": False})
-    assert {one.name for one in archive.manifest.variables} == {"w", "half"}
+    assert {variable.name for variable in archive.manifest.variables} == {"w", "half"}
     assert not archive.notes

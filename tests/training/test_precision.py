@@ -250,7 +250,7 @@ def test_training_resumes_as_if_it_had_gone_on(tmp_path: Path) -> None:
     other = trained(tmp_path, model, _SCALED, seed=4, enable_stochastic_rounding=True)
     other.state.load_checkpoint(tmp_path / "c.safetensors")
     assert np.array_equal(losses(other, 6), onwards)
-    final, resumed = (one.state.read() for one in (executable, other))
+    final, resumed = (item.state.read() for item in (executable, other))
     assert all(np.array_equal(final[name], resumed[name]) for name in final)
     other.state.load_checkpoint(tmp_path / "c.safetensors")
     other.state.set_random_state(state)

@@ -33,7 +33,7 @@ def extreme_values(dtype: DType) -> list[float]:
     limits_ = np.finfo(storage)
     near = [1 + float(limits_.eps), -1 - float(limits_.eps), 1e-13]
     ends = [
-        float(one) for one in (limits_.max, limits_.min, limits_.tiny, limits_.smallest_subnormal)
+        float(item) for item in (limits_.max, limits_.min, limits_.tiny, limits_.smallest_subnormal)
     ]
     return [0, 1, -1, 2, 0.5, -0.0, np.nan, np.inf, -np.inf, *near, *ends]
 
@@ -99,7 +99,11 @@ class Drawing:
 
     def _whole(self, dtype: DType, values: Sequence[float]) -> float:
         limits = np.iinfo(dtype.storage)
-        fitting = [one for one in values if one == int(one) and limits.min <= one <= limits.max]
+        fitting = [
+            content
+            for content in values
+            if content == int(content) and limits.min <= content <= limits.max
+        ]
         return self.of(*fitting, *extreme_values(dtype))
 
     def beside(self, shape: Shape) -> Shape:

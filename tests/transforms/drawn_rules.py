@@ -197,7 +197,7 @@ def _gather(d: Drawing) -> Tensor:
     if d.flag():
         start, step = d.number(0, dim - 1), d.of(1, -1, 2, 0)
         row = [start + step * index for index in range(d.number(0, 3))]
-        places = [one for one in row if 0 <= one < dim]
+        places = [place for place in row if 0 <= place < dim]
     if d.flag():
         places = [places]
     return d("Gather", x, d.constant(places, d.of(DType.INT32, DType.INT64)), axis=axis)

@@ -81,8 +81,10 @@ class Fixture:
         options = self.options
         folder, _, rule = self.name.rpartition("/")
         if folder:
-            return Simplify(tuple(one for one in RULES if one.name == rule))
-        made = next(one for phase in PIPELINE for one in phase.passes if one.name == self.name)
+            return Simplify(tuple(item for item in RULES if item.name == rule))
+        made = next(
+            pass_ for phase in PIPELINE for pass_ in phase.passes if pass_.name == self.name
+        )
         return made.of(PassContext(options, lambda graph: _orders(graph, options)))
 
 
@@ -92,7 +94,7 @@ def _orders(graph: Graph, options: Options) -> Any:
 
 def fixture_names() -> list[str]:
     """The names that there have to be: of all passes and of all local rules."""
-    passes = {one.name for phase in PIPELINE for one in phase.passes}
+    passes = {pass_.name for phase in PIPELINE for pass_ in phase.passes}
     return [*sorted(passes - {"simplify"}), *sorted(f"rules/{rule.name}" for rule in RULES)]
 
 
@@ -116,9 +118,9 @@ def _parse(name: str, text: str) -> Iterator[Fixture]:
 def write_fixtures(fixtures: list[Fixture]) -> None:
     """Write the file of a pass or rule."""
     parts = [
-        f"== {one.title}\n{one.header}{one.before}"
-        + (f"{_STAYS}\n" if one.after is None else f"{_BECOMES}\n{one.after}")
-        for one in fixtures
+        f"== {fixture.title}\n{fixture.header}{fixture.before}"
+        + (f"{_STAYS}\n" if fixture.after is None else f"{_BECOMES}\n{fixture.after}")
+        for fixture in fixtures
     ]
     path = FOLDER / f"{fixtures[0].name}.txt"
     path.write_text("".join(parts), encoding="utf-8")

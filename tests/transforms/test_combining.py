@@ -49,7 +49,7 @@ def _combined(graph: Graph) -> int:
     """Combine, and compare the results; how many ops are gone."""
     feeds = _feeds(graph)
     expected = interpret(graph, feeds)
-    count = sum(one(graph, check=True).changes for one in _PASSES)
+    count = sum(pass_(graph, check=True).changes for pass_ in _PASSES)
     DeadCode()(graph, check=True)
     for ours, theirs in zip(interpret(graph, feeds), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -62,7 +62,7 @@ def test_projections_of_one_operand() -> None:
     products = [
         small("MatMul", x, small.input(4, width), small.input(width)) for width in (3, 1, 6)
     ]
-    graph = small.output(*(small("Neg", one) for one in products))
+    graph = small.output(*(small("Neg", product) for product in products))
     assert _combined(graph) == 2
     assert _types(graph)["MatMul"] == 1
 
@@ -159,7 +159,7 @@ def test_lookups() -> None:
     small = SmallGraph()
     table = small.input(9, 6)
     lists = [small.input(*shape, dtype=DType.INT64) for shape in ((4,), (2, 3), (1,))]
-    found = [small("Gather", table, one, axis=1) for one in lists]
+    found = [small("Gather", table, indices, axis=1) for indices in lists]
     graph = small.output(*found)
     assert _combined(graph) == 2
     assert _types(graph)["Gather"] == 1
@@ -190,7 +190,7 @@ def _graphs(draw: DrawFn) -> Graph:
 @given(graph=_graphs())
 def test_random_graphs(graph: Graph) -> None:
     _combined(graph)
-    feeds = {t.name: one for t, one in zip(graph.inputs, _feeds(graph), strict=True)}
+    feeds = {t.name: array for t, array in zip(graph.inputs, _feeds(graph), strict=True)}
     expected = interpret(graph, list(feeds.values()))
     for ours, theirs in zip(run_pipeline(graph, feeds).values(), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

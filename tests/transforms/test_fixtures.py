@@ -20,7 +20,7 @@ from tests.transforms.fixture_files import (
 )
 
 _NAMES = fixture_names()
-_FIXTURES = [one for name in _NAMES for one in read_fixtures(name)]
+_FIXTURES = [fixture for name in _NAMES for fixture in read_fixtures(name)]
 
 
 def _changed(fixture: Fixture, graph: Graph) -> str | None:
@@ -31,7 +31,7 @@ def _changed(fixture: Fixture, graph: Graph) -> str | None:
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_every_pass_and_rule_has_a_graph_that_changes_and_one_that_stays(name: str) -> None:
-    assert {one.after is None for one in read_fixtures(name)} == {True, False}
+    assert {fixture.after is None for fixture in read_fixtures(name)} == {True, False}
 
 
 def test_every_file_belongs_to_a_pass_or_rule() -> None:
@@ -43,19 +43,19 @@ def test_every_file_belongs_to_a_pass_or_rule() -> None:
 @pytest.mark.parametrize("name", _NAMES)
 def test_prints_before_and_after(name: str, pytestconfig: pytest.Config) -> None:
     fixtures = read_fixtures(name)
-    found = [_changed(one, parse_graph(one.before)) for one in fixtures]
+    found = [_changed(fixture, parse_graph(fixture.before)) for fixture in fixtures]
     if pytestconfig.getoption("--update-golden"):
         write_fixtures(
             [
-                replace(one, after=None if one.after is None else text or "")
-                for one, text in zip(fixtures, found, strict=True)
+                replace(fixture, after=None if fixture.after is None else text or "")
+                for fixture, text in zip(fixtures, found, strict=True)
             ]
         )
-    for one, text in zip(read_fixtures(name), found, strict=True):
-        assert text == one.after, one.title
+    for fixture, text in zip(read_fixtures(name), found, strict=True):
+        assert text == fixture.after, fixture.title
 
 
-@pytest.mark.parametrize("fixture", _FIXTURES, ids=lambda one: f"{one.name}: {one.title}")
+@pytest.mark.parametrize("fixture", _FIXTURES, ids=lambda item: f"{item.name}: {item.title}")
 def test_results_stay_the_same(fixture: Fixture) -> None:
     before, after = parse_graph(fixture.before), parse_graph(fixture.before)
     assert verify(before) == []
@@ -81,7 +81,7 @@ def _assert_close(actual: list[Array], expected: list[Array]) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("fixture", _FIXTURES, ids=lambda one: f"{one.name}: {one.title}")
+@pytest.mark.parametrize("fixture", _FIXTURES, ids=lambda item: f"{item.name}: {item.title}")
 def test_what_is_printed_can_be_read(fixture: Fixture) -> None:
     """Before and after: printed, read and printed again, a graph has the same text."""
     before, after = parse_graph(fixture.before), parse_graph(fixture.before)

@@ -42,7 +42,7 @@ def _fused(graph: Graph) -> list[tuple[str, ...]]:
     """The steps of all chains."""
     made = [op for op in graph.topological() if op.op_type == "FusedElementwise"]
     found = (op.attributes["steps"] for op in made)
-    return [tuple(map(str, one)) for one in found if isinstance(one, tuple)]
+    return [tuple(map(str, got)) for got in found if isinstance(got, tuple)]
 
 
 def _set(tensor: Tensor, **changes: Any) -> None:
@@ -227,14 +227,18 @@ def _graph_of(chain: Chain) -> Graph:
         for index, (array, dtype) in enumerate(zip(chain.inputs, chain.dtypes, strict=True))
     ]
     for step in chain.steps:
-        operands = [values[one] for one in step.operands]
+        operands = [values[operand] for operand in step.operands]
         values.append(graph(step.opcode, *operands, **step.attributes))
     return graph.output(values[-1])
 
 
 def _bits(chain: Chain, engine: str, **options: Any) -> bytes:
-    feeds = {f"x{index}": np.ascontiguousarray(one) for index, one in enumerate(chain.inputs)}
-    feeds = {name: one.reshape(chain.inputs[int(name[1:])].shape) for name, one in feeds.items()}
+    feeds = {
+        f"x{index}": np.ascontiguousarray(operand) for index, operand in enumerate(chain.inputs)
+    }
+    feeds = {
+        name: array.reshape(chain.inputs[int(name[1:])].shape) for name, array in feeds.items()
+    }
     program = Program(_graph_of(chain), Options(verify_ir=True, **options))
     (result,) = program.run(feeds, engine).values()
     return result.tobytes()

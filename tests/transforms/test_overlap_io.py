@@ -56,7 +56,7 @@ def _results(model: onnx.ModelProto, path: Path, steps: int, **options: Any) -> 
             spec.name: generator.standard_normal(spec.shape, np.float32)
             for spec in executable.inputs
         }
-        found.append({name: one.tobytes() for name, one in executable.run(feeds).items()})
+        found.append({name: item.tobytes() for name, item in executable.run(feeds).items()})
     return found
 
 
@@ -94,7 +94,7 @@ def test_any_streams(
     group: bool,  # noqa: FBT001 - drawn by hypothesis
 ) -> None:
     """Any stream of two replicas or one may overlap, or not; random numbers are the same."""
-    strategies = {name: one for name, one in strategies.items() if name not in anchors}
+    strategies = {name: strategy for name, strategy in strategies.items() if name not in anchors}
     common: dict[str, Any] = {
         "batches_per_step": batches,
         "anchors": anchors,
@@ -128,9 +128,9 @@ def _trained(folder: Path, batches: int, factor: int, replicas: int, **options: 
         feeds = {
             spec.name: samples[spec.name][rows].reshape(spec.shape) for spec in executable.inputs
         }
-        results.append({name: one.tobytes() for name, one in executable.run(feeds).items()})
+        results.append({name: item.tobytes() for name, item in executable.run(feeds).items()})
     weights = executable.state.read()
-    return [*results, {name: one.tobytes() for name, one in weights.items()}]
+    return [*results, {name: array.tobytes() for name, array in weights.items()}]
 
 
 @pytest.mark.parametrize(

@@ -24,24 +24,24 @@ from tests.transforms.cases import FIRING, Case
 def _feeds(model: onnx.ModelProto) -> dict[str, Array]:
     random = np.random.default_rng(0)
     return {
-        one.name: random.uniform(
-            0.1, 3, [dim.dim_value for dim in one.type.tensor_type.shape.dim]
+        declared.name: random.uniform(
+            0.1, 3, [dim.dim_value for dim in declared.type.tensor_type.shape.dim]
         ).astype(np.float32)
-        for one in model.graph.input
+        for declared in model.graph.input
     }
 
 
 def _without_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """Shapes of outputs are left to the runtimes."""
-    for one in model.graph.output:
-        one.type.tensor_type.ClearField("shape")
+    for declared in model.graph.output:
+        declared.type.tensor_type.ClearField("shape")
     return model
 
 
 def _graph_of(case: Case) -> Graph:
     graph = import_graph(_without_output_types(case.model))
-    for one in case.first:
-        one(graph, check=True)
+    for item in case.first:
+        item(graph, check=True)
     kept = [
         (name, tensor)
         for name, tensor in zip(graph.output_names, graph.outputs, strict=True)

@@ -79,8 +79,8 @@ def _assert_same(one: Sequence[Array], other: Sequence[Array]) -> None:
 )
 def test_intervals_get_shorter(count: int, lengths: list[int]) -> None:
     intervals = list(decreasing_intervals(count))
-    assert [len(one) for one in intervals] == lengths
-    assert [place for one in intervals for place in one] == list(range(count))
+    assert [len(interval) for interval in intervals] == lengths
+    assert [place for interval in intervals for place in interval] == list(range(count))
 
 
 @st.composite

@@ -34,15 +34,15 @@ _EXAMPLES = settings(
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type[RewritePass]]:
-    for one in kind.__subclasses__():
-        if one.__module__.startswith("popc."):
-            yield one
-        yield from _subclasses(one)
+    for subclass in kind.__subclasses__():
+        if subclass.__module__.startswith("popc."):
+            yield subclass
+        yield from _subclasses(subclass)
 
 
 def test_every_rule_and_pass_has_graphs() -> None:
     assert sorted(GRAPHS_OF_RULES) == sorted(_BY_NAME)
-    names = {one.__name__ for one in _subclasses(RewritePass)}
+    names = {subclass.__name__ for subclass in _subclasses(RewritePass)}
     applying = {"LateSimplify", "Simplify"}  # these apply the rules
     assert names - {drawn.__name__ for drawn in DRAWN_PASSES} == applying
 
@@ -125,9 +125,9 @@ def _behaviour(graph: Graph, inputs: Sequence[Array]) -> tuple[float, bool]:
     graph.output_names, graph.outputs = names, outputs
     finite = {tensor: bool(np.isfinite(value).all()) for tensor, value in values.items()}
     overflows = any(
-        not finite.get(one, True) and all(finite.get(x, True) for x in op.present_inputs)
+        not finite.get(result, True) and all(finite.get(x, True) for x in op.present_inputs)
         for op in graph.ops
-        for one in op.outputs
+        for result in op.outputs
     )
     largest = max(
         (float(np.abs(value[np.isfinite(value)]).max(initial=0)) for value in values.values()),

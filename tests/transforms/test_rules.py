@@ -181,7 +181,7 @@ def _graph(write: Callable[[SmallGraph], Tensor]) -> Graph:
 
 def _apply(graph: Graph, *rules: LocalRule) -> int:
     changes = run_to_fixed_point([Simplify(rules), DeadCode()], graph, check=True)
-    return sum(one.changes for one in changes if one.name == "simplify")
+    return sum(change.changes for change in changes if change.name == "simplify")
 
 
 def _types(graph: Graph) -> str:
@@ -301,7 +301,7 @@ class _Writer:
 
     def binary(self) -> Tensor:
         x = self.any()
-        same = [one for one in self.pool if one.type == x.type]
+        same = [item for item in self.pool if item.type == x.type]
         other = self.draw(st.sampled_from([*same, self.small.constant(-1), self.small.constant(1)]))
         return self.small(self.draw(st.sampled_from(["Add", "Mul", "Sub"])), x, other)
 

@@ -199,7 +199,7 @@ def test_gradients_are_cut_too(mode: str) -> None:
 
 
 def _count(graph: Graph) -> int:
-    return Counter(op.op_type for one in graph.walk() for op in one.ops)["MatMul"]
+    return Counter(op.op_type for part in graph.walk() for op in part.ops)["MatMul"]
 
 
 @pytest.mark.parametrize(

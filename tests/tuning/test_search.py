@@ -82,11 +82,11 @@ def test_budget_and_seed(budget: int, seed: int) -> None:
     again, same = _searched(budget, seed=seed)
     assert planned == same
     assert found == again
-    assert len({str(sorted(one.items())) for one in planned}) == len(planned)
+    assert len({str(sorted(options.items())) for options in planned}) == len(planned)
     chosen = len(found.best.change.options) if found.best is not None else 0
     assert len(planned) <= budget + 1 + 3 * max(chosen, 3)
-    explored = {name for one in planned for name in one}
-    assert set(found.unexplored) == {one.option for one in _SPACE} - explored
+    explored = {name for options in planned for name in options}
+    assert set(found.unexplored) == {dimension.option for dimension in _SPACE} - explored
 
 
 def test_nothing_fits() -> None:
@@ -108,7 +108,7 @@ def test_less_than_a_thousandth_is_no_difference() -> None:
         found, _ = _searched(cost=cost, objective=objective)
         assert found.best is not None
         assert found.best.change.options == {}
-        assert set(found.idle) == {one.option for one in _SPACE}
+        assert set(found.idle) == {dimension.option for dimension in _SPACE}
 
 
 _NUMBERS = st.integers(1, 50)
@@ -124,12 +124,12 @@ def test_the_front_is_what_nothing_beats(measures: list[tuple[int, int, int]]) -
         for index, (time, memory, archive) in enumerate(measures)
     ]
     front = pareto_front(trials)
-    kept = {measures[one.change.options["a"]] for one in front}
+    kept = {measures[point.change.options["a"]] for point in front}
     beaten = {
-        one
-        for one in measures
+        point
+        for point in measures
         if any(
-            other != one and all(a <= b for a, b in zip(other, one, strict=True))
+            other != point and all(a <= b for a, b in zip(other, point, strict=True))
             for other in measures
         )
     }

@@ -67,10 +67,10 @@ def test_inexact_options_are_asked_for() -> None:
     report = costs_of(plan_program(request, loaded))
     situation = Situation(request, loaded, report)
     inexact = {row.option for row in TUNABLES if not row.exact}
-    exact = {one.option for one in dimensions_of(situation)}
+    exact = {dimension.option for dimension in dimensions_of(situation)}
     assert not exact & inexact
     assert "auto_recomputation" in exact
-    more = {one.option for one in dimensions_of(situation, allow_inexact=True)}
+    more = {dimension.option for dimension in dimensions_of(situation, allow_inexact=True)}
     assert "decompose_grad_sum" in more
 
 

@@ -42,7 +42,7 @@ def light_model(name: str) -> onnx.ModelProto:
     """One of `NAMES` with random weights; the logits are a further output."""
     model = onnx.load(_FOLDER / f"{name}.onnx")
     graph = model.graph
-    shapes = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    shapes = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     random = np.random.default_rng(0)
     weights = [
         numpy_helper.from_array(
@@ -56,8 +56,8 @@ def light_model(name: str) -> onnx.ModelProto:
     ]
     nodes = [node for node in graph.node if node.op_type != "ConstantOfShape"]
     read = {name for node in nodes for name in node.input}
-    kept = [one for one in graph.initializer if one.name in read]
-    inputs = [one for one in graph.input if one.name in read]
+    kept = [tensor for tensor in graph.initializer if tensor.name in read]
+    inputs = [declared for declared in graph.input if declared.name in read]
     for field in (graph.node, graph.initializer, graph.input):
         del field[:]
     graph.node.extend(nodes)
@@ -107,11 +107,11 @@ def _spread_logits(model: onnx.ModelProto) -> None:
     if gemm is None:
         return
     model.graph.output.append(helper.make_tensor_value_info(gemm.output[0], 1, [1, 1000]))
-    weights = {one.name for one in model.graph.initializer}
-    (name,) = (one.name for one in model.graph.input if one.name not in weights)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    (name,) = (declared.name for declared in model.graph.input if declared.name not in weights)
     first, second = (run_onnxruntime(model, {name: picture(seed)})[-1][0] for seed in (1, 2))
     producers = {name: node for node in model.graph.node for name in node.output}
-    tensors = {one.name: one for one in model.graph.initializer}
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     weight, bias = (tensors[_source(operand, producers)] for operand in gemm.input[1:])
     scale = np.float32(1 / np.std((first - second) / 2))
     scaled = numpy_helper.to_array(weight) * scale

@@ -24,7 +24,7 @@ def command(*, file: Path, limits: str) -> Report:
     popc check model.onnx
     popc check model.popx
     """
-    from popc.reporting import is_archive
+    from popc_runtime.format import is_archive
 
     return _check_archive(file, limits) if is_archive(file) else _check_model(file)
 
@@ -36,9 +36,7 @@ def _check_archive(path: Path, limits: str) -> Report:
     chosen = Limits.of(limits)
     with ArchiveFile.open(path, limits=chosen) as archive:
         missing = missing_opcodes(decode_program(archive.read("program"), chosen))
-        for name in archive.blobs:  # every hash is compared
-            if name != "program":
-                archive.load(name)
+        archive.verify()
     data = {"kind": "archive", "supported": not missing, "missing_instructions": list(missing)}
     if missing:
         text = f"not supported: this runtime lacks the instructions {', '.join(missing)}"

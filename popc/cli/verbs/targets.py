@@ -32,9 +32,10 @@ def command(*, name: str | None, show: str | None) -> Report:
         text = preset_text(known) if known in PRESETS else ""
         return Report("targets", {"targets": [target.to_dict()]}, text.rstrip())
     chosen = [find_target(preset) for preset in ((name,) if name else PRESETS)]
-    rows = [one.to_dict() for one in chosen]
+    rows = [target.to_dict() for target in chosen]
     names = {
-        one.name: [key for key, value in ALIASES.items() if value == one.name] for one in chosen
+        target.name: [key for key, value in ALIASES.items() if value == target.name]
+        for target in chosen
     }
     for row in rows:
         row["aliases"] = names[row["name"]]

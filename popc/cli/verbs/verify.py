@@ -9,6 +9,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.programs import cache_option, load_compiled
 from popc.cli.report import Report, format_table
 from popc_runtime.errors import UsageError
 
@@ -57,6 +58,7 @@ _MAX_ROWS = 20
     help="Relative tolerance: a share of the tensor's largest absolute value.",
 )
 @model_options
+@cache_option
 @click.pass_obj
 def command(
     console: Console,
@@ -69,6 +71,7 @@ def command(
     rtol: float,
     atol: float,
     settings: ModelSettings,
+    cached: bool,
 ) -> Report:
     """Compare FILE (a model, or an archive with --model) with another runtime.
 
@@ -78,7 +81,6 @@ def command(
     popc verify model.onnx --shape x=1,3,224,224
     popc verify model.popx --model model.onnx --input x=image.npy
     """
-    from popc.progress import Watch
     from popc.study.verification import verify_file
 
     if not (rtol >= 0 and atol >= 0):  # NaN is not
@@ -90,7 +92,7 @@ def command(
         every=every,
         rtol=rtol,
         atol=atol,
-        watch=Watch(console.on_progress()),
+        compiled=lambda request, model: load_compiled(request, model, console, cached=cached),
     )
     wrong = [row for row in rows if not row.agrees]
     data = {
@@ -108,7 +110,7 @@ def command(
 def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     header = ["tensor", "type", "max difference", "allowed", "verdict"]
     shown = (wrong or rows)[:_MAX_ROWS]
-    table = format_table([header, *(_row(one) for one in shown)])
+    table = format_table([header, *(_row(comparison) for comparison in shown)])
     hidden = len(wrong or rows) - len(shown)
     more = f"\n... {hidden} more" if hidden else ""
     if not rows:
@@ -122,6 +124,12 @@ def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     )
 
 
-def _row(one: Comparison) -> list[str]:
-    verdict: Any = "agrees" if one.agrees else one.reason
-    return [one.name, one.type, f"{one.difference:.3g}", f"{one.allowed:.3g}", str(verdict)]
+def _row(comparison: Comparison) -> list[str]:
+    verdict: Any = "agrees" if comparison.agrees else comparison.reason
+    return [
+        comparison.name,
+        comparison.type,
+        f"{comparison.difference:.3g}",
+        f"{comparison.allowed:.3g}",
+        str(verdict),
+    ]

@@ -102,7 +102,7 @@ class Several(Kind[tuple[T, ...]], Generic[T]):
         if not isinstance(items, list | tuple):
             raise ValueError(f"is {value!r}, but must be a list of numbers")
         stripped = (item.strip() if isinstance(item, str) else item for item in items)
-        return tuple(self._item.parse(one) for one in stripped if one != "")
+        return tuple(self._item.parse(item) for item in stripped if item != "")
 
     def plain(self, value: tuple[T, ...]) -> OptionValue:
         """The numbers."""

@@ -65,10 +65,10 @@ def _signature(row: Row) -> inspect.Signature:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("self", kind)]
     optional = False
-    for one in row.form:
-        optional = optional or one.default is not REQUIRED
-        default = inspect.Parameter.empty if not optional else one.default
-        name = f"{one.name}_" if keyword.iskeyword(one.name) else one.name
+    for parameter in row.form:
+        optional = optional or parameter.default is not REQUIRED
+        default = inspect.Parameter.empty if not optional else parameter.default
+        name = f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
         parameters.append(
             inspect.Parameter(name, kind, default=... if default is REQUIRED else default)
         )

@@ -127,7 +127,7 @@ class AiGraphcoreOpset1(_Opset):
             popart_exception: numbers of inputs or parameters do not fit.
         """
         _, bound = bind("multiconv", [_MULTICONV], args, kwargs)
-        values = {one.name: value for one, value in zip(_MULTICONV, bound, strict=True)}
+        values = {parameter.name: value for parameter, value in zip(_MULTICONV, bound, strict=True)}
         inputs: list[list[str]] = values.pop("args")
         debug = values.pop("debugContext")
         _check_convolutions(self._core, inputs, values)

@@ -172,7 +172,7 @@ def _parameters(tokens: list[str]) -> Iterator[Parameter]:
 
 def _debug(name: str) -> Parameter:
     own = name or _DEBUG_NAMES[0]
-    return Parameter(own, DEBUG, "", tuple(one for one in _DEBUG_NAMES if one != own))
+    return Parameter(own, DEBUG, "", tuple(name for name in _DEBUG_NAMES if name != own))
 
 
 def _fields(token: str) -> tuple[str, str, str, str, str]:

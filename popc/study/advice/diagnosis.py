@@ -186,7 +186,7 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
     there = sorted(
         chip.tensors, key=lambda tensor: (-tensor.on_busiest, -tensor.bytes, tensor.name)
     )
-    holders = tuple(_holder(one, chip) for one in there[:_HOLDERS] if one.on_busiest)
+    holders = tuple(_holder(buffer, chip) for buffer in there[:_HOLDERS] if buffer.on_busiest)
     held = chip.busiest.variables + chip.busiest.activations
     return ChipState(
         ipu=number,
@@ -226,16 +226,16 @@ def _holder(tensor: LiveTensor, chip: MemoryReport) -> Holder:
 def _temporaries(phases: Sequence[Phase]) -> tuple[Share, ...]:
     """The phases that need most; of equal ones, the first."""
     largest = sorted(phases, key=lambda phase: -phase.temporary)[:_PHASES]
-    return tuple(Share(one.name, one.temporary) for one in largest if one.temporary)
+    return tuple(Share(op.name, op.temporary) for op in largest if op.temporary)
 
 
 def _plain(record: Any) -> dict[str, Any]:
     """A record as plain data, without what is empty."""
     found: dict[str, Any] = {}
-    for one in fields(record):
-        value = getattr(record, one.name)
+    for field in fields(record):
+        value = getattr(record, field.name)
         if isinstance(value, tuple):
             value = [_plain(item) for item in value]
         if value not in ("", [], {}):
-            found[one.name] = value
+            found[field.name] = value
     return found

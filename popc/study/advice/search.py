@@ -108,15 +108,15 @@ def find_fixes(
 ) -> Advice:
     """Find changes that make a program fit; about ``limit`` programs are planned at most."""
     searched = _affordable(ladders, limit)
-    findings = _search_all(pool, [_Task((), one) for one in searched], on_finding)
-    planned = sum(one.planned for one in findings)
-    here = [one for one in zip(searched, findings, strict=True) if not one[0].elsewhere]
+    findings = _search_all(pool, [_Task((), ladder) for ladder in searched], on_finding)
+    planned = sum(finding.planned for finding in findings)
+    here = [pair for pair in zip(searched, findings, strict=True) if not pair[0].elsewhere]
     if not any(finding.fits for _, finding in here):
         together = _search_together(pool, base, here, limit - planned, on_finding)
         planned += sum(member.planned for member in together)
         findings += [member for member in together if _adds_up(member, findings)]
-    fixes = [one for one in findings if one.fits]
-    insufficient = sorted((one for one in findings if not one.fits), key=_remaining)
+    fixes = [finding for finding in findings if finding.fits]
+    insufficient = sorted((finding for finding in findings if not finding.fits), key=_remaining)
     left = tuple(ladder.name for ladder in ladders[len(searched) :])
     return Advice(base, tuple(sorted(fixes, key=_speed)), tuple(insufficient), planned, left)
 
@@ -177,7 +177,7 @@ class _Task:
     @property
     def notes(self) -> tuple[str, ...]:
         ladders = (*(ladder for ladder, _ in self.given), self.ladder)
-        return tuple(dict.fromkeys(one.note for one in ladders if one.note))
+        return tuple(dict.fromkeys(ladder.note for ladder in ladders if ladder.note))
 
 
 def _search_all(pool: Pool, tasks: Sequence[_Task], on_finding: OnFinding) -> list[Finding]:
@@ -200,8 +200,8 @@ def _search(workshop: Workshop, task: _Task) -> Finding:
     find = _bisect if task.ladder.monotonous else _try_all
     trials = find(workshop, steps)
     possible = [trial for trial in trials if not trial.outcome.refused]
-    fitting = [one for one in possible if one.outcome.fits]
-    nearest = min(possible, key=lambda one: one.outcome.excess, default=None)
+    fitting = [trial for trial in possible if trial.outcome.fits]
+    nearest = min(possible, key=lambda trial: trial.outcome.excess, default=None)
     best = min(fitting, key=lambda trial: trial.outcome.seconds_per_sample, default=nearest)
     refused = "" if possible else next((trial.outcome.refused for trial in trials), "")
     return Finding(task.names, best, len(trials), task.notes, refused)
@@ -242,7 +242,7 @@ def _search_together(
 ) -> list[Finding]:
     """Pairs of which one helps a little; more together if no pair is enough."""
     possible = [(ladder, finding.trial) for ladder, finding in alone if finding.trial is not None]
-    possible.sort(key=lambda one: (one[1].outcome.excess, one[0].name))
+    possible.sort(key=lambda pair: (pair[1].outcome.excess, pair[0].name))
     pairs = [
         pair
         for pair in combinations(possible, 2)
@@ -260,7 +260,7 @@ def _search_together(
             break
         tasks.append(_Task((given,), open_))
     found = _search_all(pool, tasks, on_finding)
-    if any(one.fits for one in found) or len(possible) < 3 or limit <= 0:
+    if any(finding.fits for finding in found) or len(possible) < 3 or limit <= 0:
         return found
     together = pool.map(_accumulate, [tuple(possible[:_MAX_TOGETHER])], _ignore_finding)
     return [*found, *(member for member in together if len(member.names) > 2)]
@@ -307,8 +307,8 @@ def _accumulate(workshop: Workshop, helpful: Sequence[tuple[Ladder, Trial]]) -> 
 def _without_superfluous(
     workshop: Workshop, finding: Finding, chosen: list[tuple[Ladder, Change]]
 ) -> Finding:
-    for one in list(chosen):
-        rest = [other for other in chosen if other is not one]
+    for pair in list(chosen):
+        rest = [other for other in chosen if other is not pair]
         trial = workshop.try_(_sum([change for _, change in rest]))
         finding = replace(finding, planned=finding.planned + 1)
         if trial.outcome.fits:

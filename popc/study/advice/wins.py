@@ -98,7 +98,7 @@ def _wins_of(ladder: Ladder, trials: Sequence[Trial], base: Outcome) -> Iterator
     if fastest.outcome.seconds_per_sample < _FASTER * before:
         yield Win(ladder.name, fastest, base, faster=True, note=ladder.note)
     cheap = [point for point in fitting if point.outcome.seconds_per_sample <= _LITTLE * before]
-    smallest = min(cheap, key=lambda one: one.outcome.peak_bytes, default=None)
+    smallest = min(cheap, key=lambda trial: trial.outcome.peak_bytes, default=None)
     if smallest is not None and smallest.outcome.peak_bytes < _SMALLER * base.peak_bytes:
         yield Win(ladder.name, smallest, base, faster=False, note=ladder.note)
 

@@ -111,7 +111,7 @@ class Evaluator:
         for (key, point), outcome in zip(affordable, results, strict=True):
             self.outcomes[key] = (point, outcome)
         found = (self.outcomes.get(key_of(point)) for point in points)
-        return [one[1] if one is not None else None for one in found]
+        return [pair[1] if pair is not None else None for pair in found]
 
 
 def key_of(point: Point) -> str:
@@ -206,7 +206,7 @@ class _Ranking:
         possible = [
             outcome for outcome in self._evaluator.outcomes.values() if not outcome[1].refused
         ]
-        return min(possible, key=lambda one: self.rank(*one), default=({}, self._base))
+        return min(possible, key=lambda point: self.rank(*point), default=({}, self._base))
 
     def fitting(self) -> list[Trial]:
         """All points that fit, in an order of their own."""
@@ -240,7 +240,7 @@ def _sweep(evaluator: Evaluator, dimensions: Sequence[Dimension]) -> dict[str, l
 
 def _matters(outcomes: Sequence[Outcome], base: Outcome) -> bool:
     possible = [outcome for outcome in outcomes if not outcome.refused]
-    return any(not _alike(one, base) for one in possible)
+    return any(not _alike(outcome, base) for outcome in possible)
 
 
 def _neighbours(point: Point, dimensions: Sequence[Dimension]) -> Iterator[Point]:
@@ -286,15 +286,15 @@ def _child(parents: Sequence[dict[str, Any]], active: Sequence[Dimension], rando
     """Options of two parents, of which one or two mutate."""
     first, second = random.choice(parents), random.choice(parents)
     child: dict[str, Any] = {}
-    for one in active:
+    for dimension in active:
         giver = first if random.random() < 0.5 else second
-        if one.option in giver:
-            child[one.option] = giver[one.option]
-    for one in random.sample(list(active), min(random.choice((1, 1, 2)), len(active))):
-        choice = random.randrange(len(one.values) + 1)
-        child.pop(one.option, None)
-        if choice < len(one.values):
-            child[one.option] = one.values[choice]
+        if dimension.option in giver:
+            child[dimension.option] = giver[dimension.option]
+    for dimension in random.sample(list(active), min(random.choice((1, 1, 2)), len(active))):
+        choice = random.randrange(len(dimension.values) + 1)
+        child.pop(dimension.option, None)
+        if choice < len(dimension.values):
+            child[dimension.option] = dimension.values[choice]
     return child
 
 
@@ -307,7 +307,9 @@ def _pruned(evaluator: Evaluator, ranking: _Ranking) -> tuple[Trial | None, dict
         without = {name: {k: v for k, v in point.items() if k != name} for name in point}
         outcomes = evaluator(list(without.values()), beyond=True)
         effects = {
-            name: one for name, one in zip(without, outcomes, strict=True) if one is not None
+            name: outcome
+            for name, outcome in zip(without, outcomes, strict=True)
+            if outcome is not None
         }
         idle = [name for name, effect in effects.items() if not ranking.is_worse(effect, outcome)]
         if not idle:

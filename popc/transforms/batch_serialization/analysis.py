@@ -82,7 +82,7 @@ class Analysis:
         """True if ``op`` brings its operand to where parts do not cross to."""
         here = self.crossing.context(op)
         users = (user for tensor in op.outputs for user in tensor.uses)
-        return op.op_type in _PASSING and any(self.crossing.context(one) != here for one in users)
+        return op.op_type in _PASSING and any(self.crossing.context(user) != here for user in users)
 
     def crosses(self, tensor: Tensor, reader: Op) -> bool:
         """True if ``reader``, which is cut, reads the parts that a cut op makes of ``tensor``."""
@@ -128,7 +128,7 @@ def analyse(
         if isinstance(cut, Cut) and not found.leads_elsewhere(op):
             found.cuts[op] = cut
             places = zip(op.outputs, cut.results, strict=True)
-            found.axes.update((one, place) for one, place in places if isinstance(place, int))
+            found.axes.update((tensor, place) for tensor, place in places if isinstance(place, int))
             continue
         if isinstance(cut, str):
             found.whole[op] = cut

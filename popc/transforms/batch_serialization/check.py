@@ -27,7 +27,9 @@ def find_mixed_parts(graph: Graph, parts: int) -> list[str]:
         if phase is None:
             continue
         if origin not in _MIXERS:
-            problems += [f"{op!r} of part {phase} reads {one!r}" for one in _others(op, phase)]
+            problems += [
+                f"{op!r} of part {phase} reads {tensor!r}" for tensor in _others(op, phase)
+            ]
         if origin == "batchSlice":
             axis, start, size = _window(op)
             slices[op.operand(0), axis].append((start, size))

@@ -70,7 +70,11 @@ def follow(
     """
     inside = frozenset(ops)
     needs = {
-        op: [one for one in before[op] if not isinstance(one, Barrier) and one in inside]
+        op: [
+            earlier
+            for earlier in before[op]
+            if not isinstance(earlier, Barrier) and earlier in inside
+        ]
         for op in ops
     }
     after: dict[Op, list[Op]] = {op: [] for op in ops}
@@ -84,7 +88,7 @@ def follow(
 
     def push(op: Op) -> None:
         own = places[op]
-        found[op] = max((found[one] for one in needs[op]), default=-1) if own is None else own
+        found[op] = max((found[needed] for needed in needs[op]), default=-1) if own is None else own
         heapq.heappush(ready, (ranks[op], found[op], numbers[op], op))
 
     for op in [free for free in ops if not waiting[free]]:

@@ -136,8 +136,8 @@ def _add_call(
     own = [op.settings for op in instance.ops]
     settings = replace(
         own[0],
-        origin=common_origin([one.origin for one in own]) or callee.name,
-        schedule_priority=max(one.schedule_priority for one in own),
+        origin=common_origin([settings.origin for settings in own]) or callee.name,
+        schedule_priority=max(settings.schedule_priority for settings in own),
     )
     return instance.graph.add_op(
         "Call",

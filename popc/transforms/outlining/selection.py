@@ -125,7 +125,7 @@ class _Finder:
             if len(positions) > 1
             if (match := self._match(positions, length, instances)) is not None
         ]
-        return max(found, key=lambda one: one.saving, default=None)
+        return max(found, key=lambda candidate: candidate.saving, default=None)
 
     def _instance(self, position: int, length: int) -> Instance:
         self.work += length

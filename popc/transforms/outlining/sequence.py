@@ -83,7 +83,7 @@ class Program:
         """The program below ``graph``, in the given orders, without what load time does."""
         left_out = aliases.views.union(find_load_ops(graph))
         return cls(
-            {one: [op for op in order if op not in left_out] for one, order in orders.items()},
+            {graph: [op for op in order if op not in left_out] for graph, order in orders.items()},
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_kept(graph, aliases),

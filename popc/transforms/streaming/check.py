@@ -25,7 +25,7 @@ def _problems(op: Op, remote: frozenset[Tensor]) -> list[str]:
             for operand in op.present_inputs
             if operand not in remote and not operand.is_constant
         ]
-        return [f"{op!r} fetches {one!r}, which is on the chip" for one in wrong]
+        return [f"{op!r} fetches {tensor!r}, which is on the chip" for tensor in wrong]
     if op.op_type == "CopyVarUpdate":
         mixed = len(read) == 1
         return [f"{op!r} copies between chip and streaming memory"] if mixed else []

@@ -84,7 +84,7 @@ class StreamingMemory(Pass):
             transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
-        changes += sum(rules.finish(one, graph) for one in phased) + sum(effects.values())
+        changes += sum(rules.finish(part, graph) for part in phased) + sum(effects.values())
         return PassOutcome(changes, effects)
 
     def problems(self, graph: Graph) -> Sequence[str]:

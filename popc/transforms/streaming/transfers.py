@@ -84,7 +84,7 @@ class _Visit:
 
     def _take_parts(self) -> None:
         """Read what this replica holds; last, for it may be read as it is, unlike the source."""
-        for op in [one for one in self._order if self._sources.is_part(one)]:
+        for op in [part for part in self._order if self._sources.is_part(part)]:
             settings = _plain(op.settings)
             part = self._sources.part(op.operand(0), self._contexts.of(op), settings)
             self._graph.replace_uses(op.output, part)
@@ -286,8 +286,8 @@ def _readers_of(op: Op, known: Container[Op]) -> list[Op]:
     """The ``known`` ops, but for views, that read what ``op`` leads to without others."""
     found: dict[Op, None] = {}
     pending = [op]
-    for one in pending:  # grows while it is walked
-        for user in (user for tensor in one.outputs for user in tensor.uses):
+    for moved in pending:  # grows while it is walked
+        for user in (user for tensor in moved.outputs for user in tensor.uses):
             if user in known and not is_view(user):
                 found[user] = None
             else:

@@ -7,7 +7,7 @@ from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.header import FORMAT_VERSION, MAGIC
+from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
 from popc_runtime.format.labels import fill_labels, result_names
 from popc_runtime.format.limits import (
     DEFAULT_LIMITS,
@@ -121,6 +121,7 @@ __all__ = [
     "format_attribute",
     "format_program",
     "instructions_of",
+    "is_archive",
     "measure_archive",
     "oldest_reader",
     "pack_panels",

@@ -21,8 +21,10 @@ PARTS = 2
 def _op(op_type: str, arrays: Sequence[Array | None], attributes: dict[str, Any]) -> Op:
     graph = Graph("one")
     inputs = [
-        None if one is None else graph.add_input("x", TensorType(DType.of(one.dtype), one.shape))
-        for one in arrays
+        None
+        if array is None
+        else graph.add_input("x", TensorType(DType.of(array.dtype), array.shape))
+        for array in arrays
     ]
     return build(graph, op_type, inputs, attributes)
 
@@ -55,10 +57,10 @@ def check(
     op = _op(op_type, arrays, attributes)
     cut = cut_op(Case(op, tuple(axes), PARTS))
     assert isinstance(cut, Cut), cut
-    operands = [_parts(one, axis) for one, axis in zip(arrays, cut.operands, strict=True)]
+    operands = [_parts(array, axis) for array, axis in zip(arrays, cut.operands, strict=True)]
     results: list[list[Array]] = []
     for phase in range(PARTS):
-        inputs = [one[phase] for one in operands]
+        inputs = [operand[phase] for operand in operands]
         for index in cut.divided:
             whole = inputs[index]
             assert whole is not None
@@ -66,7 +68,7 @@ def check(
         part = _op(op_type, inputs, {**attributes, **cut.attributes})
         results.append(list(evaluate(part, inputs)))
     for index, whole in enumerate(evaluate(op, arrays)):
-        found = _together([one[index] for one in results], cut.results[index])
+        found = _together([result[index] for result in results], cut.results[index])
         assert found.shape == whole.shape
         np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-5)
     return cut

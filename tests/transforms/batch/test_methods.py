@@ -189,8 +189,8 @@ def test_whole_ops_do_not_change_results(tmp_path: Path) -> None:
         archive = popc.compile(model, options=options)
         program = popc_runtime.load(archive.save(tmp_path / "x.popx", force=True))
         found.append(list(program.run(feeds).values()))
-    for one in found[1:]:
-        _assert_close(one, found[0])
+    for got in found[1:]:
+        _assert_close(got, found[0])
 
 
 # -- what is wrong ---------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def _chain(*settings: OpSettings) -> Graph:
     graph = Graph("chain")
     x = graph.add_input("x", _ROWS)
     w = graph.add_constant("w", _MATRIX, np.array([[1, 2], [0, 1]], np.float32))
-    for one in settings:
-        x = build(graph, "MatMul", [x, w], settings=replace(one, origin="product")).output
+    for setting in settings:
+        x = build(graph, "MatMul", [x, w], settings=replace(setting, origin="product")).output
     graph.add_output("y", x)
     return graph
 
@@ -44,7 +44,7 @@ def _serialized(graph: Graph, **options: Any) -> Graph:
 
 
 def _scheduled(graph: Graph, kind: str) -> Sequence[Op]:
-    BatchSchedule(PartsSchedule(kind), lambda one: build_schedule(one).orders)(graph, check=True)
+    BatchSchedule(PartsSchedule(kind), lambda item: build_schedule(item).orders)(graph, check=True)
     return build_schedule(graph).orders[graph]
 
 
@@ -78,7 +78,7 @@ def test_parts_cross_if_they_may(kind: str) -> None:
     flag = {f"concat_on_{kind}_change": False}
     graph = _serialized(_chain(first, second), method="unroll_static", **flag)
     assert sum(op.op_type == "Concat" for op in graph.ops) == 1
-    other = next(one for one in _PLACES if one != kind)
+    other = next(place for place in _PLACES if place != kind)
     graph = _serialized(_chain(*_PLACES[other]), method="unroll_static", **flag)
     assert sum(op.op_type == "Concat" for op in graph.ops) == 2
 

@@ -37,8 +37,8 @@ def _described(graph: Graph) -> Counter[object]:
     for op in graph.topological():
         operands = tuple(None if t is None else known[t] for t in op.inputs)
         nested = tuple(
-            (name, tuple(sorted(map(repr, _described(one).items()))))
-            for name, one in op.subgraphs.items()
+            (name, tuple(sorted(map(repr, _described(subgraph).items()))))
+            for name, subgraph in op.subgraphs.items()
         )
         what = hash((op.op_type, repr(sorted(op.attributes.items())), operands, nested))
         known.update({tensor: (what, number) for number, tensor in enumerate(op.outputs)})
@@ -197,8 +197,8 @@ _VALUES = {"MatMul": 1000.0, "Relu": 0.1, "Neg": 0.1, "Abs": 0.1}
 def test_at_least_the_best_part_is_shared(op_types: list[str]) -> None:
     graph = _chain(op_types)
     calls = Outlining(terms=_FREE)(graph)
-    left = sum(_VALUES.get(op.op_type, 0.0) for one in graph.walk() for op in one.ops)
-    saved = sum(_VALUES[one] for one in op_types) - left
+    left = sum(_VALUES.get(op.op_type, 0.0) for part in graph.walk() for op in part.ops)
+    saved = sum(_VALUES[op_type] for op_type in op_types) - left
     # Taking the best part first is not optimal: between parts that are worth nearly the same,
     # chance decides what is left for others.  But never is less saved than by that part.
     assert saved >= _best_part(op_types) - 0.5, calls

@@ -90,7 +90,7 @@ def test_layers_become_calls(tmp_path: Path) -> None:
     ids=str,
 )
 def test_training_gives_the_same_weights(tmp_path: Path, options: dict[str, Any]) -> None:
-    paths = [_compiled(tmp_path, outlined=one, train=True, **options) for one in (False, True)]
+    paths = [_compiled(tmp_path, outlined=flag, train=True, **options) for flag in (False, True)]
     assert _count(paths[0])[1] == 0
     assert _count(paths[1])[0] < _count(paths[0])[0]
     plain, outlined = map(popc_runtime.load, paths)
@@ -105,9 +105,9 @@ def test_training_gives_the_same_weights(tmp_path: Path, options: dict[str, Any]
 
 def test_errors_name_the_layer_that_calls(tmp_path: Path) -> None:
     model = sorting_transformer(length=_LENGTH, size=16, heads=2, layers=_LAYERS)
-    for one in model.graph.initializer:
-        if one.name == "layer3.up.weight":
-            one.raw_data = np.full(tuple(one.dims), 3e38, np.float32).tobytes()
+    for tensor in model.graph.initializer:
+        if tensor.name == "layer3.up.weight":
+            tensor.raw_data = np.full(tuple(tensor.dims), 3e38, np.float32).tobytes()
     messages = []
     for outlined in (False, True):
         path = tmp_path / f"{outlined}.popx"

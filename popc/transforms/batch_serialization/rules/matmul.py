@@ -30,7 +30,7 @@ def product(case: Case, added: tuple[int, ...]) -> Cut | str:
         for index in added
         if (axis := case.axis(index)) is not None
     ]
-    place = next((one for one in places if one != _CONTRACTED), None)
+    place = next((axis for axis in places if axis != _CONTRACTED), None)
     if place is not None:
         operands = {index: _operand_axis(case, index, place) for index in (0, 1)}
         rest = {
