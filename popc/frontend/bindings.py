@@ -14,7 +14,7 @@ import onnx
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
-from popc.frontend.budget import NO_LIMITS, ImportLimits
+from popc.frontend.budget import ImportLimits
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.recomputation import RecomputeRequests
@@ -79,7 +79,7 @@ class Bindings:
     model_outputs: bool = True
     replicas: int = 1
     annotations: Annotations = field(default_factory=Annotations)
-    limits: ImportLimits = NO_LIMITS
+    limits: ImportLimits = field(default_factory=ImportLimits)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ class ImportLimits:
         computed_bytes: Bytes of all values that are computed meanwhile.
     """
 
-    nodes: int
-    computed_bytes: int
+    nodes: int = 200_000  # as the options have it
+    computed_bytes: int = 4 << 30
 
 
 NO_LIMITS: Final = ImportLimits(1 << 62, 1 << 62)

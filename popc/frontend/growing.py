@@ -16,8 +16,9 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from popc.frontend.budget import NO_LIMITS, ImportBudget
+from popc.frontend.context import ImportContext
 from popc.frontend.functions import FunctionTable
-from popc.frontend.importer import GraphImporter, ImportContext
+from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.problems import Problems
 from popc.frontend.rules import RULES

@@ -7,8 +7,8 @@ operand asks for it.  No separate shape inference or constant propagation is nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -17,15 +17,13 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
-from popc.frontend.budget import ImportBudget
-from popc.frontend.functions import FunctionBody, FunctionTable
-from popc.frontend.known import KnownValues
+from popc.frontend.context import ImportContext
+from popc.frontend.functions import FunctionBody
 from popc.frontend.known_attributes import record_attributes
 from popc.frontend.names import abbreviated, default_domain_name, operator_name
-from popc.frontend.node import ImportRule, Node
+from popc.frontend.node import Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
-from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported
 from popc.frontend.updates import VariableUpdates
@@ -37,45 +35,10 @@ from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import as_stored
 
-__all__ = ["Body", "GraphImporter", "ImportContext", "Scope", "never"]
+__all__ = ["Body", "GraphImporter", "Scope"]
 
 # Results of constants up to this many bytes are computed while importing; folding weighs larger.
 _FOLD_BYTES: Final = 4096
-
-
-def never(name: str, type_: TensorType) -> bool:
-    """No initializer is a variable."""
-    del name, type_
-    return False
-
-
-@dataclass(slots=True)
-class ImportContext:
-    """The state of importing a whole model: rules, functions, data folder, problems, known values.
-
-    Attributes:
-        budget: Counts the work that there has been.
-        is_variable: Which initializers become variables, by name and type.
-        trains, replicas: Whether the model will be trained, and how many replicas will run it.
-        written: Names of variables that the model itself may give new values.
-        recompute: What the backward pass of training is to compute once more.
-        variables: Initializers that are variables, with these, by the identity of the message.
-    """
-
-    rules: Mapping[tuple[str, str], ImportRule]
-    functions: FunctionTable
-    budget: ImportBudget
-    known: KnownValues
-    base_dir: str = ""
-    problems: Problems = field(default_factory=Problems)
-    is_variable: Callable[[str, TensorType], bool] = never
-    trains: bool = False
-    written: Collection[str] = ()
-    replicas: int = 1
-    recompute: RecomputeRequests | None = None
-    variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
-        default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
-    )
 
 
 class Scope:

@@ -16,9 +16,10 @@ from popc.frontend.bindings import (
 )
 from popc.frontend.bound_values import BoundValue
 from popc.frontend.budget import ImportBudget
+from popc.frontend.context import ImportContext, never
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
-from popc.frontend.importer import GraphImporter, ImportContext, never
+from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.rules import RULES

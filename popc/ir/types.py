@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
+from popc_runtime.errors import ModelError
 from popc_runtime.format import MAX_RANK, Attribute, DType
 
-__all__ = ["AttributeMap", "Shape", "TensorType"]
+__all__ = ["AttributeMap", "Shape", "TensorType", "require_possible"]
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeMap: TypeAlias = dict[str, Attribute]
@@ -60,3 +62,18 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def require_possible(
+    op_type: str, operands: Sequence[TensorType | None], results: Sequence[TensorType]
+) -> None:
+    """Refuse an op with a result that no program can hold.
+
+    Raises:
+        ModelError: there is one; the message names op and operands.
+    """
+    for result in results:
+        problem = result.size_problem()
+        if problem:
+            listed = ", ".join("-" if type_ is None else str(type_) for type_ in operands)
+            raise ModelError(f"{op_type}({listed}): the result {problem}")

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import popc
+from popc.frontend import ImportLimits
 from popc_runtime.errors import ModelError, TooMuchWorkError
 
 _FLOAT = TensorProto.FLOAT
@@ -72,6 +73,13 @@ def test_expansion_ends_at_the_limit(model: onnx.ModelProto, inner: str) -> None
     assert caught.value.subject == "max_imported_nodes"
     assert inner in caught.value.message
     assert "--set max_imported_nodes=" in caught.value.hint
+
+
+def test_limits_are_those_of_the_options() -> None:
+    options = popc.make_options()
+    limits = ImportLimits()
+    assert options.max_imported_nodes == limits.nodes
+    assert options.max_computed_bytes == limits.computed_bytes
 
 
 def test_what_stays_below_the_limit_compiles() -> None:
