@@ -271,7 +271,7 @@ class Graph:
         Output types are the caller's: `popc.ops.build` infers them.  Too large ones are refused.
         """
         output_types = tuple(output_types)
-        require_possible(op_type, [t and t.type for t in inputs], output_types)
+        require_possible(op_type, [None if t is None else t.type for t in inputs], output_types)
         op = Op(op_type, [], [], attributes or {}, settings or OpSettings(), subgraphs or {})
         names = chain(output_names, repeat(op_type))
         for name, type_ in zip(names, output_types, strict=False):
