@@ -25,6 +25,7 @@ from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError
 from popc_runtime.format import MAGIC, Array
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
@@ -139,7 +140,7 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
         return _checked(source, base_dir, _digest_of(source), owned=False)
     if isinstance(source, bytes):
         return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
-    path = Path(source)
+    path = Path(usable_path(source))
     proto, digest = _read(path)
     return _checked(proto, str(path.absolute().parent), digest, owned=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -240,13 +241,20 @@ def _save(path: Path, data: dict[str, Any]) -> None:
     write_text(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
 
+def _positive(value: object) -> float:
+    number = float(str(value))
+    if not 0 < number < inf:
+        raise ValueError("a time is a positive number")
+    return number
+
+
 def _compare(data: dict[str, Any], text: str, baseline: Path, limit: float | None) -> Report:
     try:
         before = json.loads(baseline.read_text(encoding="utf-8"))["latency_seconds"]["p50"]
-        ratio = data["latency_seconds"]["p50"] / float(before)
+        ratio = data["latency_seconds"]["p50"] / _positive(before)
     except OSError as error:
         raise ResourceError(f"cannot read {baseline}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ResourceError(
             f"{baseline} does not hold figures of popc bench",
             subject=str(baseline),

@@ -201,6 +201,9 @@ class _Programs:
             self._slot_count
         ):
             raise ValueError(f"a call of {name!r:.80} refers to a slot that does not exist")
+        for slot in (self._image.slots[number] for number in item.arguments if number >= 0):
+            if slot.region is Region.PARAMETER:  # handed on, whether it is used or not
+                self._use_parameter(slot.parameter, _Need())
         for number, need in self._needs[name].items():
             if number >= len(item.arguments) or item.arguments[number] < 0:
                 raise ValueError(f"program {name!r:.80} is called without its parameter {number}")

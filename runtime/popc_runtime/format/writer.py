@@ -29,6 +29,7 @@ from popc_runtime.format.packing import Packable, pack, unpack
 from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.files import new_file, refuse_to_replace
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 
@@ -100,7 +101,7 @@ def write_archive(
         ResourceError: the file exists, or the file system refuses or is full.
         ValueError: the manifest contradicts itself, or pieces of a blob overlap.
     """
-    target = Path(path)
+    target = Path(usable_path(path))
     manifest = replace(manifest, format_version=FORMAT_VERSION, schema_hash=SCHEMA_HASH)
     _check(manifest, blobs)
     refuse_to_replace(target, force=force)

@@ -54,7 +54,14 @@ def check_sample(
     """
     import numpy as np
 
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:  # ragged lists, interfaces that lie
+        raise InputMismatchError(
+            f"input {stream.name!r}: expected {describe(stream.dtype, shape)}, got an object of "
+            f"type {type(value).__name__} that is no array: {error}",
+            subject=stream.name,
+        ) from error
     storage = stream.dtype.storage
     if array.dtype != storage:
         array = as_stored(array, stream.dtype)
