@@ -9,7 +9,7 @@ import click
 
 from popc_runtime.process.threads import MOST_THREADS
 
-__all__ = ["engine_option", "limits_option", "threads_option"]
+__all__ = ["engine_option", "limits_option", "program_option", "threads_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -29,6 +29,13 @@ limits_option = click.option(
     default="default",
     show_default=True,
     help="How much an archive may make this process do and allocate; strict for strangers' ones.",
+)
+
+program_option = click.option(
+    "--program",
+    metavar="NAME",
+    default="",
+    help="Of an archive with several programs, the one to look at (popc inspect lists them).",
 )
 
 engine_option = click.option(

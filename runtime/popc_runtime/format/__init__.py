@@ -24,12 +24,6 @@ from popc_runtime.format.manifest import (
     OptionSetting,
     OptionValue,
     Origin,
-    ReturnType,
-    SequenceSpec,
-    StreamDirection,
-    StreamSpec,
-    SyntheticData,
-    TensorSpec,
 )
 from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
 from popc_runtime.format.program import (
@@ -46,10 +40,20 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.format.reader import ArchiveFile, InMemory, probe
+from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.sources import ArchiveSource
+from popc_runtime.format.streams import (
+    ReturnType,
+    SequenceSpec,
+    StreamDirection,
+    StreamSpec,
+    SyntheticData,
+    TensorSpec,
+)
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
-from popc_runtime.format.validate import validate_image
+from popc_runtime.format.validate import reach, validate_image
 from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
+from popc_runtime.format.variants import FitMode, FitSpec, ProgramSpec, blob_of_program
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
@@ -75,6 +79,7 @@ __all__ = [
     "SCHEMA_HASH",
     "STRICT_LIMITS",
     "ArchiveFile",
+    "ArchiveSource",
     "Array",
     "Attribute",
     "Attributes",
@@ -86,10 +91,11 @@ __all__ = [
     "Codec",
     "Compression",
     "DType",
+    "FitMode",
+    "FitSpec",
     "FloatCheck",
     "HyperParameter",
     "IfBlock",
-    "InMemory",
     "Instruction",
     "Item",
     "KnownSizes",
@@ -101,6 +107,7 @@ __all__ = [
     "Packing",
     "Piece",
     "ProgramImage",
+    "ProgramSpec",
     "Region",
     "RepeatBlock",
     "ReturnType",
@@ -114,6 +121,7 @@ __all__ = [
     "VariableRole",
     "VariableSpec",
     "aligned_bytes",
+    "blob_of_program",
     "decode_program",
     "encode_archive",
     "encode_program",
@@ -127,6 +135,7 @@ __all__ = [
     "pack_panels",
     "packed_bytes",
     "probe",
+    "reach",
     "result_names",
     "unpack_panels",
     "validate_image",
