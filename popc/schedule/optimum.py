@@ -15,10 +15,10 @@ from typing import Final
 from popc.options import TieBreaker
 from popc.schedule.algorithms import kahn_order
 from popc.schedule.bound import bound_peak
+from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import ExactResult, search_exactly
 from popc.schedule.problem import OrderingProblem, measure_steps
-from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.simplify import simplify
 
 __all__ = ["find_lowest_peak", "lower_by_windows"]

@@ -14,12 +14,12 @@ from popc.request import CompileKeywords, CompileRequest
 from popc.study.advice.change import Change
 from popc.study.advice.diagnosis import Diagnosis, diagnose
 from popc.study.advice.fixes import FIXES
-from popc.study.advice.pool import available_cores, open_pool
 from popc.study.advice.search import Advice, Finding, OnFinding, find_fixes, ignore
 from popc.study.advice.situation import Situation, ladders_for
 from popc.study.advice.toml import format_toml
 from popc.study.advice.trial import Outcome, Workshop, outcome_of
 from popc.study.advice.wins import WINS, Win, find_wins
+from popc.study.advice.workers import available_cores, open_pool
 
 __all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_request"]
 

@@ -15,8 +15,8 @@ from itertools import combinations
 from typing import Final, TypeAlias
 
 from popc.study.advice.change import Change
-from popc.study.advice.pool import Pool
 from popc.study.advice.trial import Outcome, Trial, Workshop
+from popc.study.advice.workers import Pool
 
 __all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes", "ignore"]
 

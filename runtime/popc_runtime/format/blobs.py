@@ -7,7 +7,7 @@ from enum import StrEnum
 from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
 from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
 from popc_runtime.format.limits import Limits
-from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
+from popc_runtime.format.serialization import Columns, Fields, Packable, corrupt, pack_column
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from enum import StrEnum
 
-from popc_runtime.format.packing import corrupt
+from popc_runtime.format.serialization import corrupt
 from popc_runtime.format.zstd import ZstdDecompressor, ZstdError, get_frame_parameters
 from popc_runtime.ground.hints import Final
 

@@ -6,7 +6,7 @@ import mmap
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
 
 from popc_runtime.errors import ResourceError
-from popc_runtime.format.packing import corrupt
+from popc_runtime.format.serialization import corrupt
 from popc_runtime.ground.hints import Protocol
 
 __all__ = ["BlobSource", "FileSource", "MemorySource"]
