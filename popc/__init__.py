@@ -3,7 +3,10 @@
     archive = popc.compile("model.onnx", shapes={"x": (1, 3, 224, 224)})
     archive.save("model.popx")
 
-The archive is run by the package ``popc_runtime``.
+The archive is run by the package ``popc_runtime``.  In one step, compiled when it is needed:
+
+    model = popc.load("model.onnx", shapes={"x": (1, 3, 224, 224)})
+    results = model.run({"x": array})
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from popc_runtime.errors import PopcError
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from popc.api import compile_model as compile  # noqa: A004 - popc.compile is its name
     from popc.api import estimate_model as estimate
     from popc.archive import Archive
+    from popc.caching.models import compile_model as compile  # noqa: A004 - popc.compile is its name
+    from popc.caching.models import load_model as load
     from popc.cost import CostReport
     from popc.options import Options
     from popc.progress import ProgressEvent, Stage
@@ -38,6 +42,7 @@ __all__ = [
     "estimate",
     "explain",
     "export_onnx",
+    "load",
     "load_weights",
     "make_options",
     "update_optimizer",
@@ -53,10 +58,11 @@ __getattr__ = lazy_names(
         "Options": "popc.options",
         "ProgressEvent": "popc.progress",
         "Stage": "popc.progress",
-        "compile": "popc.api:compile_model",
+        "compile": "popc.caching.models:compile_model",
         "estimate": "popc.api:estimate_model",
         "explain": "popc.study.advice:explain_model",
         "export_onnx": "popc.trained.export",
+        "load": "popc.caching.models:load_model",
         "load_weights": "popc.trained.export",
         "make_options": "popc.request",
         "update_optimizer": "popc.trained.optimizer",

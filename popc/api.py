@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from popc.archive import Archive, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.frontend import ModelSource
-from popc.progress import OnArtefact, OnGraph, OnProgress, Watch
+from popc.progress import OnProgress, Watch
 from popc.reporting.budget import check_budget
 from popc.reporting.estimation import (
     check_target,
@@ -23,44 +23,22 @@ from popc.request import CompileKeywords, CompileRequest
 if TYPE_CHECKING:
     from popc.cost import CostReport
 
-__all__ = ["archive_of", "compile_model", "compile_request", "estimate_model", "estimate_request"]
-
-
-def compile_model(
-    model: ModelSource,
-    *,
-    on_progress: OnProgress | None = None,
-    on_artefact: OnArtefact | None = None,
-    on_graph: OnGraph | None = None,
-    against: str | os.PathLike[str] | None = None,
-    **keywords: Unpack[CompileKeywords],
-) -> Archive:
-    """Compile an ONNX model.  Exported as ``popc.compile``.
-
-    Args:
-        model: Path of a model, its bytes, or the message itself.
-        on_progress: Told when a stage begins and ends; may raise to cancel.
-        on_artefact: Told the text form of what each stage made.
-        on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
-        against: An archive; if the program exceeds its budget, the error says what has grown.
-        **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them.
-
-    Raises:
-        ModelError: the model is not valid, or uses what popc cannot compile.
-        OptionError: options are unknown, ill-typed or in conflict.
-        UsageError: ``shapes``, ``dims``, ``bind`` or ``outputs`` do not fit the model.
-        DoesNotFitError: a target was chosen, and the program does not fit it.
-        BudgetError: it costs more than the option ``budget`` allows.
-    """
-    request = CompileRequest.of(model, **keywords)
-    return compile_request(request, Watch(on_progress, on_artefact, on_graph), against)
+__all__ = ["archive_of", "compile_request", "estimate_model", "estimate_request"]
 
 
 def compile_request(
     request: CompileRequest, watch: Watch, against: str | os.PathLike[str] | None = None
 ) -> Archive:
-    """`compile_model` for arguments that have been read."""
+    """Compile what is asked for.
+
+    Args:
+        request: That.
+        watch: Told of the progress.
+        against: An archive; if the program exceeds its budget, the error says what has grown.
+
+    Raises:
+        PopcError: see `popc.caching.models.compile_model`, which this is the work of.
+    """
     check_target(request.options)
     compiled = compile_program(request, request.load(), watch)
     archive = archive_of(compiled)
@@ -103,11 +81,11 @@ def estimate_model(
 ) -> CostReport:
     """The costs of a run of a model on a target.  Exported as ``popc.estimate``.
 
-    Arguments are those of `compile_model`; the options ``target``, ``num_ipus``,
+    Arguments are those of `popc.compile`; the options ``target``, ``num_ipus``,
     ``tiles_per_ipu``, ``available_memory_proportion`` and others say on what, and how.
 
     Raises:
-        ModelError, OptionError, UsageError: as `compile_model`.
+        ModelError, OptionError, UsageError: as `popc.compile`.
     """
     return estimate_request(CompileRequest.of(model, **keywords), Watch(on_progress))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import zlib
 from collections.abc import Callable
@@ -44,6 +45,19 @@ def pytest_configure(config: pytest.Config) -> None:
                 import_module(module.name)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of its own for each process that runs tests, which processes that it starts use too.
+
+    And no bounds that whoever runs them has set.
+    """
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["POPC_CACHE"] = str(folder)
+    for variable in ("POPC_CACHE_MAX_SIZE", "POPC_CACHE_MAX_AGE"):
+        os.environ.pop(variable, None)
+    return folder
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,5 +2,6 @@
 
 from popc.archive.archive import Archive
 from popc.archive.build import build_archive
+from popc.archive.stored import StoredArchive
 
-__all__ = ["Archive", "build_archive"]
+__all__ = ["Archive", "StoredArchive", "build_archive"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -76,10 +76,14 @@ class Console:
             }
             click.echo(_dumps(document))
             return
-        for text in report.warnings:
-            self.note(self._style("warning: ", "yellow") + _safe(text))
+        self.warn(report.warnings)
         if report.text:
             click.echo(_safe(report.text))
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Tell what the user should know although the work was done."""
+        for text in texts:
+            self.note(self._style("warning: ", "yellow") + _safe(text))
 
     def show_error(self, verb: str, error: PopcError) -> None:
         """Print an error: what, where, what to do."""

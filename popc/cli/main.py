@@ -135,7 +135,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
     """Run one command line and print its result; the exit code."""
     # Errors in the root options are printed before the root command has read them.
     consoles = [Console(json=_asks_for_json(arguments), color=wants_color("auto"))]
-    verb = next((item for item in arguments if item in VERBS), "popc")
+    verb = _verb_of(arguments)
     try:
         return _invoke(list(arguments), consoles)
     except PopcError as error:
@@ -157,6 +157,16 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
         return resource.exit_code
     except Exception:  # noqa: BLE001 - the last resort: a bug must leave a trace, not a mess
         return _report_bug(consoles[-1], verb)
+
+
+def _verb_of(arguments: Sequence[str]) -> str:
+    """The name of the schema of what a command line prints."""
+    place = next((n for n, item in enumerate(arguments) if item in VERBS), None)
+    if place is None:
+        return "popc"
+    following = arguments[place + 1 : place + 2]
+    nested = arguments[place] == "cache" and following and not following[0].startswith("-")
+    return f"cache-{following[0]}" if nested else arguments[place]
 
 
 def _reason(error: Exception) -> str:

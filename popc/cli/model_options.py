@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from popc.inputs.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
+from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
@@ -23,6 +24,7 @@ __all__ = [
     "model_argument",
     "model_options",
     "read_source",
+    "refuse_model_settings",
     "target_option",
     "train_option",
 ]
@@ -48,6 +50,27 @@ class ModelSettings:
     def on_target(self, target: str | None) -> ModelSettings:
         """With another target, if one is given."""
         return self if target is None else self.with_settings(f"target={target}")
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is set."""
+        return not any(getattr(self, field.name) for field in fields(self))
+
+    def as_given(self, folder: str, train: Path | None) -> dict[str, object]:
+        """The settings as they were given, with the content of files; ``folder`` is the cache.
+
+        Raises:
+            ResourceError: a file cannot be read.
+        """
+        from popc.caching.quick import given_file
+
+        arrays = [item for item in self.bind if item.endswith((".npy", ".npz"))]
+        return {
+            **{field.name: getattr(self, field.name) for field in fields(self)},
+            "options": None if self.options is None else given_file(self.options, folder),
+            "train": None if train is None else given_file(train, folder),
+            "arrays": [given_file(item.partition("=")[2], folder) for item in arrays],
+        }
 
     def resolve(self) -> Options:
         """The effective options.
@@ -104,6 +127,19 @@ def train_option(help_: str) -> Callable[[_F], _F]:
         metavar="FILE",
         help=help_,
     )
+
+
+def refuse_model_settings(settings: ModelSettings, train: Path | None) -> None:
+    """Refuse settings for a model where an archive is given.
+
+    Raises:
+        UsageError: there are some.
+    """
+    if train is not None or not settings.is_empty:
+        raise UsageError(
+            "compiler options apply to models only; this archive is already compiled",
+            hint="give the model instead, or leave the options out",
+        )
 
 
 def read_source(model: Path) -> Path | bytes:

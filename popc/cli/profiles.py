@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings
-from popc_runtime.errors import UsageError
+from popc.cli.model_options import ModelSettings, refuse_model_settings
 
 if TYPE_CHECKING:
     from popc.reporting import Profile
@@ -25,22 +24,15 @@ def load_profiles(
         UsageError: options for models are given, but all files are archives.
         PopcError: an archive is damaged, or a model cannot be compiled.
     """
-    from popc.reporting import is_archive
+    from popc_runtime.format import is_archive
 
     archived = [is_archive(file) for file in files]
-    if all(archived) and (train is not None or _any_set(settings)):
-        raise UsageError(
-            "compiler options apply to models only; this archive is already compiled",
-            hint="give the model instead, or leave the options out",
-        )
+    if all(archived):
+        refuse_model_settings(settings, train)
     return [
         _load(file, settings, train, console, archived=is_archive_file)
         for file, is_archive_file in zip(files, archived, strict=True)
     ]
-
-
-def _any_set(settings: ModelSettings) -> bool:
-    return any(getattr(settings, field.name) for field in fields(settings))
 
 
 def _load(

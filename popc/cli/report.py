@@ -7,7 +7,7 @@ from typing import Any
 
 from popc.printable import format_table
 
-__all__ = ["Report", "format_bytes", "format_seconds", "format_table"]
+__all__ = ["Report", "counted", "format_bytes", "format_seconds", "format_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,14 @@ class Report:
     text: str
     exit_code: int = 0
     warnings: tuple[str, ...] = field(default=())
+
+
+def counted(count: int, what: str) -> str:
+    """``1 problem``, ``2 problems``; nouns that end in s, x, ch or sh have es."""
+    if count == 1:
+        return f"1 {what}"
+    ending = "es" if what.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{count:,} {what}{ending}"
 
 
 def format_bytes(count: int) -> str:

@@ -7,7 +7,7 @@ compiling it cannot pull other files of the machine into an archive.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
@@ -15,11 +15,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 
-__all__ = ["external_array"]
+__all__ = ["external_array", "external_files"]
 
 # Files that tensors are mapped from, by path and state; gone when the last tensor is.
 _MAPPED: Final[WeakValueDictionary[tuple[str, int, int], mmap.mmap]] = WeakValueDictionary()
@@ -53,6 +54,33 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
         return np.empty(shape, dtype)
     elements: Array = np.frombuffer(_mapped(path), dtype, prod(shape), offset)
     return elements.reshape(shape)
+
+
+def external_files(model: onnx.ModelProto, base_dir: str) -> dict[str, str]:
+    """The paths of all files that tensors of a model are in, by their place in ``base_dir``.
+
+    Raises:
+        ModelError: a file is not in that folder, or is missing.
+    """
+    files: dict[str, str] = {}
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entry = {item.key: item.value for item in tensor.external_data}
+            location = entry.get("location", "")
+            if location not in files:
+                files[location] = str(_path_in(base_dir, location, f"tensor {tensor.name!r}"))
+    return dict(sorted(files.items()))
+
+
+def _tensors(message: Message) -> Iterator[onnx.TensorProto]:
+    """Every tensor in a message."""
+    for descriptor, value in message.ListFields():
+        if descriptor.type == descriptor.TYPE_MESSAGE:
+            for part in [value] if isinstance(value, Message) else value:
+                if isinstance(part, onnx.TensorProto):
+                    yield part
+                else:
+                    yield from _tensors(part)
 
 
 def _path_in(base_dir: str, location: str, where: str) -> Path:

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
+from popc.frontend.external import external_files
 from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
@@ -82,6 +83,14 @@ class LoadedModel:
         weights = {tensor.name for tensor in self.proto.graph.initializer}
         weights.update(tensor.values.name for tensor in self.proto.graph.sparse_initializer)
         return [info for info in self.proto.graph.input if info.name not in weights]
+
+    def external_files(self) -> dict[str, str]:
+        """The paths of the files of external data, by their place in the model's folder.
+
+        Raises:
+            ModelError: one is missing, or outside of the folder.
+        """
+        return external_files(self.proto, self.base_dir)
 
     def leading_dims(self) -> dict[str, str]:
         """Inputs whose first dimension is open, with its name ("" if it has none)."""

@@ -1,4 +1,4 @@
-"""Programs in files: those that a user saves, and those that the cache keeps."""
+"""Programs in files: those that a user saves, and those that the cache of popc keeps."""
 
 from __future__ import annotations
 
@@ -6,16 +6,43 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+import onnx
+
+from popc.caching.files import file_hash
+from popc.frontend import LoadedModel
+from popc.popart.device_info import DeviceInfo
+from popc.popart.enums import DeviceType
 from popc.popart.errors import popart_exception
+from popc.popart.logger import log
+from popc.popart.options import SessionOptions
+from popc_runtime.cache import (
+    cache_bounds,
+    cache_folder,
+    prune,
+    read_entry,
+    require_whole,
+    store_entry,
+    touch,
+)
+from popc_runtime.errors import ArchiveError, ResourceError
+from popc_runtime.format import ArchiveFile
+from popc_runtime.format.packing import Packable
 from popc_runtime.process.files import new_file
 
-__all__ = ["SavedProgram", "cache_key", "read_program", "write_program"]
+__all__ = [
+    "SavedProgram",
+    "find_program",
+    "folder_of",
+    "keep_program",
+    "model_parts",
+    "read_program",
+    "write_program",
+]
 
 _PROGRAM: Final = "program.popx"
 _FACTS: Final = "session.json"
@@ -36,13 +63,65 @@ class SavedProgram:
     infos: Mapping[str, tuple[str, list[int]]]
 
 
-def cache_key(parts: Iterable[bytes]) -> str:
-    """A decimal number that follows from the parts, and the version of popc."""
-    digest = hashlib.sha256(version("popc").encode())
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return str(int.from_bytes(digest.digest()[:8], "little"))
+def folder_of(options: SessionOptions, device: DeviceInfo) -> str:
+    """The folder of the cache that a session uses; "" if it uses none."""
+    hardware = (DeviceType.Ipu, DeviceType.OfflineIpu)
+    if not options.enableEngineCaching or not options.cachePath or device.type not in hardware:
+        return ""
+    return cache_folder(options.cachePath)
+
+
+def model_parts(loaded: LoadedModel, model: onnx.ModelProto) -> dict[str, Packable]:
+    """The content of a session's model, for the key of its program.
+
+    Raises:
+        ModelError: external data is missing.
+    """
+    files = loaded.external_files()
+    return {
+        "sha256": hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest(),
+        "external": {name: file_hash(path, "") for name, path in files.items()},
+    }
+
+
+def find_program(folder: str, key: str) -> SavedProgram | None:
+    """The program that the cache in ``folder`` has for a key; ``None`` if it has none."""
+    try:
+        entry = read_entry(folder, key)
+        if entry is None:
+            return None
+        path = require_whole(folder, entry)
+        with ArchiveFile.open(path) as archive:
+            archive.verify()
+        data = Path(path).read_bytes()
+    except (ArchiveError, ResourceError, OSError) as error:
+        log("session", "WARN", f"Compiling again: {error}")
+        return None
+    log("session", "INFO", f"Using the cached program {path}")
+    touch(folder, key)
+    infos: Any = entry.extra["infos"]
+    return SavedProgram(key, data, {name: (one[0], list(one[1])) for name, one in infos.items()})
+
+
+def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packable]) -> None:
+    """Put a program into the cache in ``folder``, if that can be written; "" if it cannot.
+
+    ``parts`` is what the key of the program is made of.
+    """
+
+    def write(path: Path) -> None:
+        with new_file(path) as file:
+            file.write(program.archive)
+
+    infos = {name: (kind, tuple(shape)) for name, (kind, shape) in program.infos.items()}
+    if not folder:
+        log("session", "WARN", "The program is not kept: the cache cannot be written")
+        return
+    try:
+        store_entry(folder, program.key, write, names=(), parts=parts, extra={"infos": infos})
+        prune(folder, cache_bounds(), keep=program.key)
+    except ResourceError as error:
+        log("session", "WARN", f"The program is not kept: {error.message}")
 
 
 def write_program(path: Path, program: SavedProgram) -> None:

@@ -10,12 +10,21 @@ from typing import Any, Final, Self
 
 import onnx
 
+from popc.caching.keys import compiler_parts
 from popc.frontend import LoadedModel
 from popc.ir import TensorType
 from popc.popart.anchor_arrays import StepSizes
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
-from popc.popart.engine_cache import SavedProgram, cache_key, read_program, write_program
+from popc.popart.engine_cache import (
+    SavedProgram,
+    find_program,
+    folder_of,
+    keep_program,
+    model_parts,
+    read_program,
+    write_program,
+)
 from popc.popart.enums import AnchorReturnTypeId, DeviceType
 from popc.popart.errors import (
     popart_exception,
@@ -42,6 +51,7 @@ from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
+from popc_runtime.cache import claimed, key_of
 
 __all__ = ["Setup"]
 
@@ -163,12 +173,23 @@ class Setup:
         training = self._training() if self.optimizer is not None else None
         loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
         self._program = Program(loaded, settings, self.flow.anchors(), training)
-        self._saved = self._cached()
-        if self._saved is None:
-            self._program.listings = Listings.of(self.options)
-            self._program.transform()
-            if Snapshot.FINAL in self._program.listings.checkpoints:
-                self._program.planned()
+        folder = folder_of(self.options, self.device)
+        if not folder:
+            self._compile()
+            return
+        with claimed(folder, self._key()) as held:
+            self._saved = find_program(folder, self._key())
+            if self._saved is None:
+                self._compile()
+                kept = folder if held else ""
+                keep_program(kept, self._to_save(self.archive()), self._parts())
+
+    def _compile(self) -> None:
+        assert self._program is not None
+        self._program.listings = Listings.of(self.options)
+        self._program.transform()
+        if Snapshot.FINAL in self._program.listings.checkpoints:
+            self._program.planned()
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""
@@ -193,21 +214,14 @@ class Setup:
         )
 
     def executable(self, seed: int) -> Executable:
-        """The program, loaded; the cache gets it if it is new there.
+        """The program, loaded.
 
         Raises:
             popart_exception: the device lacks the IPUs of a virtual graph.
         """
         check_device(self.options, self.device, self.model)
         if self._saved is None:
-            self._saved = self._cached()
-        if self._saved is None:
-            archive = self.archive()
-            path = self._cache_file()
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_program(path, self._to_save(archive))
-            return load_program(archive, seed)
+            return load_program(self.archive(), seed)
         self.was_loaded = True
         self._types = {
             name: _TensorInfoCore(kind, shape) for name, (kind, shape) in self._saved.infos.items()
@@ -240,31 +254,18 @@ class Setup:
     # -- files -----------------------------------------------------------------------------------
 
     def _key(self) -> str:
+        return key_of(self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        """What decides about the program."""
         assert self._program is not None
-        model = self.model.SerializeToString(deterministic=True)
-        settings = repr((self._program.options, self._program.training, self.loss, self.name))
-        return cache_key((model, settings.encode(), repr(self.device).encode()))
-
-    def _cache_file(self) -> Path | None:
-        options = self.options
-        hardware = (DeviceType.Ipu, DeviceType.OfflineIpu)
-        if not options.enableEngineCaching or not options.cachePath:
-            return None
-        if self.device.type not in hardware:
-            return None
-        return Path(options.cachePath).expanduser() / f"{self._key()}.popef"
-
-    def _cached(self) -> SavedProgram | None:
-        path = self._cache_file()
-        if path is None or not path.is_file():
-            return None
-        try:
-            found = read_program(path)
-        except popart_exception as error:
-            log("session", "WARN", f"Compiling again: {error}")
-            return None
-        log("session", "INFO", f"Using the cached program {path}")
-        return found
+        return {
+            "model": model_parts(self.loaded, self.model),
+            "popc": compiler_parts(),
+            "popart": {"loss": self.loss, "name": self.name, "device": repr(self.device)},
+            "options": repr(self._program.options),
+            "training": repr(self._program.training),
+        }
 
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc.reporting.compare import compare_costs, compare_profiles
-from popc.reporting.profile import Profile, is_archive, profile_of, read_profile
+from popc.reporting.profile import Profile, profile_of, read_profile
 from popc.reporting.render import render_page
 from popc.reporting.sections import SECTIONS, report_data
 
@@ -12,7 +12,6 @@ __all__ = [
     "Profile",
     "compare_costs",
     "compare_profiles",
-    "is_archive",
     "profile_of",
     "read_profile",
     "render_page",

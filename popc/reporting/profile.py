@@ -12,7 +12,6 @@ from popc.archive import Archive
 from popc.cost import CostReport, decode_report
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
-    MAGIC,
     ArchiveFile,
     BlobInfo,
     BlobKind,
@@ -21,7 +20,7 @@ from popc_runtime.format import (
     instructions_of,
 )
 
-__all__ = ["Profile", "is_archive", "profile_of", "read_profile"]
+__all__ = ["Profile", "profile_of", "read_profile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +56,6 @@ class Profile:
                 hint="compile it again with --set cost_report=true, or give the model itself",
             )
         return self.costs
-
-
-def is_archive(path: Path) -> bool:
-    """True if a file is an archive rather than a model; one cut short still has its suffix.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as stream:
-        start = stream.read(len(MAGIC))
-    return start == MAGIC or (path.suffix == ".popx" and MAGIC.startswith(start))
 
 
 def read_profile(path: Path, name: str = "") -> Profile:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from popc.api import compile_request
 from popc.frontend import LoadedModel, bound_values, expose_tensors
-from popc.progress import Watch
 from popc.request import CompileRequest
-from popc_runtime import TensorSpec, load
+from popc_runtime import Executable, TensorSpec, load
 from popc_runtime.errors import ResourceError, UsageError
-from popc_runtime.format import MAGIC, Array
+from popc_runtime.format import Array, is_archive
 
 __all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
 
@@ -138,7 +135,7 @@ def verify_file(
     every: bool,
     rtol: float,
     atol: float,
-    watch: Watch,
+    compiled: Callable[[CompileRequest, LoadedModel], Executable],
 ) -> list[Comparison]:
     """Compare a model, or an archive and its model, with onnxruntime on the same inputs.
 
@@ -148,23 +145,23 @@ def verify_file(
         inputs: ``NAME=VALUE``; random numbers for inputs that are not named.
         every: Compare all tensors of the model.
         rtol, atol: See `compare`.
-        watch: Told of the compilation.
+        compiled: Compiles and loads the model that was read.
 
     Raises:
         UsageError: an archive is given without its model.
         ResourceError: onnxruntime is missing or cannot run the model.
     """
-    with file.open("rb") as stream:
-        is_archive = stream.read(len(MAGIC)) == MAGIC
+    archived = is_archive(file)
     _require_onnxruntime()  # before a long compilation, not after
-    if is_archive and request.model == file:
+    if archived and request.model == file:
         raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
-    if is_archive and every:
+    if archived and every:
         raise UsageError("--all compiles the model: give the model instead of the archive")
     loaded = request.load()
     if every:
         request = replace(request, outputs=loaded.tensor_names())
-    results, feeds = _run_popc(file if is_archive else None, request, inputs, watch)
+    executable = load(os.fspath(file)) if archived else compiled(request, loaded)
+    results, feeds = _run_popc(executable, inputs)
     bound = bound_values(loaded, request.bind)
     _require_all_inputs(loaded, {*bound, *feeds})
     names = [name for name in results if name in loaded.tensor_names()]
@@ -186,16 +183,11 @@ def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
 
 
 def _run_popc(
-    archive: Path | None, request: CompileRequest, inputs: Sequence[str], watch: Watch
+    executable: Executable, inputs: Sequence[str]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Results and inputs of one run."""
     from popc.inputs.arrays import gather_inputs, random_array
 
-    with tempfile.TemporaryDirectory(prefix="popc-verify-") as folder:
-        path = archive or Path(folder) / "model.popx"
-        if archive is None:
-            compile_request(request, watch).save(path)
-        executable = load(os.fspath(path))
     given = gather_inputs(inputs, executable)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
     feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}

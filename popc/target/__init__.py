@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from popc.target.configure import configure_target
-from popc.target.parse import ALIASES, PRESETS, find_target, parse_target, preset_text
+from popc.target.parse import (
+    ALIASES,
+    PRESETS,
+    find_target,
+    parse_target,
+    preset_text,
+    target_file,
+)
 from popc.target.target import Conv, Exchange, Host, Links, Target, Tile
 from popc.target.topology import (
     SelectionOrder,
@@ -33,4 +40,5 @@ __all__ = [
     "preset_text",
     "select_ipus",
     "sync_hops",
+    "target_file",
 ]

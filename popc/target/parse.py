@@ -14,7 +14,7 @@ from popc.target.target import Conv, Exchange, Host, Links, Target, Tile
 from popc.target.topology import Topology
 from popc_runtime.errors import OptionError
 
-__all__ = ["ALIASES", "PRESETS", "find_target", "parse_target", "preset_text"]
+__all__ = ["ALIASES", "PRESETS", "find_target", "parse_target", "preset_text", "target_file"]
 
 PRESETS: Final = ("ipu1", "ipu2", "ipu21", "bow")
 ALIASES: Final = {"c600": "ipu21", "mk1": "ipu1", "gc2": "ipu1", "mk2": "ipu2", "gc200": "ipu2"}
@@ -56,6 +56,12 @@ def find_target(name: str) -> Target:
             hint=f"choose from {', '.join((*PRESETS, *ALIASES))}, or name a .toml file",
         )
     return parse_target(_read(path), name)
+
+
+def target_file(name: str) -> str | None:
+    """The file that ``name`` stands for as a target; ``None`` if it is the name of a preset."""
+    known = ALIASES.get(name.lower(), name.lower())
+    return None if known in PRESETS else name
 
 
 def preset_text(name: str) -> str:

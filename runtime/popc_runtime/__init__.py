@@ -12,6 +12,7 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from popc_runtime.cache.loading import load_cached
     from popc_runtime.executable import Executable, RunStats
     from popc_runtime.format import (
         DType,
@@ -43,6 +44,7 @@ __all__ = [
     "VariableSpec",
     "errors",
     "load",
+    "load_cached",
     "probe",
     "set_print_hook",
 ]
@@ -63,6 +65,7 @@ __getattr__ = lazy_names(
         "VariableRole": "popc_runtime.format",
         "VariableSpec": "popc_runtime.format",
         "load": "popc_runtime.loader",
+        "load_cached": "popc_runtime.cache.loading",
         "probe": "popc_runtime.format",
         "set_print_hook": "popc_runtime.kernels.core.printing",
     },

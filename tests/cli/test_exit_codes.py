@@ -35,6 +35,11 @@ def archive(model: Path) -> Path:
     return model.with_suffix(".popx")
 
 
+def _text(folder: Path) -> Path:
+    (folder / "text").write_text("x")
+    return folder / "text"
+
+
 def _unsupported(folder: Path) -> Path:
     nodes = [
         helper.make_node("Frobnicate", ["x"], ["a"], domain="com.example", name="first"),
@@ -123,7 +128,8 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("not ONNX", 3, lambda m, a: ["compile", __file__, "-o", str(a) + "2"], ""),
     ("unsupported ops", 3, lambda m, a: ["compile", str(_unsupported(m.parent))], "Defrobnicate"),
     ("check says no", 1, lambda m, a: ["check", str(_unsupported(m.parent))], "Frobnicate"),
-    ("archive is a model", 5, lambda m, a: ["run", str(m)], ""),
+    ("archive is a model", 5, lambda m, a: ["export", str(m), "-o", str(m.parent / "new")], ""),
+    ("neither model nor archive", 3, lambda m, a: ["run", str(_text(m.parent))], "a text file"),
     ("missing input", 6, lambda m, a: ["run", str(a)], "input 'x' is missing"),
     ("unknown input", 2, lambda m, a: ["run", str(a), "-i", "z=random:0"], "no input 'z'"),
     ("unreadable input", 7, lambda m, a: ["run", str(a), "-i", "x=nowhere.npy"], "cannot read"),

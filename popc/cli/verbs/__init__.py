@@ -34,9 +34,10 @@ VERBS: Final = {
     "export": Verb("build", "Write an archive's model with trained weights as ONNX."),
     "report": Verb("build", "Report on a program: graph, execution, memory."),
     "tune": Verb("build", "Search for options with which a model costs least."),
-    "run": Verb("run", "Run an archive."),
+    "run": Verb("run", "Run an archive or a model."),
     "train": Verb("run", "Train an archive on a data set."),
-    "bench": Verb("run", "Measure how fast an archive loads and runs."),
+    "bench": Verb("run", "Measure how fast an archive or a model loads and runs."),
     "verify": Verb("run", "Compare results with another runtime."),
+    "cache": Verb("shell", "Look after the cache of compiled programs."),
     "completion": Verb("shell", "Print a completion script."),
 }

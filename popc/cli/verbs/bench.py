@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from popc.cli.console import Console
 from popc.cli.engine_options import engine_option, threads_option
 from popc.cli.files import write_text
+from popc.cli.model_options import ModelSettings, model_options, train_option
+from popc.cli.programs import cache_option, program_source
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
 
@@ -25,7 +28,7 @@ _MAX_ROWS = 15
 
 
 @click.command("bench")
-@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "-i",
     "--input",
@@ -56,9 +59,14 @@ _MAX_ROWS = 15
 )
 @threads_option("run")
 @engine_option
+@model_options
+@train_option("For a model: measure a training step; this file names loss and optimizer.")
+@cache_option
+@click.pass_obj
 def command(
+    console: Console,
     *,
-    archive: Path,
+    file: Path,
     inputs: tuple[str, ...],
     runs: int,
     warmup: int,
@@ -68,8 +76,13 @@ def command(
     fail_over: str | None,
     threads: int | None,
     engine: str,
+    settings: ModelSettings,
+    train: Path | None,
+    cached: bool,
 ) -> Report:
-    """Measure how fast ARCHIVE loads and runs.
+    """Measure how fast FILE, an archive or a model, loads and runs.
+
+    A model is compiled if the cache does not hold its program.
 
     \b
     popc bench model.popx --where
@@ -78,6 +91,7 @@ def command(
     limit = _percent(fail_over, compare)
     import popc_runtime
 
+    archive = program_source(file, settings, train, console, cached=cached)
     start = perf_counter()
     executable = popc_runtime.load(archive, threads=threads, engine=engine)
     loaded = perf_counter()
@@ -89,7 +103,7 @@ def command(
     memory = executable.manifest.memory
     data: dict[str, Any] = {
         "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
-        "archive_bytes": archive.stat().st_size,
+        "archive_bytes": len(archive) if isinstance(archive, bytes) else archive.stat().st_size,
         "load_seconds": loaded - start,
         "first_run_seconds": first,
         "latency_seconds": {f"p{p}": _percentile(times, p) for p in (50, 90, 99)},

@@ -22,7 +22,7 @@ def command(*, file: Path) -> Report:
     popc check model.onnx
     popc check model.popx
     """
-    from popc.reporting import is_archive
+    from popc_runtime.format import is_archive
 
     return _check_archive(file) if is_archive(file) else _check_model(file)
 
@@ -33,9 +33,7 @@ def _check_archive(path: Path) -> Report:
 
     with ArchiveFile.open(path) as archive:
         missing = missing_opcodes(decode_program(archive.read("program")))
-        for name in archive.blobs:  # every hash is compared
-            if name != "program":
-                archive.load(name)
+        archive.verify()
     data = {"kind": "archive", "supported": not missing, "missing_instructions": list(missing)}
     if missing:
         text = f"not supported: this runtime lacks the instructions {', '.join(missing)}"

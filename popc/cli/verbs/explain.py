@@ -69,8 +69,8 @@ def command(
     popc explain model.popx
     """
     from popc.cli.fit_text import explanation_lines, headline
-    from popc.reporting import is_archive
     from popc.study.advice import explain_request
+    from popc_runtime.format import is_archive
 
     settings = settings.on_target(target)
     if str(model) != "-" and is_archive(model):

@@ -32,7 +32,7 @@ def command(*, file: Path, section: str, show_all: bool) -> Report:
     popc inspect model.onnx
     popc inspect model.popx --section program
     """
-    from popc.reporting import is_archive
+    from popc_runtime.format import is_archive
 
     if is_archive(file):
         return _inspect_archive(file, section)

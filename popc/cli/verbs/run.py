@@ -12,6 +12,8 @@ import click
 from popc.cli.console import Console
 from popc.cli.engine_options import engine_option, threads_option
 from popc.cli.files import write_text
+from popc.cli.model_options import ModelSettings, model_options, train_option
+from popc.cli.programs import cache_option, load_program
 from popc.cli.report import Report, format_seconds, format_table
 from popc_runtime.errors import ResourceError, UsageError
 
@@ -23,7 +25,7 @@ __all__ = ["command"]
 
 
 @click.command("run")
-@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "-i",
     "--input",
@@ -37,7 +39,7 @@ __all__ = ["command"]
 @click.option(
     "-o",
     "--output",
-    "outputs",
+    "results",
     multiple=True,
     metavar="DIR|NAME=FILE",
     help="Write all results as .npy files into DIR, or one to FILE (- for stdout).",
@@ -75,13 +77,16 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
+@model_options
+@train_option("For a model: run a training step; this file names loss and optimizer.")
+@cache_option
 @click.pass_obj
 def command(
     console: Console,
     *,
-    archive: Path,
+    file: Path,
     inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
+    results: tuple[str, ...],
     steps: int,
     strict: bool,
     seed: int,
@@ -90,33 +95,43 @@ def command(
     force: bool,
     threads: int | None,
     engine: str,
+    settings: ModelSettings,
+    train: Path | None,
+    cached: bool,
 ) -> Report:
-    """Run ARCHIVE on the given inputs and print or write its results.
+    """Run FILE, an archive or a model, on the given inputs and print or write its results.
+
+    A model is compiled if the cache does not hold its program.
 
     \b
     popc run model.popx --input x=image.npy --output results/
     popc run model.popx --input x=random:0 --steps 10
+    popc run model.onnx --dim batch=1 --input x=image.npy
     popc run instrumented.popx --input x=random:0 --report cycles.txt
     """
-    import popc_runtime
     from popc.inputs.arrays import gather_inputs, plan_outputs, write_outputs
 
-    executable = popc_runtime.load(
-        archive, seed=seed, threads=threads, floating_point_checks=fp_checks, engine=engine
+    executable = load_program(
+        *(file, settings, train, console),
+        cached=cached,
+        seed=seed,
+        threads=threads,
+        floating_point_checks=fp_checks,
+        engine=engine,
     )
     feeds = gather_inputs(inputs, executable, steps)
-    targets = plan_outputs(outputs, executable.outputs, force=force)
+    targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
-    results = _run_steps(executable, feeds, steps, strict=strict)
+    arrays = _run_steps(executable, feeds, steps, strict=strict)
     if report_path is not None:
         _write_report(executable, report_path)
-    warnings = _non_finite(results, strict=strict)
-    written = write_outputs(results, targets)
+    warnings = _non_finite(arrays, strict=strict)
+    written = write_outputs(arrays, targets)
     seconds = executable.stats().run_seconds
-    rows = [_summary(name, array) for name, array in results.items()]
+    rows = [_summary(name, array) for name, array in arrays.items()]
     data = {
         "steps": steps,
         "seconds": seconds,
@@ -124,7 +139,7 @@ def command(
         "files": written,
     }
     steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
-    text = "\n".join([format_table([_COLUMNS, *rows]), steps_text, *_renamed(written, outputs)])
+    text = "\n".join([format_table([_COLUMNS, *rows]), steps_text, *_renamed(written, results)])
     to_stdout = "-" in written.values()
     return Report("run", data, "" if to_stdout else text, warnings=warnings)
 

@@ -9,6 +9,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.programs import cache_option, load_compiled
 from popc.cli.report import Report, format_table
 from popc_runtime.errors import UsageError
 
@@ -57,6 +58,7 @@ _MAX_ROWS = 20
     help="Relative tolerance: a share of the tensor's largest absolute value.",
 )
 @model_options
+@cache_option
 @click.pass_obj
 def command(
     console: Console,
@@ -69,6 +71,7 @@ def command(
     rtol: float,
     atol: float,
     settings: ModelSettings,
+    cached: bool,
 ) -> Report:
     """Compare FILE (a model, or an archive with --model) with another runtime.
 
@@ -78,7 +81,6 @@ def command(
     popc verify model.onnx --shape x=1,3,224,224
     popc verify model.popx --model model.onnx --input x=image.npy
     """
-    from popc.progress import Watch
     from popc.study.verification import verify_file
 
     if not (rtol >= 0 and atol >= 0):  # NaN is not
@@ -90,7 +92,7 @@ def command(
         every=every,
         rtol=rtol,
         atol=atol,
-        watch=Watch(console.on_progress()),
+        compiled=lambda request, model: load_compiled(request, model, console, cached=cached),
     )
     wrong = [row for row in rows if not row.agrees]
     data = {

@@ -7,7 +7,7 @@ from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.format.header import FORMAT_VERSION, MAGIC
+from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_REPLICAS, Limits
 from popc_runtime.format.manifest import (
     SCHEMA_HASH,
@@ -109,6 +109,7 @@ __all__ = [
     "format_attribute",
     "format_program",
     "instructions_of",
+    "is_archive",
     "measure_archive",
     "oldest_reader",
     "pack_panels",

@@ -21,13 +21,14 @@ line ends, and SUB ends the output of `type` on Windows.
 
 from __future__ import annotations
 
+import os
 import struct
 
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 
-__all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header"]
+__all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header", "is_archive"]
 
 MAGIC: Final = b"\x89POPX\r\n\x1a"
 FORMAT_VERSION: Final = (1, 2)
@@ -129,6 +130,18 @@ class Header:
                 f"supported: format {major}.0 to {major}.{minor}",
             ),
         )
+
+
+def is_archive(path: str | os.PathLike[str]) -> bool:
+    """True if a file is an archive rather than a model; one cut short still has its suffix.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as stream:  # noqa: PTH123 - pathlib is slow to import
+        start = stream.read(len(MAGIC))
+    return start == MAGIC or (name.endswith(".popx") and MAGIC.startswith(start))
 
 
 def _check_magic(data: bytes) -> None:

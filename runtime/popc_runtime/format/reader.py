@@ -141,6 +141,16 @@ class ArchiveFile:
             pass
         return PendingBlob(info, out.toreadonly(), digest)
 
+    def verify(self) -> None:
+        """Compare the hashes of all blobs.
+
+        Raises:
+            CorruptArchiveError: a blob is damaged.
+            ResourceError: the file cannot be read, or there is not enough memory.
+        """
+        for name in self.blobs:
+            self.load(name)
+
     def load_into(self, name: str, out: memoryview, *, threads: int | None = None) -> None:
         """Decompress a blob into ``out``: contiguous bytes of its size.
 

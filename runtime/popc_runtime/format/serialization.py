@@ -140,6 +140,10 @@ class Fields:
         """Bytes."""
         return self._take(key, bytes)
 
+    def items_of(self) -> Iterator[tuple[str, object]]:
+        """All fields."""
+        return ((str(key), value) for key, value in self._values.items())
+
     def any(self, key: str) -> object:
         """A value of any type; ``None`` if missing."""
         return self._values.get(key)

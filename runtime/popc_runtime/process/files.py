@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 from popc_runtime.errors import ResourceError
 
-__all__ = ["new_file", "refuse_to_replace", "remove_remains", "require_room_for"]
+__all__ = ["new_file", "refuse_to_replace", "remove_remains", "require_room_for", "sync_folder"]
 
 _TEMPORARY: Final = ".tmp"
 
@@ -65,7 +65,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise _failed(target, error) from error
     except MemoryError as error:
@@ -79,7 +79,7 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}{_TEMPORARY}")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename survive a power failure, where folders can be synchronised."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -1,0 +1,79 @@
+"""Compiling what the cache does not hold, once for all processes that want it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from popc.api import compile_request
+from popc.caching.keys import KeyParts, key_parts
+from popc.progress import Watch
+from popc.reporting.estimation import check_target
+from popc.request import CompileRequest
+from popc_runtime.cache import CacheBounds, cache_bounds, claimed, key_of, prune, store_entry
+from popc_runtime.errors import ResourceError
+
+if TYPE_CHECKING:
+    from popc.archive import Archive
+    from popc.caching.programs import CachedProgram, ProgramCache
+
+__all__ = ["compile_into"]
+
+
+def compile_into(
+    cache: ProgramCache,
+    request: CompileRequest,
+    watch: Watch,
+    on_wait: Callable[[], None] | None,
+    against: str | os.PathLike[str] | None,
+) -> CachedProgram:
+    """The program of a request: found by its full key, or compiled and stored.
+
+    Raises:
+        PopcError: see `popc.compile`.
+    """
+    check_target(request.options)
+    bounds = cache_bounds()
+    loaded = request.load()
+    parts = key_parts(request, loaded, cache.folder)
+    key = key_of(parts.parts)
+    found = cache.look_up(key)
+    if found is None:
+        with claimed(cache.folder, key, on_wait) as held:
+            found = cache.look_up(key)  # whoever held the lock before may have made it
+            if found is None:
+                archive = compile_request(replace(request, model=loaded), watch, against)
+                found = _stored(cache, key, parts, archive, bounds if held else None)
+    cache.quick.keep(key, loaded.sha256, parts.external, parts.files)
+    return found
+
+
+def _stored(
+    cache: ProgramCache, key: str, parts: KeyParts, archive: Archive, bounds: CacheBounds | None
+) -> CachedProgram:
+    """The program of a new archive, in the cache if that can be written: it has ``bounds``."""
+    from popc.caching.programs import CachedProgram
+
+    folder, path = cache.folder, ""
+    problem = f"the cache {folder} cannot be written"
+    if bounds is not None:
+        try:
+            path = store_entry(
+                folder,
+                key,
+                archive.save,
+                names=(cache.name,) if cache.name else (),
+                parts=parts.parts,
+                notes=archive.notes,
+            )
+        except ResourceError as error:
+            problem = error.message
+        else:
+            with suppress(ResourceError):
+                prune(folder, bounds, keep=key)
+    if not path:
+        archive.notes = (*archive.notes, f"the program is not kept: {problem}")
+    return CachedProgram(key, path, is_hit=False, notes=archive.notes, archive=archive)
