@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 
-from popc_runtime.format.digests import sha256
 from popc_runtime.format.packing import Packable
+
+from popc_runtime.format.digests import sha256
 from popc_runtime.ground.hints import Any
 
 __all__ = ["NotPlainError", "plain"]
