@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from popc_runtime.format.packing import Packable
-
 from popc.caching.builds import build_id
 from popc.caching.files import file_hash
 from popc.caching.plain import NotPlainError, plain
@@ -18,6 +16,7 @@ from popc.request import CompileRequest
 from popc.target import target_file
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FORMAT_VERSION, SCHEMA_HASH, Origin
+from popc_runtime.format.serialization import Packable
 
 __all__ = ["KeyParts", "compiler_parts", "key_parts"]
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 
-from popc_runtime.format.packing import Packable
-
 from popc_runtime.format.digests import sha256
+from popc_runtime.format.serialization import Packable
 from popc_runtime.ground.hints import Any
 
 __all__ = ["NotPlainError", "plain"]

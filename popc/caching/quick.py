@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from popc_runtime.format.packing import Packable, pack
-
 from popc.caching.builds import build_id
 from popc.caching.files import Records, file_hash, hash_of
 from popc.caching.plain import NotPlainError, plain
 from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.digests import sha256
+from popc_runtime.format.serialization import Packable, pack
 from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["QuickKeys", "given_file"]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import onnx
-from popc_runtime.format.packing import Packable
 
 from popc.caching.files import file_hash
 from popc.frontend import LoadedModel
@@ -32,6 +31,7 @@ from popc_runtime.cache import (
 )
 from popc_runtime.errors import ArchiveError, ResourceError
 from popc_runtime.format import ArchiveFile
+from popc_runtime.format.serialization import Packable
 from popc_runtime.process.files import new_file
 
 __all__ = [

@@ -18,6 +18,8 @@ _ALLOWED: Final = {
     # A rule gets a node, and has the importer that made the node import the bodies that it holds.
     ("popc.frontend.node", "popc.frontend.importer"),
     ("popc.frontend.updates", "popc.frontend.importer"),
+    # What the cache finds needs no compiler, which is handed the cache when something is missing.
+    ("popc.caching.programs", "popc.caching.compiling"),
 }
 
 

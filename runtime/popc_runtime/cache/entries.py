@@ -18,7 +18,7 @@ from popc_runtime.errors import CorruptArchiveError, PopcError, ResourceError, U
 from popc_runtime.format.digests import sha256
 from popc_runtime.format.header import DIGEST_SIZE
 from popc_runtime.format.limits import DEFAULT_LIMITS
-from popc_runtime.format.packing import Packable, pack, unpack
+from popc_runtime.format.serialization import Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.frozen import field, frozen, replace
 from popc_runtime.ground.hints import Any, Final
