@@ -1,4 +1,4 @@
-"""How long a process takes to its first result: from the cache, and from an archive by path.
+"""Measure the time of a process to its first result: from the cache, and from an archive by path.
 
     python -m benchmarks.caching [MODEL.onnx]... [--runs N]
 

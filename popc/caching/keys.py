@@ -71,7 +71,7 @@ def key_parts(request: CompileRequest, loaded: LoadedModel, folder: str) -> KeyP
 
 
 def compiler_parts() -> dict[str, Packable]:
-    """What is to be known about popc itself."""
+    """The facts about popc itself."""
     return {
         "version": _version(),
         "build": build_id(),

@@ -25,7 +25,7 @@ _OTHERS: Final = "POPC_CACHE"
 
 
 class QuickKeys:
-    """What leads to keys, in the cache ``folder``, for a model and the settings given for it.
+    """The short way to keys, in the cache ``folder``, for a model and the settings given for it.
 
     Attributes:
         digest: A hash over model and settings; "" if they are of a kind that has none.

@@ -46,7 +46,7 @@ class KnownValues:
         return values[tensor]
 
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
-        """As `value`, but the weights that decide it stop being variables of the top ``graph``.
+        """Like `value`, but the weights that decide it stop being variables of the top ``graph``.
 
         A weight whose value decides a shape or an algorithm cannot be trained, and must not be
         what the model itself changes.

@@ -139,7 +139,7 @@ def write_program(path: Path, program: SavedProgram) -> None:
 
 
 def read_program(path: Path) -> SavedProgram:
-    """What `write_program` wrote.
+    """Read what `write_program` wrote.
 
     Raises:
         popart_exception: the file holds something else, or is damaged.

@@ -34,7 +34,7 @@ __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]
 
 
 class _Session(SessionCore):
-    """What both kinds of sessions have in common."""
+    """The interface that both kinds of sessions have in common."""
 
     # -- random numbers --------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class _Session(SessionCore):
         return self._seed
 
     def getRNGState(self) -> list[int]:
-        """Where the random numbers of the device are.
+        """The state of the device's random numbers.
 
         Raises:
             popart_runtime_error: the option enableLoadAndOffloadRNGState is off.
@@ -126,7 +126,7 @@ class _Session(SessionCore):
             return self._executable.get_cycle_count(id)
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What a run costs, as text.
+        """The costs of a run, as text.
 
         Raises:
             popart_runtime_error: the device is not prepared, or the program was loaded.

@@ -24,7 +24,7 @@ _EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
 
 
 class _Given(Protocol):
-    """What a session is given."""
+    """The arguments of a session."""
 
     @property
     def model(self) -> onnx.ModelProto: ...
@@ -88,7 +88,7 @@ def _option_problems(options: SessionOptions, *, trains: bool) -> Iterator[str]:
 
 
 def _computes(model: onnx.ModelProto, flow: DataFlow) -> bool:
-    """Whether a node of the model makes an anchor, or has an effect."""
+    """True if a node of the model makes an anchor, or has an effect."""
     anchors = set(flow.anchors())
     return any(
         node.op_type in _EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node

@@ -50,7 +50,7 @@ class Explanation:
         return self.diagnosis.fits
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The explanation as plain data."""
         data: dict[str, Any] = self.diagnosis.to_dict()
         if self.advice is not None:
             base = self.advice.base

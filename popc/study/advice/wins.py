@@ -39,7 +39,7 @@ class Win:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         change, outcome = self.trial.change, self.trial.outcome
         return {
             "name": self.name,

@@ -1,4 +1,4 @@
-"""What the cache holds, as everybody reads it.
+"""The entries of the cache, as everybody reads them.
 
     entries/KEY/program.popx   an archive
     entries/KEY/entry          its facts; the time of the file is that of the last use

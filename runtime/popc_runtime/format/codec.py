@@ -92,5 +92,5 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
 
 
 def default_threads() -> int:
-    """As many threads as there are processors, within reason."""
+    """The number of threads to compress with: one for each processor, within reason."""
     return min(_MAX_THREADS, os.cpu_count() or 1)
