@@ -12,7 +12,7 @@ from popc_runtime.ground.hints import Any
 
 __all__ = ["NotPlainError", "plain"]
 
-_MOST: int = 1 << 63
+_MOST: int = 1 << 63  # msgpack holds integers of 64 bits
 
 
 class NotPlainError(Exception):

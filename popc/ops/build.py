@@ -15,7 +15,7 @@ from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 
 __all__ = ["build", "can_evaluate", "evaluate", "infer_types"]
 
-_LARGEST: Final = (1 << 63) - 1
+_LARGEST: Final = (1 << 63) - 1  # int64 holds sizes
 
 
 def infer_types(

@@ -24,9 +24,9 @@ from popc.schedule.simplify import simplify
 __all__ = ["find_lowest_peak", "lower_by_windows"]
 
 _MOST_NODES: Final = 3000  # sets of nodes are kept as bits
-_PROBES: Final = 6
+_PROBES: Final = 6  # peaks between the proven and the found one that are tried
 _WINDOWS: Final = (12, 16, 24, 32, 48, 64)  # nodes in a small part of an order
-_WINDOW_WORK: Final = 10_000
+_WINDOW_WORK: Final = 10_000  # nodes to look at for each small part
 
 
 def find_lowest_peak(

@@ -13,4 +13,4 @@ def conflicts(options: Options) -> Iterator[str]:
     """Exceptions that nothing looks for."""
     exceptions = "floating_point_exceptions"
     if exceptions in options.origins and not options.enable_floating_point_checks:
-        yield f"{exceptions} says what enable_floating_point_checks looks for, which is false"
+        yield f"{exceptions} is set, but enable_floating_point_checks is false: set that too"

@@ -88,9 +88,8 @@ def _about_sharding(what: str, location: TensorLocation, replicas: int) -> Itera
         yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
     elif domain.members(replicas) < replicas:
         yield (
-            f"{what}: sharding_domain is {domain}, but tensors are divided among all replicas, for "
-            "it cannot be shown that groups of fewer keep equal values: leave it out, or set it to "
-            "all"
+            f"{what}: sharding_domain is {domain}, but tensors are divided among all replicas: "
+            "smaller groups might not keep equal values; leave it out, or set it to all"
         )
 
 

@@ -19,8 +19,8 @@ def conflicts(options: Options) -> Iterator[str]:
     instrumented = options.instrument_with_hardware_cycle_counter
     if "hardware_instrumentations" in options.origins and not instrumented:
         yield (
-            "hardware_instrumentations says what instrument_with_hardware_cycle_counter counts, "
-            "which is false"
+            "hardware_instrumentations is set, but instrument_with_hardware_cycle_counter is "
+            "false: set that too"
         )
     if options.group_host_sync and options.enable_pipelining:
         yield (

@@ -23,7 +23,7 @@ from popc.study.advice.workers import available_cores, open_pool
 
 __all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_request"]
 
-DEFAULT_BUDGET: Final = 150
+DEFAULT_BUDGET: Final = 150  # programs that are planned
 # Below so many seconds of planning, other processes are not worth starting.
 _WORTH_PROCESSES: Final = 6.0
 

@@ -40,8 +40,8 @@ __all__ = [
 
 ENTRY: Final = "entry"
 PROGRAM: Final = "program.popx"
-_KEY_LENGTH: Final = 64
-_SHORTEST_PREFIX: Final = 8
+_KEY_LENGTH: Final = 64  # of SHA-256 in hexadecimal
+_SHORTEST_PREFIX: Final = 8  # digits of a key that users may give instead of all
 _HEXADECIMAL: Final = "0123456789abcdef"
 # A key names every bound array and every trained weight.
 _LIMITS: Final = replace(DEFAULT_LIMITS, list_items=1 << 20, text_bytes=1 << 20)

@@ -239,7 +239,7 @@ def _matrices(node: Node, index: int, name: str) -> Tensor:
     return node.emit("Transpose", [x], {"perm": (*range(rank - 2), rank - 1, rank - 2)})
 
 
-_ANY: Final = 1 << 16
+_ANY: Final = 1 << 16  # more opset versions than there will be
 
 RULES: Final = graphcore_domain(
     {
