@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from popc.frontend.known_attributes import may_read
 from popc.frontend.problems import DataDependent
-from popc.frontend.values import OptionalValue, SequenceValue, Value
+from popc.frontend.values import OnnxAttribute, OptionalValue, SequenceValue, Value
 from popc.ir import OpSettings, ProductCut, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
@@ -20,10 +20,8 @@ from popc_runtime.format import Array, Attributes, DType
 if TYPE_CHECKING:
     from popc.frontend.importer import GraphImporter
 
-__all__ = ["ImportRule", "Node", "OnnxAttribute", "RuleResult"]
+__all__ = ["ImportRule", "Node", "RuleResult"]
 
-# Decoded ONNX attributes: tensors come as (type, data), graphs as their protobuf message.
-OnnxAttribute: TypeAlias = object
 RuleResult: TypeAlias = "Value | Sequence[Value | None]"
 
 _PARTIALS_TYPE: Final = "__partials_type"  # an attribute that PopART gives to any node
@@ -239,6 +237,23 @@ class Node:
         """
         array = np.asarray(values)
         return self.importer.constant(array, dtype or DType.of(array.dtype))
+
+    def positions(self, count: int) -> Array:
+        """The int64 numbers 0 to ``count`` - 1, for a rule that computes with them.
+
+        Raises:
+            TooMuchWorkError: they are more than the options allow.
+        """
+        self.require_room(count)
+        return np.arange(count)
+
+    def require_room(self, count: int) -> None:
+        """Ask before ``count`` numbers are computed: shapes of operands can make it any number.
+
+        Raises:
+            TooMuchWorkError: they are more than the options allow.
+        """
+        self.importer.context.budget.compute(count * np.dtype(np.int64).itemsize)
 
 
 ImportRule: TypeAlias = Callable[[Node], RuleResult]

@@ -18,6 +18,7 @@ from popc.popart.errors import (
     popart_runtime_error,
 )
 from popc.popart.groups import VariableSettings
+from popc.popart.loading import LABELS_OUTSIDE
 from popc.popart.stepio import PyWeightsIO, copy_raw
 from popc_runtime import Executable, VariableRole, VariableSpec
 
@@ -51,27 +52,31 @@ class HostWeights:
         self._replicas = replicas
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}
+        self._unread: dict[str, _Array] = {}  # the state of an optimizer, perhaps
         for weight in model.graph.initializer:
-            if weight.name not in unused and weight.data_type != _T.STRING:
-                self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
+            if weight.data_type != _T.STRING:
+                kept = self._unread if weight.name in unused else self.host
+                kept[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
         self.streams: dict[str, _Array] = {
             name: self._returned(name, array) for name, array in self.host.items()
         }
 
     def connect(self, executable: Executable) -> None:
-        """Learn of the variables of a program; their state begins as the program has it."""
+        """Learn of the variables of a program; state begins as the model or the program has it."""
         state = executable.state
         self._specs = {spec.name: spec for spec in state.specs if spec.role in _SENT}
         for name, value in state.read().items():
             if name not in self._specs:
                 continue
-            given = self.host.get(name)
+            given = self.host.get(name, self._unread.get(name))
             shape = self._specs[name].host_shape
             if given is None:
                 self.host[name] = value.copy()
-            elif given.shape != shape and given.size == value.size:
+            elif given.shape == shape:
+                self.host[name] = given
+            elif given.size == value.size:
                 self.host[name] = given.reshape(shape)
-            elif given.shape != shape:
+            else:
                 self.host[name] = np.broadcast_to(given, shape).copy()
             self.streams[name] = self._returned(name, self.host[name])
 
@@ -119,9 +124,14 @@ class HostWeights:
         if not self._specs:
             return
         values = executable.state.read()
-        special = [n for n in values if self._mode(n) is not VariableRetrievalMode.OnePerGroup]
+        one = VariableRetrievalMode.OnePerGroup
+        special = [n for n in values if n in self._specs and self._mode(n) is not one]
         every = executable.state.read(every_replica=True) if special else {}
-        values |= {name: self._of_replicas(name, every[name]) for name in special}
+        for name in special:
+            if self._specs[name].whole:  # replicas have parts of it, and gather the same whole
+                values[name] = self._returned(name, values[name])
+            else:
+                values[name] = self._of_replicas(name, every[name])
         for name, value in values.items():
             if name in self._specs:
                 held = self.host[name].dtype
@@ -200,7 +210,7 @@ class HostWeights:
             self.host[weight.name] = value.reshape(target.shape)
 
     def keep_fetched(self) -> None:
-        """What came from the device is what the host has."""
+        """Make what came from the device the values of the host."""
         for name in self._specs:
             self.host[name] = self._of_groups(name, self.streams[name]).copy()
 
@@ -213,6 +223,10 @@ class HostWeights:
         """
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
+        for node in model.graph.node:
+            for place in reversed(range(len(node.attribute))):
+                if node.attribute[place].name == LABELS_OUTSIDE:
+                    del node.attribute[place]
         known = {weight.name: weight for weight in model.graph.initializer}
         for name in self._specs:
             value = self._of_groups(name, self.streams[name])

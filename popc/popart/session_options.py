@@ -1,15 +1,18 @@
-"""What a session is made with, as options of popc."""
+"""The settings of a session, as options of popc."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx
 
 from popc.options import Options
+from popc.options.dialects.popart_patterns import PATTERNS
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
+from popc.popart.engine_options import engine_values
 from popc.popart.enums import (
     AnchorReturnTypeId,
     CommGroupType,
@@ -49,8 +52,11 @@ _GROUPS: Final = {
     CommGroupType.Orthogonal: "orthogonal",
     CommGroupType.Ungrouped: "none",
 }
+_LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
+# Tensors that replicas do not divide among them.
+_WHOLE: Final = ("accumulatorTensorLocationSettings", "activationTensorLocationSettings")
 # Members that are no option of popc by their own name.
 _APART: Final = (
     *("enableGradientAccumulation", "enableReplicatedGraphs"),
@@ -64,7 +70,7 @@ def replicas_of(options: SessionOptions) -> int:
 
 
 def accumulation_of(options: SessionOptions) -> int:
-    """How many micro-batches an update of the weights takes."""
+    """The number of micro-batches that an update of the weights takes."""
     return int(options.accumulationFactor) if options.enableGradientAccumulation else 1
 
 
@@ -96,6 +102,7 @@ def options_of(
     if not pipelines:
         _forget_pipeline(values)
     _keep_possible_shards(values, replicas_of(options))
+    values.update(engine_values(options))
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
@@ -105,15 +112,35 @@ def options_of(
     values["default_anchor"] = _anchor_of_inputs(anchors, model)
     _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
+    values["pattern_switches"] = _switches(patterns)
     values["compression"] = "fast"
     _add_streams(values, flow, model)
     if not trains:
         _forget_training(values, pipelines=pipelines)
+        if values.get("variable_settings"):  # constants cannot differ between replicas
+            values["constantWeights"] = False
     return make_options({name: value for name, value in values.items() if value is not None})
 
 
+def _switches(patterns: Patterns) -> dict[str, bool]:
+    """The passes and rules of popc that are on or off otherwise than by default.
+
+    One that does what several of PopART's patterns do is off when all of these are.
+    """
+    on, usually = (
+        {
+            rule
+            for name, rules in PATTERNS.items()
+            if chosen.isPatternEnabled(name)
+            for rule in rules
+        }
+        for chosen in (patterns, Patterns())
+    )
+    return {rule: rule in on for rule in sorted(on ^ usually)}
+
+
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
-    """Whether micro-batches go through a pipeline.
+    """True if micro-batches go through a pipeline.
 
     PopART also trains pipelines that update weights after each micro-batch, with gradients of
     weights that later ones have changed meanwhile; popc has no such stale gradients.
@@ -151,14 +178,27 @@ def _forget_pipeline(values: dict[str, Any]) -> None:
 
 
 def _keep_possible_shards(values: dict[str, Any], replicas: int) -> None:
-    """Leave out what PopART passes over: tensors that are not divided have no sharding domain."""
-    tables = [value for name, value in values.items() if name.endswith("TensorLocationSettings")]
-    activations = values.get("activationTensorLocationSettings")
-    for table in (*tables, *values.get("tensorLocationSettingsOverride", {}).values()):
-        if replicas == 1 or table is activations:
-            table["replicatedTensorSharding"] = 0
+    """Divide only what popc divides: weights and states, among all replicas.
+
+    Anything else is kept whole by each replica: that takes more memory, and gives the same results.
+    """
+    tables = {
+        name: table for name, table in values.items() if name.endswith("TensorLocationSettings")
+    }
+    tables |= values.get("tensorLocationSettingsOverride", {})
+    for name, table in tables.items():
+        domain = table.pop("shardingDomain")
         if not table["replicatedTensorSharding"]:
-            table.pop("shardingDomain")
+            continue
+        whole = name in _WHOLE or domain not in ("all", f"consecutive:{replicas}")
+        if whole and replicas > 1:
+            log_once(
+                "session",
+                f"popc divides weights and the optimizer's state among all replicas, and nothing "
+                f"else: each keeps all of what {name} is about, with sharding domain {domain}",
+            )
+        if whole or replicas == 1:
+            table["replicatedTensorSharding"] = 0
 
 
 def _without_effect(options: SessionOptions, *, trains: bool) -> Iterator[str]:
@@ -198,7 +238,12 @@ def _plain(value: Any) -> Any:
         return {literal(name): _plain(content) for name, content in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(item) for item in value]
-    return value
+    return _finite(value) if isinstance(value, float) else value
+
+
+def _finite(value: float) -> float:
+    """The number that an option has; infinities are the largest numbers."""
+    return math.copysign(_LARGEST, value) if math.isinf(value) else value
 
 
 def _words(name: str) -> str:
@@ -267,7 +312,7 @@ def _set_ipus(values: dict[str, Any], ipus: int) -> None:
 
 
 def _add_streams(values: dict[str, Any], flow: DataFlow, model: onnx.ModelProto) -> None:
-    """How inputs, anchors and variables are transferred and shared."""
+    """The options about how inputs, anchors and variables are transferred and shared."""
     facts = {item.key: item.value for item in model.metadata_props}
     tiles, strategies, modes, groups = ({}, {}, {}, {})  # type: ignore[var-annotated]
     for name in (info.name for info in model.graph.input):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
 from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
 from popc_runtime.format.limits import Limits
-from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
+from popc_runtime.format.serialization import Columns, Fields, Packable, corrupt, pack_column
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 
@@ -15,7 +15,7 @@ __all__ = ["RAW_ALIGNMENT", "BlobInfo", "BlobKind", "Chunk", "check_layout", "is
 
 _FIRST: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _REST: Final = _FIRST + "_.-"
-_NAME_LENGTH: Final = 64
+_NAME_LENGTH: Final = 64  # characters
 RAW_ALIGNMENT: Final = 4096  # pages begin here; what is only decompressed needs no alignment
 _CHUNK_COLUMNS: Final = ("chunk_bytes", "chunk_frames", "frame_bytes")
 
@@ -107,6 +107,15 @@ class BlobInfo:
             raise corrupt(f"blob {name!r:.80} {problem}")
         return info
 
+    def is_too_dense(self, limits: Limits) -> bool:
+        """True if the blob would become larger than one of its stored size may."""
+        if self.codec is Codec.RAW:
+            return False
+        ratio, free = limits.ratio, limits.ratio_free_bytes
+        if self.kind == BlobKind.PROGRAM:
+            ratio, free = limits.program_ratio, limits.program_ratio_free_bytes
+        return self.raw_bytes > max(free, ratio * self.stored_bytes)
+
     def _problem(self, limits: Limits) -> str:
         if not is_blob_name(self.name):
             return "has an invalid name"
@@ -114,8 +123,7 @@ class BlobInfo:
             return f"has a hash of {len(self.sha256)} bytes instead of {DIGEST_SIZE}"
         if self.offset % self.alignment:
             return f"is not aligned to {self.alignment}"
-        too_dense = self.raw_bytes > limits.ratio * self.stored_bytes
-        if too_dense and self.raw_bytes > limits.ratio_free_bytes:
+        if self.is_too_dense(limits):
             return f"would expand from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
         return self._chunk_problem()
 

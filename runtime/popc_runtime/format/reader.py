@@ -14,7 +14,7 @@ from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
-from popc_runtime.format.packing import Fields, corrupt, unpack
+from popc_runtime.format.serialization import Fields, corrupt, unpack
 from popc_runtime.format.sources import ArchiveSource, BlobSource, open_source
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen
@@ -299,6 +299,11 @@ def _read_manifest(source: BlobSource, header: Header, limits: Limits) -> Fields
         raise corrupt(f"{source.size - end:,} bytes follow its end")
     if max(header.manifest_raw_bytes, stored_bytes) > limits.manifest_bytes:
         raise corrupt(f"its manifest is larger than {limits.manifest_bytes:,} bytes")
+    most = max(limits.manifest_ratio * stored_bytes, limits.manifest_ratio_free_bytes)
+    if header.manifest_raw_bytes > most:
+        raise corrupt(
+            f"its manifest would expand from {stored_bytes:,} bytes to more than {most:,}"
+        )
     stored = source.read(start, stored_bytes)
     digest = sha256(source.read(0, HEADER_SIZE) + stored).digest()
     if source.read(start + stored_bytes, DIGEST_SIZE) != digest:
