@@ -58,7 +58,7 @@ class Effect:
     needed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The effect as plain data."""
         found: dict[str, Any] = {"option": self.option, "value": self.value, "from": self.origin}
         if self.host:
             found["host"] = self.host

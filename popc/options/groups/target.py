@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Number, Several, Table, Text, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc.target.topology import SelectionOrder
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["TargetOptions", "conflicts"]
+__all__ = ["TargetOptions"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +69,3 @@ class TargetOptions:
     tiles_per_ipu: int = option(
         Whole(high=1 << 20), 0, "Number of tiles of each IPU to use; 0 for all of them."
     )
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Proportions for other chips than there are."""
-    given = len(options.available_memory_per_ipu)
-    if given not in (0, options.num_ipus):
-        yield (
-            f"available_memory_per_ipu has {given} numbers, but num_ipus is {options.num_ipus}: "
-            "give one number for each chip"
-        )
