@@ -117,7 +117,7 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
         "would replace the model",
     ),
     ("archive to stdout", 2, lambda m, a: ["compile", str(m), "-o", "-"], "not to stdout"),
-    ("root option late", 2, lambda m, a: ["compile", str(m), "-q"], "popc -q compile"),
+    ("root option unfinished", 2, lambda m, a: ["check", str(m), "--format"], "an argument"),
     ("misspelt command", 2, lambda m, a: ["verfy", str(m)], "did you mean verify?"),
     ("option without name", 2, lambda m, a: ["options", ""], "there is no option ''"),
     ("empty size", 2, lambda m, a: ["compile", str(m), "--shape", "x=1,,2"], "expected integers"),
@@ -132,7 +132,8 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
     ("neither model nor archive", 3, lambda m, a: ["run", str(_text(m.parent))], "a text file"),
     ("missing input", 6, lambda m, a: ["run", str(a)], "input 'x' is missing"),
     ("unknown input", 2, lambda m, a: ["run", str(a), "-i", "z=random:0"], "no input 'z'"),
-    ("unreadable input", 7, lambda m, a: ["run", str(a), "-i", "x=nowhere.npy"], "cannot read"),
+    ("missing file", 2, lambda m, a: ["run", str(a), "-i", "x=nowhere.npy"], "no file nowhere.npy"),
+    ("missing options", 2, lambda m, a: ["compile", str(m), "--options", "no.toml"], "no.toml"),
     ("output exists", 7, lambda m, a: ["compile", str(m)], "exists already"),
     ("unwritable output", 7, lambda m, a: ["compile", str(m), "-o", "/nowhere/at/all.popx"], ""),
     (
@@ -154,12 +155,6 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
         "--engine numpy",
     ),
     ("options that are no text", 2, _with_options(b"\x08\xff"), "options.toml cannot be parsed: "),
-    (
-        "options that are missing",
-        7,
-        lambda m, a: ["compile", str(m), "--options", "no.toml"],
-        "cannot read the options file no.toml: No such file or directory",
-    ),
     (
         "two ways to show options",
         2,
