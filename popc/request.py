@@ -66,6 +66,7 @@ class CompileKeywords(TypedDict, total=False):
             ``optimizer`` and perhaps ``weights``, or a mapping of these.
         loss: In place of ``train``, the table ``loss``, or the name of a tensor that is the loss.
         optimizer: In place of ``train``, the table ``optimizer``.
+        meta: Notes by name, which the archive keeps: a ticket, a data set, an author.
     """
 
     options: OptionsSource | None
@@ -76,6 +77,7 @@ class CompileKeywords(TypedDict, total=False):
     train: TrainingSource | None
     loss: Mapping[str, Any] | str | None
     optimizer: Mapping[str, Any] | None
+    meta: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class CompileRequest:
         options: The effective options.
         shapes, dims, bind, outputs: See `CompileKeywords`.
         training: How to train it; ``None`` if it is not trained.
+        meta: See `CompileKeywords`.
     """
 
     model: ModelSource
@@ -98,6 +101,7 @@ class CompileRequest:
     bind: Mapping[str, Any] = field(default_factory=dict[str, Any])
     outputs: Sequence[str] = ()
     training: TrainingSettings | None = None
+    meta: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, model: ModelSource, **keywords: Unpack[CompileKeywords]) -> Self:
@@ -105,7 +109,7 @@ class CompileRequest:
 
         Raises:
             OptionError: options or the training file are wrong; lists every problem.
-            UsageError: ``train`` is given beside ``loss`` or ``optimizer``.
+            UsageError: ``train`` is given beside ``loss`` or ``optimizer``, or a note is no text.
             TypeError: there is no such keyword.
         """
         _refuse_unknown(keywords)
@@ -118,6 +122,7 @@ class CompileRequest:
             keywords.get("bind") or {},
             keywords.get("outputs", ()),
             make_training(keywords.get("train"), keywords.get("loss"), keywords.get("optimizer")),
+            _notes(keywords.get("meta") or {}),
         )
 
     @property
@@ -173,6 +178,13 @@ def _refuse_unknown(keywords: Mapping[str, object]) -> None:
                 f"compile() got an unexpected keyword argument {name!r}"
                 + (f"; {guess}" if guess else "")
             )
+
+
+def _notes(meta: Mapping[str, object]) -> dict[str, str]:
+    wrong = [name for name, note in meta.items() if not isinstance(note, str) or not name]
+    if wrong:
+        raise UsageError(f"meta: the note {wrong[0]!r} is not text with a name")
+    return {name: str(note) for name, note in meta.items()}
 
 
 def _annotations(options: Options) -> Annotations:

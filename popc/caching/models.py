@@ -59,7 +59,7 @@ def compile_model(
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
         against: An archive; if the program exceeds its budget, the error says what has grown.
         **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them.
+            ``train``, ``loss``, ``optimizer`` and ``meta``; see `popc.request.CompileKeywords`.
 
     Raises:
         ModelError: the model is not valid, or uses what popc cannot compile.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -52,11 +52,13 @@ class LoadedModel:
         proto: The model; its nodes are sorted topologically.
         base_dir: The folder that external data is relative to; "" if the model is not a file.
         sha256: Of the model file (without external data), in hexadecimal.
+        file: The name of that file; "" if the model is not a file.
     """
 
     proto: onnx.ModelProto
     base_dir: str
     sha256: str
+    file: str = ""
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -64,12 +66,14 @@ class LoadedModel:
         proto = self.proto
         facts = {
             "domain": proto.domain,
+            "file": self.file,
             "graph": proto.graph.name,
             "ir_version": str(proto.ir_version),
             "model_version": str(proto.model_version) if proto.model_version else "",
             "opsets": ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in self.opsets.items()),
             "producer": f"{proto.producer_name} {proto.producer_version}".strip(),
         }
+        facts |= {f"metadata.{item.key}": item.value for item in proto.metadata_props}
         return {key: value for key, value in facts.items() if value}
 
     @property
@@ -141,7 +145,8 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
         return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
     path = Path(source)
     proto, digest = _read(path)
-    return _checked(proto, str(path.absolute().parent), digest, owned=True)
+    loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
+    return replace(loaded, file=path.name)
 
 
 def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool) -> LoadedModel:

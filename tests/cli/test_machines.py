@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import popc
 from popc.cli.main import _FLAGS, _WITH_VALUE, root, run
 from popc.cli.verbs import VERBS
 from tests.support.models import affine
@@ -96,3 +97,32 @@ def test_check_says_whether_a_model_compiles(
     assert not document["compiles"]
     assert document["problem"]["code"] == "model.data-dependent-shape"
     assert _json(["check", str(model), "--bind", "shape=2,3"], capsys)["compiles"]
+
+
+def test_an_archive_says_where_it_comes_from(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proto = onnx.load(model)
+    helper.set_model_props(proto, {"author": "somebody", "names": "n" * 3000})
+    onnx.save(proto, model)
+    popx = model.with_suffix(".popx")
+    given = ["--shape", "x=1,3", "--meta", "ticket=17"]
+    assert run(["-q", "compile", str(model), *given]) == 0
+    facts = _json(["inspect", str(popx)], capsys)["provenance"]
+    assert facts["metadata.names"].endswith("(2,000 characters more)")
+    expected = {
+        "file": "model.onnx",
+        "metadata.author": "somebody",
+        "shape.x": "1,3",
+        "meta.ticket": "17",
+    }
+    assert expected.items() <= facts.items()
+    assert run(["-q", "compile", str(model), "--dim", "N=2", "--force"]) == 0
+    facts = _json(["inspect", str(popx)], capsys)["provenance"]
+    assert facts["dim.N"] == "2"
+    assert "meta.ticket" not in facts
+    assert run(["compile", str(model), "--dim", "N=2", "--force", "--meta", "ticket"]) == 2
+    with pytest.raises(popc.errors.UsageError, match="meta"):
+        popc.compile(model, dims={"N": 2}, meta={"ticket": 17})  # type: ignore[dict-item]
+    large = popc.compile(model, bind={"x": np.zeros((9, 3), np.float32)})
+    assert large.manifest.provenance["bind.x"].startswith("float32[9,3] sha256 ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
+from popc.inputs.arguments import pairs
 from popc.progress import OnProgress, ProgressEvent, Snapshot, Stage
 from popc_runtime.errors import UsageError
 from popc_runtime.process.files import refuse_to_replace, require_room_for
@@ -83,6 +85,12 @@ __all__ = ["command"]
     metavar="ARCHIVE",
     help="If the program exceeds its budget, say what has grown since this archive.",
 )
+@click.option(
+    "--meta",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Note something in the archive, which `popc inspect` shows; repeatable.",
+)
 @click.option("--force", is_flag=True, help="Replace the archive if it exists.")
 @click.pass_obj
 def command(
@@ -102,6 +110,7 @@ def command(
     explain_options: bool,
     allow_out_of_memory: bool,
     against: Path | None,
+    meta: tuple[str, ...],
     force: bool,
 ) -> Report:
     """Compile MODEL, an ONNX file (- for stdin), into an executable archive.
@@ -127,6 +136,7 @@ def command(
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
     request = settings.request(read_source(model), train)  # mistakes there come before files
+    request = replace(request, meta=pairs(meta, "--meta"))
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
     refuse_to_replace(target, force=force)  # before minutes of work, not after
