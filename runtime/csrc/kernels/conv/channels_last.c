@@ -7,6 +7,7 @@
 #include "channels_last.h"
 #include "turned.h"
 
+// Tiles have 8 sums at least, as many as are under way at once: see direct.h.
 #if VECTOR_BYTES == 32
 enum { MOST_VECTORS = 2 };
 #else
@@ -16,7 +17,7 @@ enum {
     PIXELS = 4,  // of a tile
     BATCH = 8,  // tiles that some channels are computed of, one after the other
     CHUNK_WORK = 1 << 16,  // multiplications
-    FIRST_CACHE = 8192,  // floats
+    FIRST_CACHE = 8192,  // floats: 32 KiB
     LEAST_BLOCK = 2,  // vectors of channels: the last one reaches back, to its own block
 };
 

@@ -48,10 +48,14 @@ static void *prepare(Params *params, Needs *needs) {
     return state;
 }
 
+INLINE Floats add_weighted(Floats total, Floats part, const float *weights, int64_t tap) {
+    return total + weights[tap] * part;
+}
+
 static void convolve_slice(
     const State *state, const float *from, const float *weights, float *to, int64_t count) {
-    const int64_t window = state->conv.window, *offsets = state->offsets;
-    SWEEP_LOOPS((Floats){0}, total[v] += weights[tap] * part)
+    const Sweep sweep = {from, weights, state->offsets, state->conv.window, to};
+    sweep_slice(&sweep, count, (Floats){0}, add_weighted);
 }
 
 static void convolve_copies(

@@ -14,8 +14,10 @@ enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
     FEW_PIXELS =
         256,  // that strips of weights, which come from far away, are worth being asked for
-    BLOCK_FLOATS = 1 << 16,  // of the input that all strips go by, or of strips that a tile goes by
-    MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread
+    // Of the input that all strips go by, or of strips that a tile goes by: 256 KiB, half of the second
+    // cache of Zen 3.
+    BLOCK_FLOATS = 1 << 16,
+    MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread: all of that cache
     SHORT_RUN = 32,
     MOST_BESIDE = 16,
     CHUNKS = 16,  // as many as are worth having

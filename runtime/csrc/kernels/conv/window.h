@@ -8,7 +8,7 @@
 
 #include "conv.h"
 
-enum { SWEEP = 8 * LANES };  // results that are made at once
+enum { SWEEP = 8 * LANES };  // results that are made at once: 8 sums under way, see direct.h
 
 // Places from the first window of a slice to its last one.
 static inline int64_t sweep_count(const Conv *conv) {
@@ -25,27 +25,43 @@ static inline float *sweep_results(const Conv *conv, float *scratch) {
     return scratch + ceil_div(conv->plane, SWEEP) * SWEEP + SWEEP;
 }
 
-// to[i] = STEP over all taps, `VECTORS` vectors at a time, as long as `WHILE`; `STEP` changes
-// `total[v]` by `part` of tap number `tap`.
-#define SWEEP_LOOP(VECTORS, WHILE, START, STEP)                                \
-    for (; WHILE; i += VECTORS * LANES) {                                      \
-        Floats total[VECTORS];                                                 \
-        for (int v = 0; v < VECTORS; v++) total[v] = START;                    \
-        for (int64_t tap = 0; tap < window; tap++) {                           \
-            const float *source = from + offsets[tap] + i;                     \
-            _Pragma("GCC unroll 8") for (int v = 0; v < VECTORS; v++) {        \
-                const Floats part = load(source + v * LANES);                  \
-                STEP;                                                          \
-            }                                                                  \
-        }                                                                      \
-        for (int v = 0; v < VECTORS; v++) store(to + i + v * LANES, total[v]); \
+// What a tap of a window does to a total; `weights` are those of the window, if it has any.  It is a
+// constant wherever a slice is given it: nothing is called.
+typedef Floats (*SweepStep)(Floats total, Floats part, const float *weights, int64_t tap);
+
+typedef struct {
+    const float *from, *weights;
+    const int64_t *offsets;  // of the taps of a window
+    int64_t window;
+    float *to;
+} Sweep;
+
+// to[i] over all taps, some vectors at a time, as long as `i` is below `end`.
+INLINE int64_t sweep_vectors(
+    const Sweep *sweep, int64_t i, int64_t end, Floats start, const SweepStep step,
+    const int vectors) {
+    const float *from = sweep->from, *weights = sweep->weights;
+    const int64_t *offsets = sweep->offsets, window = sweep->window;
+    float *to = sweep->to;
+    for (; i < end; i += vectors * LANES) {
+        Floats total[SWEEP / LANES];
+        for (int v = 0; v < vectors; v++) total[v] = start;
+        for (int64_t tap = 0; tap < window; tap++) {
+            const float *source = from + offsets[tap] + i;
+            UNROLLED_FOR (int v = 0; v < vectors; v++)
+                total[v] = step(total[v], load(source + v * LANES), weights, tap);
+        }
+        for (int v = 0; v < vectors; v++) store(to + i + v * LANES, total[v]);
     }
+    return i;
+}
+
 // What is left in the end takes one step more, of four vectors if they are enough: fewer would take
 // as long, because each sum waits for the one before it.
-#define SWEEP_LOOPS(START, STEP)                      \
-    int64_t i = 0;                                    \
-    SWEEP_LOOP(8, i + 4 * LANES < count, START, STEP) \
-    SWEEP_LOOP(4, i < count, START, STEP)
+INLINE void sweep_slice(const Sweep *sweep, int64_t count, Floats start, const SweepStep step) {
+    const int64_t i = sweep_vectors(sweep, 0, count - 4 * LANES, start, step, SWEEP / LANES);
+    sweep_vectors(sweep, i, count, start, step, 4);
+}
 
 // What is read beyond the plane: zeros, because subnormal numbers, which may be there, are slow.
 static inline void end_plane(const Conv *conv, float *plane) {

@@ -42,25 +42,10 @@ INLINE Half double_to_half(double x) {
     return to_half(as_float((int32_t)(bits | 1)));
 }
 
-// What numbers outside of the integers become is what x86 makes of them.  (Of those outside of
-// uint32 numpy itself makes one thing or the other, depending on strides.)
-#define TO_INTEGERS(FLOAT)                                                                         \
-    INLINE int32_t FLOAT##_to_i32(FLOAT x) {                                                       \
-        return x > (FLOAT) - 0x1p31 && x < (FLOAT)0x1p31 ? (int32_t)x : INT32_MIN;                 \
-    }                                                                                              \
-    INLINE int64_t FLOAT##_to_i64(FLOAT x) {                                                       \
-        return x >= (FLOAT) - 0x1p63 && x < (FLOAT)0x1p63 ? (int64_t)x : INT64_MIN;                \
-    }                                                                                              \
-    INLINE uint32_t FLOAT##_to_u32(FLOAT x) {                                                      \
-        return !(x >= (FLOAT)0x1p31) ? (uint32_t)FLOAT##_to_i32(x)                                 \
-                                     : (uint32_t)FLOAT##_to_i32(x - (FLOAT)0x1p31) ^ (1u << 31);   \
-    }                                                                                              \
-    INLINE uint64_t FLOAT##_to_u64(FLOAT x) {                                                      \
-        return !(x >= (FLOAT)0x1p63) ? (uint64_t)FLOAT##_to_i64(x)                                 \
-                                     : (uint64_t)FLOAT##_to_i64(x - (FLOAT)0x1p63) ^ (1ull << 63); \
-    }
-TO_INTEGERS(float)
-TO_INTEGERS(double)
+#define FLOAT float
+#include "to_integers.h"
+#define FLOAT double
+#include "to_integers.h"
 
 // The expressions for each type of results, from a float and from an integer.
 // clang-format off

@@ -5,54 +5,71 @@
 
 #include "maps.h"
 
+// What a map makes of an element: functions whose calls compilers replace by what they do, because
+// each is a constant wherever a loop is given it.
+typedef void (*UnaryStep)(char *out, const char *in, float p0, float p1, float p2);
+typedef void (*BinaryStep)(char *out, const char *left, const char *right, float p0);
+
+INLINE void unary_steps(
+    char *out, const char *in, int64_t so, int64_t si, int64_t n, const double *parameters,
+    const UnaryStep step) {
+    const float p0 = (float)parameters[0], p1 = (float)parameters[1], p2 = (float)parameters[2];
+    INDEPENDENT_FOR (int64_t i = 0; i < n; i++) step(out + i * so, in + i * si, p0, p1, p2);
+}
+
 // A loop over contiguous data, and one for any distances.
-#define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                                    \
-    INLINE void NAME##_steps(                                                                     \
-        char *out, const char *in, int64_t so, int64_t si, int64_t n, const double *parameters) { \
-        const float p0 = (float)parameters[0], p1 = (float)parameters[1],                         \
-                    p2 = (float)parameters[2];                                                    \
-        (void)p0, (void)p1, (void)p2;                                                             \
-        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                             \
-            const FROM x = *(const FROM *)(in + i * si);                                          \
-            *(TO *)(out + i * so) = EXPRESSION;                                                   \
-        }                                                                                         \
-    }                                                                                             \
-    static void NAME(                                                                             \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {           \
-        const int64_t from = sizeof(FROM), to = sizeof(TO);                                       \
-        if (steps[0] == to && steps[1] == from)                                                   \
-            NAME##_steps(out, in[0], to, from, n, p);                                             \
-        else                                                                                      \
-            NAME##_steps(out, in[0], steps[0], steps[1], n, p);                                   \
-    }
+INLINE void unary_loop(
+    char *out, char *const *in, const int64_t *steps, int64_t n, const double *p, const int64_t to,
+    const int64_t from, const UnaryStep step) {
+    if (steps[0] == to && steps[1] == from)
+        unary_steps(out, in[0], to, from, n, p, step);
+    else
+        unary_steps(out, in[0], steps[0], steps[1], n, p, step);
+}
+
+INLINE void binary_steps(
+    char *out, const char *left, const char *right, int64_t so, int64_t sl, int64_t sr, int64_t n,
+    const double *parameters, const BinaryStep step) {
+    const float p0 = (float)parameters[0];
+    INDEPENDENT_FOR (int64_t i = 0; i < n; i++)
+        step(out + i * so, left + i * sl, right + i * sr, p0);
+}
 
 // Loops over contiguous data, over data and one element, and one for any distances.
-#define BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                             \
-    INLINE void NAME##_steps(                                                               \
-        char *out, const char *left, const char *right, int64_t so, int64_t sl, int64_t sr, \
-        int64_t n, const double *parameters) {                                              \
-        const float p0 = (float)parameters[0];                                              \
-        (void)p0;                                                                           \
-        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                       \
-            const FROM a = *(const FROM *)(left + i * sl);                                  \
-            const FROM b = *(const FROM *)(right + i * sr);                                 \
-            *(TO *)(out + i * so) = (TO)(EXPRESSION);                                       \
-        }                                                                                   \
-    }                                                                                       \
-    static void NAME(                                                                       \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {     \
-        const int64_t from = sizeof(FROM), to = sizeof(TO);                                 \
-        if (steps[0] != to)                                                                 \
-            NAME##_steps(out, in[0], in[1], steps[0], steps[1], steps[2], n, p);            \
-        else if (steps[1] == from && steps[2] == from)                                      \
-            NAME##_steps(out, in[0], in[1], to, from, from, n, p);                          \
-        else if (steps[1] == from && steps[2] == 0)                                         \
-            NAME##_steps(out, in[0], in[1], to, from, 0, n, p);                             \
-        else if (steps[1] == 0 && steps[2] == from)                                         \
-            NAME##_steps(out, in[0], in[1], to, 0, from, n, p);                             \
-        else                                                                                \
-            NAME##_steps(out, in[0], in[1], to, steps[1], steps[2], n, p);                  \
+INLINE void binary_loop(
+    char *out, char *const *in, const int64_t *steps, int64_t n, const double *p, const int64_t to,
+    const int64_t from, const BinaryStep step) {
+    if (steps[0] != to)
+        binary_steps(out, in[0], in[1], steps[0], steps[1], steps[2], n, p, step);
+    else if (steps[1] == from && steps[2] == from)
+        binary_steps(out, in[0], in[1], to, from, from, n, p, step);
+    else if (steps[1] == from && steps[2] == 0)
+        binary_steps(out, in[0], in[1], to, from, 0, n, p, step);
+    else if (steps[1] == 0 && steps[2] == from)
+        binary_steps(out, in[0], in[1], to, 0, from, n, p, step);
+    else
+        binary_steps(out, in[0], in[1], to, steps[1], steps[2], n, p, step);
+}
+
+#define LOOP(NAME, FORM, TO, FROM)                                                      \
+    static void NAME(                                                                   \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) { \
+        FORM##_loop(out, in, steps, n, p, sizeof(TO), sizeof(FROM), NAME##_step);       \
     }
+#define UNARY_LOOP(NAME, FROM, TO, EXPRESSION)                                         \
+    INLINE void NAME##_step(char *out, const char *in, float p0, float p1, float p2) { \
+        const FROM x = *(const FROM *)in;                                              \
+        (void)p0, (void)p1, (void)p2;                                                  \
+        *(TO *)out = EXPRESSION;                                                       \
+    }                                                                                  \
+    LOOP(NAME, unary, TO, FROM)
+#define BINARY_LOOP(NAME, FROM, TO, EXPRESSION)                                         \
+    INLINE void NAME##_step(char *out, const char *left, const char *right, float p0) { \
+        const FROM a = *(const FROM *)left, b = *(const FROM *)right;                   \
+        (void)p0;                                                                       \
+        *(TO *)out = (TO)(EXPRESSION);                                                  \
+    }                                                                                   \
+    LOOP(NAME, binary, TO, FROM)
 
 // The element type that loops over a type of C are for.  Signs make no difference to it.
 #define DTYPE_OF(TYPE) \

@@ -20,6 +20,8 @@ typedef struct {
     MapLoop convert[MAX_OPERANDS + 1];  // to the types of the loop, or of the result from it
 } State;
 
+// What a chunk costs, in additions.  What is converted goes by blocks of 4 KiB at most for each operand,
+// and is still in the first cache when the loop reads it.
 enum { CHUNK_COST = 32768, BLOCK = 512, WIDEST = 8 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.

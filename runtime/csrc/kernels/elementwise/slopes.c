@@ -3,28 +3,30 @@
 #include "maps.h"
 #include "../support/math.h"
 
-#define SLOPE_LOOP(NAME, EXPRESSION)                                                    \
-    INLINE void NAME##_steps(                                                           \
-        char *out, char *const *in, int64_t so, int64_t sg, int64_t sv, int64_t n,      \
-        const double *parameters) {                                                     \
-        const float p0 = (float)parameters[0], p1 = (float)parameters[1],               \
-                    p2 = (float)parameters[2];                                          \
-        const char *left = in[0], *right = in[1];                                       \
-        (void)p0, (void)p1, (void)p2;                                                   \
-        INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {                                   \
-            const float g = *(const float *)(left + i * sg);                            \
-            const float v = *(const float *)(right + i * sv);                           \
-            *(float *)(out + i * so) = EXPRESSION;                                      \
-        }                                                                               \
-    }                                                                                   \
-    static void NAME(                                                                   \
-        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) { \
-        const int64_t size = sizeof(float);                                             \
-        if (steps[0] == size && steps[1] == size && steps[2] == size)                   \
-            NAME##_steps(out, in, size, size, size, n, p);                              \
-        else                                                                            \
-            NAME##_steps(out, in, steps[0], steps[1], steps[2], n, p);                  \
+// The slope at an element, times the gradient there: see `UnaryStep` in loops.h.
+typedef float (*Slope)(float g, float v, float p0, float p1, float p2);
+
+INLINE void slope_steps(
+    char *out, char *const *in, int64_t so, int64_t sg, int64_t sv, int64_t n,
+    const double *parameters, const Slope slope) {
+    const float p0 = (float)parameters[0], p1 = (float)parameters[1], p2 = (float)parameters[2];
+    const char *left = in[0], *right = in[1];
+    INDEPENDENT_FOR (int64_t i = 0; i < n; i++) {
+        const float g = *(const float *)(left + i * sg);
+        const float v = *(const float *)(right + i * sv);
+        *(float *)(out + i * so) = slope(g, v, p0, p1, p2);
     }
+}
+
+INLINE void slope_loop(
+    char *out, char *const *in, const int64_t *steps, int64_t n, const double *p,
+    const Slope slope) {
+    const int64_t size = sizeof(float);
+    if (steps[0] == size && steps[1] == size && steps[2] == size)
+        slope_steps(out, in, size, size, size, n, p, slope);
+    else
+        slope_steps(out, in, steps[0], steps[1], steps[2], n, p, slope);
+}
 
 // Bounds on both sides of 0; NaN stays.
 static inline float limited(float x, float low, float high) {
@@ -101,11 +103,18 @@ static inline float exponential_slope(float y, float factor, float at_zero, floa
     _(ThresholdedReluGrad, 1, v > p0 ? g : 0)
 // clang-format on
 
-#define MAKE(NAME, COST, EXPRESSION)                            \
-    SLOPE_LOOP(NAME, EXPRESSION)                                \
-    static void *prepare_##NAME(Params *params, Needs *needs) { \
-        static const Map map = {NAME, 2, COST, F32, F32};       \
-        return ISA(map_prepare)(params, needs, &map);           \
+#define MAKE(NAME, COST, EXPRESSION)                                                    \
+    INLINE float NAME##_at(float g, float v, float p0, float p1, float p2) {            \
+        (void)p0, (void)p1, (void)p2;                                                   \
+        return EXPRESSION;                                                              \
+    }                                                                                   \
+    static void NAME(                                                                   \
+        char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) { \
+        slope_loop(out, in, steps, n, p, NAME##_at);                                    \
+    }                                                                                   \
+    static void *prepare_##NAME(Params *params, Needs *needs) {                         \
+        static const Map map = {NAME, 2, COST, F32, F32};                               \
+        return ISA(map_prepare)(params, needs, &map);                                   \
     }
 
 SLOPES(MAKE)

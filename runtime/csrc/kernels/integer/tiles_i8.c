@@ -9,22 +9,27 @@ static inline Ints load_ints(const int8_t *from) { return *(const LooseInts *)fr
 // Products of few rows wait for the right panel, not for products: AHEAD bytes of it are asked for.
 enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
 
+// Sums of constant rows, which are `packed` or lie in lines.
+typedef void (*RowsFn)(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
+    int32_t *out, const int rows);
+
 // A tile from one that has constant rows.  Rows that are not there are the last one again.
-#define TILE(NAME)                                                                              \
-    static void NAME(                                                                           \
-        ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {      \
-        const uint8_t *lines[BYTE_ROWS];                                                        \
-        for (int64_t i = 0; i < BYTE_ROWS; i++)                                                 \
-            lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i); \
-        if (left.line && rows <= FEW_ROWS)                                                      \
-            NAME##_rows(lines, false, right, groups, out, FEW_ROWS);                            \
-        else if (left.line)                                                                     \
-            NAME##_rows(lines, false, right, groups, out, BYTE_ROWS);                           \
-        else if (rows <= FEW_ROWS)                                                              \
-            NAME##_rows(lines, true, right, groups, out, FEW_ROWS);                             \
-        else                                                                                    \
-            NAME##_rows(lines, true, right, groups, out, BYTE_ROWS);                            \
-    }
+INLINE void tile_by(
+    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows,
+    const RowsFn sums_of) {
+    const uint8_t *lines[BYTE_ROWS];
+    for (int64_t i = 0; i < BYTE_ROWS; i++)
+        lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i);
+    if (left.line && rows <= FEW_ROWS)
+        sums_of(lines, false, right, groups, out, FEW_ROWS);
+    else if (left.line)
+        sums_of(lines, false, right, groups, out, BYTE_ROWS);
+    else if (rows <= FEW_ROWS)
+        sums_of(lines, true, right, groups, out, FEW_ROWS);
+    else
+        sums_of(lines, true, right, groups, out, BYTE_ROWS);
+}
 
 // Group number p of a row.
 INLINE const uint8_t *group_of(const uint8_t *const *lines, int i, int64_t p, const bool packed) {
@@ -57,7 +62,10 @@ INLINE void portable_rows(
     store_sums(out, sums, rows);
 }
 
-TILE(portable)
+static void portable(
+    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
+    tile_by(left, right, groups, out, rows, portable_rows);
+}
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -105,7 +113,9 @@ INLINE void wide_rows(
     store_sums(out, sums, rows);
 }
 
-TILE(wide)
+static void wide(ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
+    tile_by(left, right, groups, out, rows, wide_rows);
+}
 #endif
 
 // Products of four bytes with sums of 32 bits: part of AVX-512, and, later, of AVX.
@@ -140,7 +150,10 @@ HAS_VNNI INLINE void vnni_rows(
     store_sums(out, sums, rows);
 }
 
-HAS_VNNI TILE(vnni)
+HAS_VNNI static void vnni(
+    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
+    tile_by(left, right, groups, out, rows, vnni_rows);
+}
 
 static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }
 #else

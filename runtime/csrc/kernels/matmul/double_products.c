@@ -9,6 +9,8 @@
 typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
 typedef double LooseDoubles __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 
+// Eight sums are under way: two products begin in each cycle, and each takes four.  A slice of a panel
+// is 8 KiB with AVX2, that of the rows of a chunk 64 KiB.
 enum { WIDE = VECTOR_BYTES / 8, COLUMNS = 2 * WIDE, ROWS = 4, CHUNK_ROWS = 64, SLICE = 128 };
 
 typedef struct {

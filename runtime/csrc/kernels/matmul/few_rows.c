@@ -6,7 +6,8 @@
 #include "gemm.h"
 
 enum {
-    // Floats of a right matrix that is not in a near cache, and is asked for: so many lines ahead.
+    // Floats of a right matrix that is not in a near cache (512 KiB: the second cache of Zen 3), and is
+    // asked for: so many lines ahead.
     FAR = 1 << 17,
     AHEAD = 16,
     ALL_AHEAD = 64,  // lines of all panels together that a few rows ask for ahead

@@ -129,32 +129,22 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-#define PLANE(TYPE)                                                                    \
-    static void plane_##TYPE(                                                          \
-        const char *from, char *to, int64_t rows, int64_t columns, int64_t from_row,   \
-        int64_t from_column, int64_t to_row, int64_t to_column) {                      \
-        for (int64_t top = 0; top < rows; top += BLOCK)                                \
-            for (int64_t left = 0; left < columns; left += BLOCK) {                    \
-                const int64_t bottom = top + BLOCK < rows ? top + BLOCK : rows;        \
-                const int64_t right = left + BLOCK < columns ? left + BLOCK : columns; \
-                for (int64_t i = top; i < bottom; i++)                                 \
-                    for (int64_t j = left; j < right; j++)                             \
-                        *(TYPE *)(to + i * to_row + j * to_column) =                   \
-                            *(const TYPE *)(from + i * from_row + j * from_column);    \
-            }                                                                          \
-    }
-
 // Elements that were a few smaller ones lie anywhere.
 typedef uint16_t Bytes2 __attribute__((aligned(1), may_alias));
 typedef uint32_t Bytes4 __attribute__((aligned(1), may_alias));
 typedef uint64_t Bytes8 __attribute__((aligned(1), may_alias));
 typedef uint8_t Bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 
-PLANE(uint8_t)
-PLANE(Bytes2)
-PLANE(Bytes4)
-PLANE(Bytes8)
-PLANE(Bytes16)
+#define TYPE uint8_t
+#include "plane.h"
+#define TYPE Bytes2
+#include "plane.h"
+#define TYPE Bytes4
+#include "plane.h"
+#define TYPE Bytes8
+#include "plane.h"
+#define TYPE Bytes16
+#include "plane.h"
 
 static void move_plane(
     const Move *move, const char *from, char *to, int64_t rows, int64_t columns) {

@@ -6,60 +6,66 @@
 
 #include "../support/simd.h"
 
-// All operations on a row take vectors first and what is left afterwards.  FOLD adds vector `v` to the
-// first of four, and FINISH what that has come to.
-#define REDUCTION(NAME, START, VECTOR, FOLD, FINISH, SCALAR)  \
-    static inline float NAME(const float *x, int64_t n) {     \
-        float total = START;                                  \
-        int64_t i = 0;                                        \
-        if (n >= LANES) {                                     \
-            Floats a[4];                                      \
-            for (int k = 0; k < 4; k++) a[k] = all_of(START); \
-            for (; i + 4 * LANES <= n; i += 4 * LANES)        \
-                for (int k = 0; k < 4; k++) {                 \
-                    const Floats v = load(x + i + k * LANES); \
-                    VECTOR;                                   \
-                }                                             \
-            for (; i + LANES <= n; i += LANES) {              \
-                const int k = 0;                              \
-                const Floats v = load(x + i);                 \
-                VECTOR;                                       \
-            }                                                 \
-            for (int other = 1; other < 4; other++) {         \
-                const int k = 0;                              \
-                const Floats v = a[other];                    \
-                FOLD;                                         \
-            }                                                 \
-            FINISH;                                           \
-        }                                                     \
-        for (; i < n; i++) {                                  \
-            const float v = x[i];                             \
-            SCALAR;                                           \
-        }                                                     \
-        return total;                                         \
+// What a row is reduced by: how a vector, or a number, is added to what there is, how vectors are put
+// together, and what number they come to.  Each is a constant wherever a row is: nothing is called.
+typedef Floats (*VectorStep)(Floats total, Floats v);
+typedef float (*NumberStep)(float total, float v);
+
+// Vectors first, and what is left afterwards.
+INLINE float reduce_row(
+    const float *x, int64_t n, const float start, const VectorStep add, const VectorStep join,
+    float (*const finish)(Floats total), const NumberStep add_one) {
+    float total = start;
+    int64_t i = 0;
+    if (n >= LANES) {
+        Floats a[4];
+        for (int k = 0; k < 4; k++) a[k] = all_of(start);
+        for (; i + 4 * LANES <= n; i += 4 * LANES)
+            for (int k = 0; k < 4; k++) a[k] = add(a[k], load(x + i + k * LANES));
+        for (; i + LANES <= n; i += LANES) a[0] = add(a[0], load(x + i));
+        for (int other = 1; other < 4; other++) a[0] = join(a[0], a[other]);
+        total = finish(a[0]);
     }
+    for (; i < n; i++) total = add_one(total, x[i]);
+    return total;
+}
+
+INLINE Floats vector_plus(Floats total, Floats v) { return total + v; }
+INLINE Floats vector_plus_square(Floats total, Floats v) { return total + v * v; }
+INLINE float plus(float total, float v) { return total + v; }
+INLINE float plus_square(float total, float v) { return total + v * v; }
 
 // A NaN stays: it is not less than anything, and once in `total` nothing is larger than it.
-#define TAKE_IF(LESS)                                                                     \
-    {                                                                                     \
-        const __typeof__(v LESS a[k]) take = (v LESS a[k]) | (v != v);                    \
-        a[k] = (Floats)(((__typeof__(take))v & take) | ((__typeof__(take))a[k] & ~take)); \
-    }
-#define TAKE_ONE_IF(LESS) total = v LESS total || v != v ? v : total
-#define TAKE_LANES_IF(LESS)                        \
-    {                                              \
-        float parts[LANES];                        \
-        store(parts, a[0]);                        \
-        for (int lane = 0; lane < LANES; lane++) { \
-            const float v = parts[lane];           \
-            TAKE_ONE_IF(LESS);                     \
-        }                                          \
-    }
+INLINE Floats vector_larger(Floats total, Floats v) {
+    return select_of((v > total) | (v != v), v, total);
+}
+INLINE Floats vector_smaller(Floats total, Floats v) {
+    return select_of((v < total) | (v != v), v, total);
+}
+INLINE float larger(float total, float v) { return v > total || v != v ? v : total; }
+INLINE float smaller(float total, float v) { return v < total || v != v ? v : total; }
 
-REDUCTION(sum, 0.0f, a[k] += v, a[k] += v, total = sum_of(a[0]), total += v)
-REDUCTION(sum_of_squares, 0.0f, a[k] += v * v, a[k] += v, total = sum_of(a[0]), total += v * v)
-REDUCTION(largest, -INFINITY, TAKE_IF(>), TAKE_IF(>), TAKE_LANES_IF(>), TAKE_ONE_IF(>))
-REDUCTION(smallest, INFINITY, TAKE_IF(<), TAKE_IF(<), TAKE_LANES_IF(<), TAKE_ONE_IF(<))
+INLINE float reduce_lanes(Floats values, const float start, const NumberStep add_one) {
+    float parts[LANES], total = start;
+    store(parts, values);
+    for (int lane = 0; lane < LANES; lane++) total = add_one(total, parts[lane]);
+    return total;
+}
+INLINE float largest_lane(Floats values) { return reduce_lanes(values, -INFINITY, larger); }
+INLINE float smallest_lane(Floats values) { return reduce_lanes(values, INFINITY, smaller); }
+
+static inline float sum(const float *x, int64_t n) {
+    return reduce_row(x, n, 0.0f, vector_plus, vector_plus, sum_of, plus);
+}
+static inline float sum_of_squares(const float *x, int64_t n) {
+    return reduce_row(x, n, 0.0f, vector_plus_square, vector_plus, sum_of, plus_square);
+}
+static inline float largest(const float *x, int64_t n) {
+    return reduce_row(x, n, -INFINITY, vector_larger, vector_larger, largest_lane, larger);
+}
+static inline float smallest(const float *x, int64_t n) {
+    return reduce_row(x, n, INFINITY, vector_smaller, vector_smaller, smallest_lane, smaller);
+}
 
 // The variance is taken from centred values, so that a large mean costs no accuracy.
 static inline float centred_squares(const float *x, int64_t n, float mean) {

@@ -254,20 +254,16 @@ static void sum_columns(const Rows *rows, int64_t row, float factor) {
     }
 }
 
-#define COLUMNS(NAME, CONDITION)                                     \
-    static void NAME(const Rows *rows, int64_t row) {                \
-        const float *x = rows->x + row * rows->length * rows->inner; \
-        float *y = rows->y + row * rows->inner;                      \
-        memcpy(y, x, (size_t)rows->inner * sizeof(float));           \
-        for (int64_t i = 1; i < rows->length; i++)                   \
-            for (int64_t j = 0; j < rows->inner; j++) {              \
-                const float v = x[i * rows->inner + j], t = y[j];    \
-                y[j] = CONDITION ? v : t;                            \
-            }                                                        \
-    }
+INLINE void reduce_columns(const Rows *rows, int64_t row, const NumberStep add) {
+    const float *x = rows->x + row * rows->length * rows->inner;
+    float *y = rows->y + row * rows->inner;
+    memcpy(y, x, (size_t)rows->inner * sizeof(float));
+    for (int64_t i = 1; i < rows->length; i++)
+        for (int64_t j = 0; j < rows->inner; j++) y[j] = add(y[j], x[i * rows->inner + j]);
+}
 
-COLUMNS(largest_columns, v > t || v != v)
-COLUMNS(smallest_columns, v < t || v != v)
+static void largest_columns(const Rows *rows, int64_t row) { reduce_columns(rows, row, larger); }
+static void smallest_columns(const Rows *rows, int64_t row) { reduce_columns(rows, row, smaller); }
 
 static void sum_row(const Rows *rows, int64_t row) {
     if (rows->inner == 1)

@@ -255,27 +255,35 @@ static inline void one_choice(const PoolGrad *pool, int64_t place, int64_t to) {
 }
 
 // Lines of squares, of as many channels as lie behind each other.
-#define SQUARES(NAME, FOUR, ONE)                                                              \
-    static void NAME(const PoolGrad *pool, int64_t channel, int64_t channels) {               \
-        const int64_t width = pool->size[2], half = pool->result[2];                          \
-        const int64_t lines = channels * pool->result[1];                                     \
-        const bool even = pool->size[1] % 2 == 0;                                             \
-        int64_t to = channel * pool->windows;                                                 \
-        for (int64_t line = 0; line < lines; line++, to += half) {                            \
-            const int64_t from = (channel + line / pool->result[1]) * pool->elements +        \
-                                 line % pool->result[1] * 2 * width;                          \
-            int64_t j = 0;                                                                    \
-            for (; j + 4 <= half; j += 4) FOUR(pool, from + 2 * j, from + 2 * j + 4, to + j); \
-            if (half == 2 && width == 4 && even && line + 1 < lines) {                        \
-                FOUR(pool, from, from + 2 * width, to);                                       \
-                line++, to += half, j = half;                                                 \
-            }                                                                                 \
-            for (; j < half; j++) ONE(pool, from + 2 * j, to + j);                            \
-        }                                                                                     \
-    }
+typedef void (*FourSquares)(const PoolGrad *pool, int64_t first, int64_t second, int64_t to);
+typedef void (*OneSquare)(const PoolGrad *pool, int64_t place, int64_t to);
 
-SQUARES(maxima_of_squares, four_maxima, one_maximum)
-SQUARES(choices_in_squares, four_choices, one_choice)
+INLINE void for_squares(
+    const PoolGrad *pool, int64_t channel, int64_t channels, const FourSquares four,
+    const OneSquare square) {
+    const int64_t width = pool->size[2], half = pool->result[2];
+    const int64_t lines = channels * pool->result[1];
+    const bool even = pool->size[1] % 2 == 0;
+    int64_t to = channel * pool->windows;
+    for (int64_t line = 0; line < lines; line++, to += half) {
+        const int64_t from = (channel + line / pool->result[1]) * pool->elements +
+                             line % pool->result[1] * 2 * width;
+        int64_t j = 0;
+        for (; j + 4 <= half; j += 4) four(pool, from + 2 * j, from + 2 * j + 4, to + j);
+        if (half == 2 && width == 4 && even && line + 1 < lines) {
+            four(pool, from, from + 2 * width, to);
+            line++, to += half, j = half;
+        }
+        for (; j < half; j++) square(pool, from + 2 * j, to + j);
+    }
+}
+
+static void maxima_of_squares(const PoolGrad *pool, int64_t channel, int64_t channels) {
+    for_squares(pool, channel, channels, four_maxima, one_maximum);
+}
+static void choices_in_squares(const PoolGrad *pool, int64_t channel, int64_t channels) {
+    for_squares(pool, channel, channels, four_choices, one_choice);
+}
 
 static void choose_in_squares(const PoolGrad *pool, int64_t channel, int64_t channels) {
     float *dx = pool->dx + channel * pool->elements;

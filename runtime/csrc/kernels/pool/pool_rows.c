@@ -218,65 +218,31 @@ static Failure run_steps(const Pool *pool, const Run *run, const Steps *steps) {
 
 // -- maxima ---------------------------------------------------------------------------------------
 
-// Maxima of a few elements: parts overlap, which changes nothing.  Steps of 2 are taken out of pairs,
-// the last of which may be half a pair.
-#define MAXIMA(TYPE, PAIR, LEAST)                                                             \
-    typedef TYPE Few_##TYPE __attribute__((vector_size(16), aligned(1), may_alias));          \
-    static inline void larger_few_##TYPE(const TYPE *from, TYPE *to) {                        \
-        const Few_##TYPE a = *(const Few_##TYPE *)from, b = *(const Few_##TYPE *)to;          \
-        const __typeof__(a > b) first = (a > b) | (a != a);                                   \
-        *(Few_##TYPE *)to =                                                                   \
-            (Few_##TYPE)(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));   \
-    }                                                                                         \
-    static void larger_##TYPE(const char *start, char *result, int64_t count, int64_t step) { \
-        enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };                           \
-        const TYPE *from = (const TYPE *)start;                                               \
-        TYPE *to = (TYPE *)result, some[FEW];                                                 \
-        int64_t i = 0;                                                                        \
-        if (step == 1) {                                                                      \
-            for (; i + MANY <= count; i += MANY) {                                            \
-                const TYPE *some_from = from + i;                                             \
-                TYPE *some_to = to + i;                                                       \
-                INDEPENDENT_FOR (int k = 0; k < MANY; k++) {                                  \
-                    const TYPE v = some_from[k], t = some_to[k];                              \
-                    some_to[k] = v > t || v != v ? v : t;                                     \
-                }                                                                             \
-            }                                                                                 \
-            for (; i + FEW <= count; i += FEW) larger_few_##TYPE(from + i, to + i);           \
-            if (i < count && count >= FEW) {                                                  \
-                larger_few_##TYPE(from + count - FEW, to + count - FEW);                      \
-                return;                                                                       \
-            }                                                                                 \
-        } else if (step == 2) {                                                               \
-            for (; i + FEW < count; i += FEW) {                                               \
-                PAIR pairs[FEW];                                                              \
-                memcpy(pairs, from + 2 * i, sizeof(pairs));                                   \
-                for (int k = 0; k < FEW; k++) some[k] = FIRST_OF(TYPE, pairs[k]);             \
-                larger_few_##TYPE(some, to + i);                                              \
-            }                                                                                 \
-        }                                                                                     \
-        for (; i < count; i++) {                                                              \
-            const TYPE v = from[i * step];                                                    \
-            to[i] = v > to[i] || v != v ? v : to[i];                                          \
-        }                                                                                     \
-    }                                                                                         \
-    static void start_##TYPE(const Pool *pool, char *y, int64_t *places, int64_t count) {     \
-        (void)pool;                                                                           \
-        for (int64_t i = 0; i < count; i++) ((TYPE *)y)[i] = LEAST;                           \
-        for (int64_t i = 0; places && i < count; i++) places[i] = 0;                          \
-    }
 typedef struct { float first, second; } FloatPair;
 typedef struct { double first, second; } DoublePair;
-#define FIRST_OF(TYPE, P) \
+#define FIRST_OF(P) \
     _Generic((P), FloatPair: first_float, DoublePair: first_double, uint16_t: first_byte)(P)
+#define IS_NAN(A) ((A) != (A))  // no integer is
 static inline float first_float(FloatPair pair) { return pair.first; }
 static inline double first_double(DoublePair pair) { return pair.first; }
 static inline uint8_t first_byte(uint16_t pair) { return (uint8_t)pair; }
 
-MAXIMA(float, FloatPair, -INFINITY)
-MAXIMA(double, DoublePair, -(double)INFINITY)
-MAXIMA(int8_t, uint16_t, INT8_MIN)
-MAXIMA(uint8_t, uint16_t, 0)
+#define TYPE float
+#define PAIR FloatPair
+#define LEAST -INFINITY
+#include "maxima.h"
+#define TYPE double
+#define PAIR DoublePair
+#define LEAST -(double)INFINITY
+#include "maxima.h"
+#define TYPE int8_t
+#define PAIR uint16_t
+#define LEAST INT8_MIN
+#include "maxima.h"
+#define TYPE uint8_t
+#define PAIR uint16_t
+#define LEAST 0
+#include "maxima.h"
 
 static void locate(const Pool *pool, const Tap *tap, const char *x, char *y, int64_t *places) {
     (void)pool;

@@ -47,14 +47,24 @@ static void *prepare(Params *params, Needs *needs) {
     return pool;
 }
 
+INLINE Floats take_larger(Floats total, Floats part, const float *weights, int64_t tap) {
+    (void)weights, (void)tap;
+    return larger_of(total, part);
+}
+
+INLINE Floats add(Floats total, Floats part, const float *weights, int64_t tap) {
+    (void)weights, (void)tap;
+    return total + part;
+}
+
 static void largest(const Pool *pool, const float *from, float *to, int64_t count) {
-    const int64_t window = pool->conv.window, *offsets = pool->offsets;
-    SWEEP_LOOPS(all_of(-INFINITY), total[v] = larger_of(total[v], part))
+    const Sweep sweep = {from, NULL, pool->offsets, pool->conv.window, to};
+    sweep_slice(&sweep, count, all_of(-INFINITY), take_larger);
 }
 
 static void sums(const Pool *pool, const float *from, float *to, int64_t count) {
-    const int64_t window = pool->conv.window, *offsets = pool->offsets;
-    SWEEP_LOOPS((Floats){0}, total[v] += part)
+    const Sweep sweep = {from, NULL, pool->offsets, pool->conv.window, to};
+    sweep_slice(&sweep, count, (Floats){0}, add);
 }
 
 static void pool_channel(const Pool *pool, int64_t channel, float *plane) {

@@ -1,39 +1,21 @@
 // Reductions along any axes, of any strides and most element types.
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../../kernel.h"
 #include "folds.h"
-#include "../support/simd.h"
 #include "../support/sizes.h"
-#include "../support/wide.h"
 
 // The order is that of _REDUCTIONS in popc_runtime/native/reductions.py.
 typedef enum { L1, L2, LOG_SUM, LOG_SUM_EXP, MAX, MEAN, MIN, PROD, SUM, SUM_SQUARE } Operation;
 typedef enum { ADD, ADD_ABS, ADD_SQUARE, ADD_EXP, MULTIPLY, LEAST, GREATEST } Step;
 
-enum { BLOCK = 256, STRIPS = 8, EXTREME_STRIPS = 64, REDUCE_WORK = 1 << 14 };
+// Elements that are put together by a chunk of work, at least.
+enum { REDUCE_WORK = 1 << 14 };
 
-// e**x: for numbers that are not far above zero.
-static inline double exp_of(double x) {
-    const double value = wide_exp(x < -700 ? -700 : x > 700 ? 700 : x);
-    return x < -700 ? 0 : x > 700 ? (double)INFINITY : value;
-}
+// Combines what is reduced for some neighbours in the result.
+typedef void (*StepFn)(const Fold *fold, Step step);
 
-typedef union {
-    double real;
-    int64_t whole;
-} Value;
-
-typedef struct Reduce Reduce;
-
-// Combines what is reduced for `width` neighbours in the result, at `from`, into `sums`.
-typedef void (*StepFn)(
-    const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,
-    Value *sums);
-
-struct Reduce {
+typedef struct {
     const char *x;
     char *out;
     int kept, reduced;  // ranks; the last dimensions are those of blocks and of inner loops
@@ -44,7 +26,7 @@ struct Reduce {
     DType dtype;
     StepFn step;
     int64_t unit;
-};
+} Reduce;
 
 static bool is_real(DType dtype) { return dtype == F32 || dtype == F64; }
 
@@ -63,71 +45,24 @@ static Value first_value(DType dtype, Step step) {
     return start;
 }
 
-#define REAL_STEP(TYPE)                                                                        \
-    static void step_##TYPE(                                                                   \
-        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts, \
-        Value *sums) {                                                                         \
-        const int64_t n = reduce->dims[reduce->reduced - 1];                                   \
-        const int64_t along = reduce->strides[reduce->reduced - 1];                            \
-        const int64_t across = reduce->kept_strides[reduce->kept - 1];                         \
-        const double start = first_value(F64, step).real;                                      \
-        switch (step) {                                                                        \
-            case ADD: APPLY_EITHER(TYPE, REAL_##TYPE, PLUS) break;                             \
-            case ADD_ABS: APPLY_EITHER(TYPE, ABS_##TYPE, PLUS) break;                          \
-            case ADD_SQUARE: APPLY_EITHER(TYPE, SQUARE_##TYPE, PLUS) break;                    \
-            case ADD_EXP: APPLY_EITHER(TYPE, EXP_##TYPE, PLUS) break;                          \
-            case MULTIPLY: APPLY_EITHER(TYPE, REAL_##TYPE, TIMES) break;                       \
-            case LEAST: REAL_EXTREME(TYPE, REAL_##TYPE, LESSER) break;                         \
-            case GREATEST: REAL_EXTREME(TYPE, REAL_##TYPE, LARGER) break;                      \
-        }                                                                                      \
-        (void)shifts;                                                                          \
-    }
-#define REAL_float(p) ((double)*(const float *)(p))
-#define ABS_float(p) fabs(REAL_float(p))
-#define SQUARE_float(p) (REAL_float(p) * REAL_float(p))
-#define EXP_float(p) exp_of(REAL_float(p) - shifts[b].real)
-#define REAL_double(p) (*(const double *)(p))
-#define ABS_double(p) fabs(REAL_double(p))
-#define SQUARE_double(p) (REAL_double(p) * REAL_double(p))
-#define EXP_double(p) exp_of(REAL_double(p) - shifts[b].real)
-
-REAL_STEP(float)
-REAL_STEP(double)
-
-#define WHOLE_STEP(TYPE)                                                                       \
-    static int64_t whole_##TYPE(const char *p) { return (int64_t)*(const TYPE *)p; }           \
-    static int64_t abs_##TYPE(const char *p) {                                                 \
-        const int64_t v = whole_##TYPE(p);                                                     \
-        return v < 0 ? (int64_t)(0 - (uint64_t)v) : v;                                         \
-    }                                                                                          \
-    static int64_t square_##TYPE(const char *p) {                                              \
-        return WHOLE_TIMES(whole_##TYPE(p), whole_##TYPE(p));                                  \
-    }                                                                                          \
-    static void step_##TYPE(                                                                   \
-        const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts, \
-        Value *sums) {                                                                         \
-        const int64_t n = reduce->dims[reduce->reduced - 1];                                   \
-        const int64_t along = reduce->strides[reduce->reduced - 1];                            \
-        const int64_t across = reduce->kept_strides[reduce->kept - 1];                         \
-        switch (step) {                                                                        \
-            case ADD: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_PLUS) break;                      \
-            case ADD_ABS: WHOLE_EITHER(TYPE, abs_##TYPE, WHOLE_PLUS) break;                    \
-            case ADD_SQUARE: WHOLE_EITHER(TYPE, square_##TYPE, WHOLE_PLUS) break;              \
-            case MULTIPLY: WHOLE_EITHER(TYPE, whole_##TYPE, WHOLE_TIMES) break;                \
-            case LEAST: EXTREME_EITHER(TYPE, LESSER) break;                                    \
-            case GREATEST: EXTREME_EITHER(TYPE, LARGER) break;                                 \
-            default: break;                                                                    \
-        }                                                                                      \
-        (void)shifts;                                                                          \
-    }
-
-WHOLE_STEP(int8_t)
-WHOLE_STEP(uint8_t)
-WHOLE_STEP(int16_t)
-WHOLE_STEP(uint16_t)
-WHOLE_STEP(int32_t)
-WHOLE_STEP(uint32_t)
-WHOLE_STEP(int64_t)
+#define TYPE float
+#include "real_folds.h"
+#define TYPE double
+#include "real_folds.h"
+#define TYPE int8_t
+#include "whole_folds.h"
+#define TYPE uint8_t
+#include "whole_folds.h"
+#define TYPE int16_t
+#include "whole_folds.h"
+#define TYPE uint16_t
+#include "whole_folds.h"
+#define TYPE int32_t
+#include "whole_folds.h"
+#define TYPE uint32_t
+#include "whole_folds.h"
+#define TYPE int64_t
+#include "whole_folds.h"
 
 static StepFn step_of(DType dtype) {
     switch (dtype) {
@@ -222,9 +157,17 @@ static void sum_block(
     Value *sums) {
     const Value start = first_value(reduce->dtype, step);
     for (int64_t b = 0; b < width; b++) sums[b] = start;
+    const int last = reduce->reduced - 1;
+    Fold fold = {
+        .width = width,
+        .n = reduce->dims[last],
+        .along = reduce->strides[last],
+        .across = reduce->kept_strides[reduce->kept - 1],
+        .shifts = shifts,
+        .sums = sums};
     for (int64_t turn = 0; turn < reduce->turns; turn++) {
-        const int64_t offset = offset_of(turn, reduce->reduced - 1, reduce->dims, reduce->strides);
-        reduce->step(reduce, from + offset, width, step, shifts, sums);
+        fold.from = from + offset_of(turn, last, reduce->dims, reduce->strides);
+        reduce->step(&fold, step);
     }
 }
 

@@ -25,26 +25,19 @@ typedef struct {
     CombineFn combine;  // NULL: replace
 } Places;
 
-#define SUM(a, b) ((a) + (b))
-#define PRODUCT(a, b) ((a) * (b))
-
 // Sums and products of integers wrap around: they are computed without signs.
-#define COMBINE(NAME, TYPE, WORK, OPERATION)                                                \
-    static void NAME##_##TYPE(char *to, const char *from, int64_t count) {                  \
-        TYPE *a = (TYPE *)to;                                                               \
-        const TYPE *b = (const TYPE *)from;                                                 \
-        for (int64_t i = 0; i < count; i++) a[i] = (TYPE)OPERATION((WORK)a[i], (WORK)b[i]); \
-    }
-#define COMBINATIONS(TYPE, WORK)          \
-    COMBINE(sum, TYPE, WORK, SUM)         \
-    COMBINE(product, TYPE, WORK, PRODUCT) \
-    COMBINE(lesser, TYPE, TYPE, LESSER)   \
-    COMBINE(larger, TYPE, TYPE, LARGER)
-
-COMBINATIONS(float, float)
-COMBINATIONS(double, double)
-COMBINATIONS(int32_t, uint32_t)
-COMBINATIONS(int64_t, uint64_t)
+#define TYPE float
+#define WORK float
+#include "combine.h"
+#define TYPE double
+#define WORK double
+#include "combine.h"
+#define TYPE int32_t
+#define WORK uint32_t
+#include "combine.h"
+#define TYPE int64_t
+#define WORK uint64_t
+#include "combine.h"
 
 #define CHOICES(TYPE) {NULL, sum_##TYPE, product_##TYPE, lesser_##TYPE, larger_##TYPE}
 

@@ -38,29 +38,14 @@ static void *prepare_ranks(Params *params, Needs *needs) {
     return NULL;
 }
 
-// What is not a number is behind all others.
-#define RANK(TYPE)                                                      \
-    static int64_t rank_##TYPE(const Ranks *ranks, int64_t i) {         \
-        const TYPE x = ((const TYPE *)ranks->x.data)[i];                \
-        const TYPE *levels = (const TYPE *)ranks->levels.data;          \
-        int64_t low = 0, high = ranks->boundaries;                      \
-        while (low < high) {                                            \
-            const int64_t middle = (low + high) / 2;                    \
-            const TYPE level = levels[middle];                          \
-            const bool below = level < x || (x != x && level == level); \
-            const bool same = level == x || (x != x && level != level); \
-            if (below || (ranks->right && same))                        \
-                low = middle + 1;                                       \
-            else                                                        \
-                high = middle;                                          \
-        }                                                               \
-        return low;                                                     \
-    }
-
-RANK(float)
-RANK(double)
-RANK(int32_t)
-RANK(int64_t)
+#define TYPE float
+#include "rank.h"
+#define TYPE double
+#include "rank.h"
+#define TYPE int32_t
+#include "rank.h"
+#define TYPE int64_t
+#include "rank.h"
 
 static void some_ranks(void *context, int64_t chunk, int thread) {
     (void)thread;

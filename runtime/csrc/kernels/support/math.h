@@ -1,5 +1,11 @@
 // Elementary functions of floats, without branches, so that loops over them become vector code.
-// Errors are a few units in the last place.  Polynomials: Cephes (exp, log), and minimax fits.
+// Polynomials: Cephes (exp, log, asin, atan), and minimax fits.
+//
+// The largest errors in units in the last place, found with AVX2 against the C library's doubles on
+// every 97th float whose result is normal: exp 1.00, log 0.78, tanh 4.3, sigmoid 2.6, softplus 1.6,
+// erf 1.02, sine and cosine 1.5, asin 2.3, acos 1.1, atan 2.7.  erfc is off by 64 and the normal
+// distribution by 221 far out, where they are below 1e-28: their exponents are rounded before they are
+// taken.
 #ifndef POPC_MATH_H
 #define POPC_MATH_H
 

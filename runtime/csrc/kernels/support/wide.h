@@ -1,6 +1,10 @@
 // Elementary functions of doubles, without branches, so that loops over them become vector code.  For
 // usual operands only, which a macro beside each function tells; `guarded.h` leaves others to the C
-// library.  Errors are a few units in the last place.  Polynomials: Taylor, and Cephes (atan).
+// library.  Polynomials: Taylor, and Cephes (atan).
+//
+// The largest errors in units in the last place, of two million operands each against the C library's
+// long doubles: exp 1.0, log and log1p 0.8, atan 1.2, sine, cosine and cosh 1.5, asinh 1.7, acosh and
+// expm1 1.8, atanh 2.0, acos 2.1, sinh 2.2, asin 2.4, tanh 2.5, tan 2.9.
 #ifndef POPC_WIDE_H
 #define POPC_WIDE_H
 
