@@ -126,13 +126,13 @@ def test_an_interrupt_ends_a_long_run(library: Library, threads: int) -> None:
 
 
 def test_an_interrupt_ends_a_long_run_without_loops(library: Library) -> None:
-    left, count, one = np.ones((600, 600), np.float32), *np.float32([[0], [1]])
-    product, more = np.empty_like(left), np.ascontiguousarray(count)
-    records = [
-        encode("MatMul", bound([left, left], [product], {}), library.numbers),
-        encode("Add", bound([more, one], [more], {}), library.numbers),
-    ]
-    program = NativeProgram(library, records * 3000, (left, product, more, one), 1)
+    left, one = np.ones((600, 600), np.float32), np.ones(1, np.float32)
+    product, more = np.empty_like(left), np.zeros(1, np.float32)
+    multiply = encode("MatMul", bound([left, left], [product], {}), library.numbers)
+    count = encode("Add", bound([more, one], [more], {}), library.numbers)
+    assert multiply is not None
+    assert count is not None
+    program = NativeProgram(library, [multiply, count] * 3000, (left, product, more, one), 1)
     timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
