@@ -8,6 +8,7 @@ from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.recomputation import RecomputeRequests
+from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 
@@ -33,4 +34,5 @@ __all__ = [
     "load_model",
     "read_weights",
     "strip_weights",
+    "with_unsigned_weights",
 ]

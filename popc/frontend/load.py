@@ -22,6 +22,7 @@ from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
+from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError
 from popc_runtime.format import MAGIC, Array
@@ -222,6 +223,8 @@ def _is_text(data: bytes) -> bool:
 def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
     """The model with the tensors ``names`` as its only outputs, external data included.
 
+    It is for another runtime, which is to compute products of bytes exactly.
+
     Raises:
         ResourceError: that is too large for one message.
     """
@@ -238,7 +241,7 @@ def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
             tensor.ClearField("data_location")
             tensor.raw_data = data
     try:
-        serialised: bytes = copy.SerializeToString()
+        serialised: bytes = with_unsigned_weights(copy).SerializeToString()
     except (ValueError, EncodeError) as error:
         raise ResourceError("the model with its weights is over 2 GB, too large to copy") from error
     return serialised
