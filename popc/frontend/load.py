@@ -22,6 +22,7 @@ from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
+from popc.frontend.texts import read_text, unpacked
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError
@@ -38,7 +39,6 @@ _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer: `git lfs pull` fetches the model"),
     (b"PK\x03\x04", "a zip archive (PyTorch saves such files)"),
     (b"\x89HDF", "an HDF5 file (Keras saves such files)"),
-    (b"\x1f\x8b", "a gzip file: unpack it first"),
     (b"\x80\x02", "a Python pickle"),
     (b"\x80\x04", "a Python pickle"),
     (b"<", "an HTML or XML page"),
@@ -184,8 +184,12 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
+    data = unpacked(data)
     if not data:
         raise ModelError("not an ONNX model: it is empty")
+    described = read_text(data)
+    if described is not None:
+        return described
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
