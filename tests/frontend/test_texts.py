@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from google.protobuf import json_format, text_format
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 
 from popc.frontend import load_model
 from popc_runtime.errors import ModelError
