@@ -60,9 +60,10 @@ popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder P
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
-docs: $(VENV)/.ready  ## make docs/options.md, docs/patterns.md and docs/schemas/ anew from the code
+docs: $(VENV)/.ready  ## make options.md, patterns.md, popart.md and schemas/ of docs anew from the code
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
+	$(BIN)/python -m tools.popart_page > docs/popart.md
 	$(BIN)/python -m tools.schemas_page docs/schemas
 
 native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively

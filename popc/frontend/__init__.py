@@ -2,7 +2,15 @@
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
+from popc.frontend.budget import ImportLimits
 from popc.frontend.describe import describe_model
+from popc.frontend.given import (
+    given_dims,
+    given_model,
+    given_names,
+    given_shapes,
+    given_values,
+)
 from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
@@ -16,6 +24,7 @@ __all__ = [
     "Annotations",
     "Bindings",
     "GrowingModel",
+    "ImportLimits",
     "ImportedModel",
     "InferredType",
     "LoadedModel",
@@ -29,6 +38,11 @@ __all__ = [
     "fill_weights",
     "find_unsupported",
     "for_inference",
+    "given_dims",
+    "given_model",
+    "given_names",
+    "given_shapes",
+    "given_values",
     "import_model",
     "is_importable",
     "load_model",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from popc.frontend.budget import ImportBudget
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.format import Array
@@ -22,7 +23,9 @@ class KnownValues:
     what it stands for: it makes no difference in which graph somebody asks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: ImportBudget) -> None:
+        self._budget = budget
+        self.in_vain: dict[Tensor, None] = {}  # tensors whose values somebody asked for
         self.written: Collection[str] = ()  # variables that the model itself gives new values
         self._values: dict[Tensor, Array | None] = {}
         self._captured: dict[Tensor, Tensor] = {}  # input of a body -> tensor of the graph around
@@ -40,10 +43,17 @@ class KnownValues:
         if tensor not in values:
             values[tensor] = None
             for op in self._constant_producers(tensor):
+                self._budget.compute(sum(t.type.nbytes for t in op.outputs))
                 operands = [None if t is None else self._computed(t) for t in op.inputs]
                 for output, value in zip(op.outputs, evaluate(op, operands), strict=True):
                     values[output] = value
+        if values[tensor] is None:
+            self.in_vain[tensor] = None
         return values[tensor]
+
+    def operands(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors that the producer of ``tensor`` reads, of whatever graph."""
+        return [] if tensor.producer is None else self._operands(tensor.producer)
 
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
         """As `value`, but the weights that decide it stop being variables of the top ``graph``.

@@ -25,13 +25,16 @@ from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.texts import read_text, unpacked
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
-from popc_runtime.errors import ModelError, ResourceError
+from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
 # The path of a model, its bytes, the message itself, or what `load_model` made of one.
-ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
+ModelSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto | LoadedModel"
+)
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -106,6 +109,15 @@ class LoadedModel:
             if shape and not shape[0].HasField("dim_value")
         }
 
+    def places_of(self, dimension: str) -> dict[str, int]:
+        """The inputs that have the symbolic dimension of this name, and its axis."""
+        return {
+            info.name: axis
+            for info in self.inputs
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+            if dim.dim_param == dimension
+        }
+
     def tensor_names(self) -> tuple[str, ...]:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]
@@ -136,15 +148,22 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
+        UsageError: ``source`` is nothing that could be a model.
         ResourceError: the file cannot be read.
     """
     if isinstance(source, LoadedModel):
         return source
     if isinstance(source, onnx.ModelProto):
         return _checked(source, base_dir, _digest_of(source), owned=False)
-    if isinstance(source, bytes):
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = bytes(source)
         return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
-    path = Path(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(
+            f"a model is not an object of type {type(source).__name__}",
+            hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
+        )
+    path = Path(usable_path(source))
     proto, digest = _read(path)
     loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
     return replace(loaded, file=path.name)

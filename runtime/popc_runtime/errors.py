@@ -5,7 +5,8 @@
     ├── OptionError                  an unknown, ill-typed or conflicting option
     ├── ModelError                   the ONNX model is not valid or cannot be compiled
     │   ├── UnsupportedOpError       operators that popc does not know
-    │   └── DataDependentShapeError  shapes that only run-time values could tell
+    │   ├── DataDependentShapeError  shapes that only run-time values could tell
+    │   └── TooMuchWorkError         importing it takes more than the options allow
     ├── DoesNotFitError              the program needs more than the target has
     ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.ground.hints import Any, ClassVar
+from popc_runtime.ground.hints import Any, ClassVar, Self
 
 __all__ = [
     "ArchiveError",
@@ -43,12 +44,34 @@ __all__ = [
     "OptionError",
     "PopcError",
     "ResourceError",
+    "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
     "StreamUnderrunError",
+    "TooMuchWorkError",
     "UnsupportedOpError",
     "UsageError",
 ]
+
+
+class SpokenHint(str):
+    """A hint in Python's words that has other words on the command line.
+
+    Attributes:
+        command_line: The words there.
+    """
+
+    __slots__ = ("command_line",)
+    command_line: str
+
+    def __new__(cls, python: str, command_line: str) -> Self:
+        """Both, in this order."""
+        made = super().__new__(cls, python)
+        made.command_line = command_line
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SpokenHint, (str(self), self.command_line)
 
 
 class PopcError(Exception):
@@ -57,7 +80,8 @@ class PopcError(Exception):
     Attributes:
         message: What is wrong, one sentence, no trailing advice.
         subject: Where: the op, tensor, option, stream or file concerned ("" if none).
-        hint: What to do about it ("" if nothing can be advised).
+        hint: What to do about it ("" if nothing can be advised); a `SpokenHint` where the command
+            line says it otherwise than Python.
         details: Further lines, one per problem, when several are reported at once.
     """
 
@@ -121,6 +145,12 @@ class DataDependentShapeError(ModelError):
     """Shapes depend on run-time values; ``details`` lists every such op."""
 
     code = "model.data-dependent-shape"
+
+
+class TooMuchWorkError(ModelError):
+    """The import was given up: it would take more work than the options allow."""
+
+    code = "model.too-much-work"
 
 
 class _ReportedError(PopcError):

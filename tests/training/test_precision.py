@@ -165,7 +165,7 @@ def test_a_loss_scale_beyond_float16(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
         trained(tmp_path, model, optimizer)
     assert "loss_scaling is 131072, but the loss 'loss' is float16" in str(caught.value)
-    assert "ensure_fp32_loss_scale_tensor=true" in str(caught.value)
+    assert "ensure_fp32_loss_scale_tensor = true" in str(caught.value)
 
 
 def test_a_loss_in_float32_has_larger_scales(tmp_path: Path) -> None:

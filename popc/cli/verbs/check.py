@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from popc.cli.console import Console
+from popc.cli.engine_options import limits_option
 from popc.cli.model_options import (
     ModelSettings,
     model_options,
@@ -21,10 +22,13 @@ __all__ = ["command"]
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@limits_option
 @model_options
 @train_option("Check a training step: this file names loss and optimizer.")
 @click.pass_obj
-def command(console: Console, *, file: Path, settings: ModelSettings, train: Path | None) -> Report:
+def command(
+    console: Console, *, file: Path, limits: str, settings: ModelSettings, train: Path | None
+) -> Report:
     """Say whether popc can compile FILE (a model) or this runtime can load it (an archive).
 
     Exits with 1 if not.  Operators are looked up; with shapes, dimensions or other settings the
@@ -39,7 +43,7 @@ def command(console: Console, *, file: Path, settings: ModelSettings, train: Pat
 
     if is_archive(file):
         refuse_model_settings(settings, train)
-        return _check_archive(file)
+        return _check_archive(file, limits)
     if train is None and settings.is_empty:
         return _check_model(file)
     return _check_compiles(console, file, settings, train)
@@ -68,12 +72,13 @@ def _check_compiles(
     return Report("check", data, "supported: the model compiles", warnings=tuple(model.notes))
 
 
-def _check_archive(path: Path) -> Report:
+def _check_archive(path: Path, limits: str) -> Report:
     from popc_runtime.device import missing_opcodes
-    from popc_runtime.format import ArchiveFile, decode_program
+    from popc_runtime.format import ArchiveFile, Limits, decode_program
 
-    with ArchiveFile.open(path) as archive:
-        missing = missing_opcodes(decode_program(archive.read("program")))
+    chosen = Limits.of(limits)
+    with ArchiveFile.open(path, limits=chosen) as archive:
+        missing = missing_opcodes(decode_program(archive.read("program"), chosen))
         archive.verify()
     data = {"kind": "archive", "supported": not missing, "missing_instructions": list(missing)}
     if missing:

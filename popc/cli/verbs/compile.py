@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,11 @@ from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import (
     ModelSettings,
+    SeveralShapes,
     model_argument,
     model_options,
     read_source,
+    several_options,
     train_option,
 )
 from popc.cli.refusal import advised
@@ -27,7 +28,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.process.files import refuse_to_replace, require_room_for
 
 if TYPE_CHECKING:
-    from popc.request import CompileRequest
+    from popc.requests import Requests
 
 __all__ = ["command"]
 
@@ -42,6 +43,7 @@ __all__ = ["command"]
     help="The archive to write; by default, MODEL with the suffix .popx.",
 )
 @model_options
+@several_options
 @train_option("Make a training step: a TOML or JSON file names loss and optimizer.")
 @click.option(
     "--emit-ir",
@@ -99,6 +101,7 @@ def command(
     model: Path,
     output: Path | None,
     settings: ModelSettings,
+    several: SeveralShapes,
     train: Path | None,
     emit_ir: Path | None,
     emit_dot: Path | None,
@@ -119,6 +122,7 @@ def command(
     popc compile model.onnx -o model.popx --shape x=1,3,224,224
     popc compile model.onnx --dim batch=4 --set batches_per_step=8
     popc compile model.onnx --dim batch=32 --train train.toml -o train.popx
+    popc compile model.onnx --dim batch=1,4,16 --dim length=32..512:32 --split batch
     """
     if dump_options and explain_options:
         raise UsageError("--dump-options and --explain-options exclude each other")
@@ -135,14 +139,16 @@ def command(
     dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
-    request = settings.request(read_source(model), train)  # mistakes there come before files
-    request = replace(request, meta=pairs(meta, "--meta"))
+    # Mistakes there come before files.
+    requests = several.requests(settings, read_source(model), train)
+    requests = requests.with_notes(pairs(meta, "--meta"))
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
     refuse_to_replace(target, force=force)  # before minutes of work, not after
     require_room_for(target)
-    with advised(console, request, lambda change: compile_line(model, settings, train, change)):
-        return _compile(console, request, target, dumps, against, force=force, times=time_passes)
+    first = requests.programs[0]
+    with advised(console, first, lambda change: compile_line(model, settings, train, change)):
+        return _compile(console, requests, target, dumps, against, force=force, times=time_passes)
 
 
 def _refuse_target(target: Path, model: Path) -> None:
@@ -201,7 +207,7 @@ def _stop_after(
 
 def _compile(
     console: Console,
-    request: CompileRequest,
+    requests: Requests,
     target: Path,
     dumps: Dumps,
     against: Path | None,
@@ -209,12 +215,12 @@ def _compile(
     force: bool,
     times: bool,
 ) -> Report:
-    from popc.api import compile_request
+    from popc.api import compile_requests
     from popc.progress import Watch
 
     timer = _Timer(console.on_progress())
     wanted = dumps.stages.__setitem__ if dumps.text_folder else None
-    archive = compile_request(request, Watch(timer, wanted, dumps.on_graph), against)
+    archive = compile_requests(requests, Watch(timer, wanted, dumps.on_graph), against)
     timer(ProgressEvent(Stage.PACK))
     archive.save(target, force=force)
     size = target.stat().st_size
@@ -226,6 +232,7 @@ def _compile(
         "bytes": size,
         "inputs": [str(input_) for input_ in manifest.inputs],
         "outputs": [str(output) for output in manifest.outputs],
+        "programs": ["main", *(program.name for program in manifest.variants)],
         "memory": dict(manifest.memory),
         "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
     }
@@ -250,7 +257,7 @@ class _Timer:
 
     def __call__(self, event: ProgressEvent) -> None:
         if event.seconds is not None:
-            self.seconds[event.stage] = event.seconds
+            self.seconds[event.stage] = self.seconds.get(event.stage, 0.0) + event.seconds
         else:
             self._last = self._clock()
         if self._forward is not None:

@@ -18,7 +18,7 @@ from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, na
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.hints import TYPE_CHECKING, TypeVar
 from popc_runtime.native import (
     Branch,
     Item,
@@ -42,6 +42,7 @@ __all__ = ["NativeBinder", "is_native"]
 
 # A loop around an instruction, and where the number of its iteration stands.
 _Loops = tuple[tuple[RepeatBlock, View], ...]
+_T = TypeVar("_T")
 
 
 @frozen
@@ -75,11 +76,11 @@ class NativeBinder(Binder):
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
-        return partial(_run, self._native_program(steps))
+        return partial(_told, self._native_program(steps).run)
 
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
         """See `Binder`."""
-        seconds = self._native_program(steps).seconds()
+        seconds = _told(self._native_program(steps).seconds)
         return [
             InstructionTime(step.name, step.opcode, time, is_native(step))
             for step, time in zip(steps, seconds, strict=True)
@@ -212,9 +213,10 @@ def is_native(step: Step) -> bool:
     return isinstance(step, _NativeStep) and not callable(step.item)
 
 
-def _run(program: NativeProgram) -> None:
+def _told(run: Callable[[], _T]) -> _T:
+    """The result of ``run``; what fails in it is told by the instruction."""
     try:
-        program.run()
+        return run()
     except NativeFailure as failure:
         if failure.owner is None:  # before the first kernel
             raise DeviceError(f"the program cannot run: {failure}") from failure

@@ -8,7 +8,15 @@ from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
-from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_REPLICAS, Limits
+from popc_runtime.format.labels import fill_labels, result_names
+from popc_runtime.format.limits import (
+    DEFAULT_LIMITS,
+    LIMITS,
+    MAX_RANK,
+    MAX_REPLICAS,
+    STRICT_LIMITS,
+    Limits,
+)
 from popc_runtime.format.manifest import (
     SCHEMA_HASH,
     FloatCheck,
@@ -16,12 +24,6 @@ from popc_runtime.format.manifest import (
     OptionSetting,
     OptionValue,
     Origin,
-    ReturnType,
-    SequenceSpec,
-    StreamDirection,
-    StreamSpec,
-    SyntheticData,
-    TensorSpec,
 )
 from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
 from popc_runtime.format.program import (
@@ -38,10 +40,20 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.format.reader import ArchiveFile, InMemory, probe
+from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.sources import ArchiveSource
+from popc_runtime.format.streams import (
+    ReturnType,
+    SequenceSpec,
+    StreamDirection,
+    StreamSpec,
+    SyntheticData,
+    TensorSpec,
+)
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
-from popc_runtime.format.validate import validate_image
+from popc_runtime.format.validate import reach, validate_image
 from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
+from popc_runtime.format.variants import FitMode, FitSpec, ProgramSpec, blob_of_program
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
@@ -59,11 +71,15 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIMITS",
     "FORMAT_VERSION",
+    "LIMITS",
     "MAGIC",
+    "MAX_RANK",
     "MAX_REPLICAS",
     "PANEL_ALIGNMENT",
     "SCHEMA_HASH",
+    "STRICT_LIMITS",
     "ArchiveFile",
+    "ArchiveSource",
     "Array",
     "Attribute",
     "Attributes",
@@ -75,10 +91,11 @@ __all__ = [
     "Codec",
     "Compression",
     "DType",
+    "FitMode",
+    "FitSpec",
     "FloatCheck",
     "HyperParameter",
     "IfBlock",
-    "InMemory",
     "Instruction",
     "Item",
     "KnownSizes",
@@ -90,6 +107,7 @@ __all__ = [
     "Packing",
     "Piece",
     "ProgramImage",
+    "ProgramSpec",
     "Region",
     "RepeatBlock",
     "ReturnType",
@@ -103,9 +121,11 @@ __all__ = [
     "VariableRole",
     "VariableSpec",
     "aligned_bytes",
+    "blob_of_program",
     "decode_program",
     "encode_archive",
     "encode_program",
+    "fill_labels",
     "format_attribute",
     "format_program",
     "instructions_of",
@@ -115,6 +135,8 @@ __all__ = [
     "pack_panels",
     "packed_bytes",
     "probe",
+    "reach",
+    "result_names",
     "unpack_panels",
     "validate_image",
     "write_archive",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import lcm, prod
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.labels import text_written_out
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from popc_runtime.format.panels import packed_bytes, packing_problem
 from popc_runtime.format.program import (
@@ -28,7 +29,7 @@ from popc_runtime.format.program import (
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final, TypeAlias
 
-__all__ = ["validate_image"]
+__all__ = ["reach", "validate_image"]
 
 
 def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -52,6 +53,11 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
         if problem:
             raise ValueError(f"slot {number} {problem}")
     _Programs(image, limits).check()
+    text = text_written_out(image.programs)
+    if text > limits.expanded_text_bytes:
+        raise ValueError(
+            f"the names of instructions have {text:,} bytes with all calls written out"
+        )
 
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:
@@ -68,7 +74,7 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
     problem = packing_problem(slot)
     if problem:
         return problem
-    low, high = _reach(slot, itemsize)
+    low, high = reach(slot)
     if low < 0 or high > region_bytes:
         return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,} bytes"
     return ""
@@ -90,8 +96,9 @@ def _volume(slot: Slot) -> int:
     return prod(size for size in slot.shape if size) * slot.dtype.itemsize
 
 
-def _reach(slot: Slot, itemsize: int) -> tuple[int, int]:
+def reach(slot: Slot) -> tuple[int, int]:
     """First byte and end of what a slot covers."""
+    itemsize = slot.dtype.itemsize
     if slot.packing is not Packing.NONE:
         return slot.offset, slot.offset + packed_bytes(slot.shape, slot.packing)
     if slot.strides is None or 0 in slot.shape:
@@ -195,6 +202,9 @@ class _Programs:
             self._slot_count
         ):
             raise ValueError(f"a call of {name!r:.80} refers to a slot that does not exist")
+        for slot in (self._image.slots[number] for number in item.arguments if number >= 0):
+            if slot.region is Region.PARAMETER:  # handed on, whether it is used or not
+                self._use_parameter(slot.parameter, _Need())
         for number, need in self._needs[name].items():
             if number >= len(item.arguments) or item.arguments[number] < 0:
                 raise ValueError(f"program {name!r:.80} is called without its parameter {number}")
@@ -216,7 +226,7 @@ class _Programs:
         slot = self._image.slots[number] if number >= 0 else None
         if slot is not None and slot.region is Region.PARAMETER:
             itemsize = slot.dtype.itemsize
-            self._use_parameter(slot.parameter, _Need(_reach(slot, itemsize)[1], itemsize, written))
+            self._use_parameter(slot.parameter, _Need(reach(slot)[1], itemsize, written))
 
     def _use_parameter(self, number: int, need: _Need) -> None:
         self._current[number] = self._current.get(number, _Need()).joined(need)

@@ -10,7 +10,9 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.forks import forget_in_children, free
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
+
+    from popc_runtime.process.futures import AwaitableFuture
 
 __all__ = ["Background", "RunLock"]
 
@@ -24,13 +26,20 @@ class RunLock:
         lock: Always the same object: others keep it too.  It is not wrapped, so that Ctrl-C cannot
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
+        closed: Whether there are to be no more runs.
+        last: The program that ran last.
+        runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "lock", "running")
+    __slots__ = ("__weakref__", "closed", "last", "lock", "running", "runs", "seconds")
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.running = False
+        self.closed = False
+        self.last = ""
+        self.runs = 0
+        self.seconds = 0.0
         forget_in_children(self)
 
     def forget_threads(self) -> None:
@@ -57,7 +66,7 @@ class Background:
         """True if there is a thread."""
         return self._worker is not None
 
-    def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
+    def submit(self, call: Callable[..., Any], *args: object) -> AwaitableFuture:
         """Make a call after all others.
 
         Raises:
@@ -65,11 +74,13 @@ class Background:
         """
         if self._refuses:
             raise DeviceError("the executable is closed")
+        from popc_runtime.process.futures import submit  # slow to import, rarely used
+
         if self._worker is None:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
+            from concurrent.futures import ThreadPoolExecutor
 
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
-        return self._worker.submit(call, *args)
+        return submit(self._worker, call, args)
 
     def refuse(self) -> None:
         """Take no more calls."""
