@@ -60,7 +60,7 @@ def _measured(subject: Subject, folder: Path, runs: int) -> list[str]:
         for name in _VERSIONS:
             times[name].append(_timed(commands[name]))
     wall, processor = (
-        {name: median(one[part] for one in times[name][1:]) for name in _VERSIONS}
+        {name: median(each[part] for each in times[name][1:]) for name in _VERSIONS}
         for part in (0, 1)
     )
     return [

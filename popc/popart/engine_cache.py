@@ -100,7 +100,7 @@ def find_program(folder: str, key: str) -> SavedProgram | None:
     log("session", "INFO", f"Using the cached program {path}")
     touch(folder, key)
     infos: Any = entry.extra["infos"]
-    return SavedProgram(key, data, {name: (one[0], list(one[1])) for name, one in infos.items()})
+    return SavedProgram(key, data, {name: (info[0], list(info[1])) for name, info in infos.items()})
 
 
 def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packable]) -> None:

@@ -72,9 +72,9 @@ def test_no_verb_has_an_option_of_the_root_command() -> None:
     for verb in VERBS:
         command = root.get_command(context, verb)
         commands = [*command.commands.values()] if isinstance(command, click.Group) else [command]
-        for one in commands:
-            assert one is not None
-            names = {name for param in one.params for name in param.opts + param.secondary_opts}
+        for each in commands:
+            assert each is not None
+            names = {name for param in each.params for name in param.opts + param.secondary_opts}
             assert not names & {*_WITH_VALUE, *_FLAGS}, verb
 
 
