@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ _GROUPS: Final = {
     CommGroupType.Orthogonal: "orthogonal",
     CommGroupType.Ungrouped: "none",
 }
+_LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
 # Tensors that replicas do not divide among them.
@@ -236,7 +238,12 @@ def _plain(value: Any) -> Any:
         return {literal(name): _plain(content) for name, content in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(item) for item in value]
-    return value
+    return _finite(value) if isinstance(value, float) else value
+
+
+def _finite(value: float) -> float:
+    """The number that an option has; infinities are the largest numbers."""
+    return math.copysign(_LARGEST, value) if math.isinf(value) else value
 
 
 def _words(name: str) -> str:

@@ -38,6 +38,7 @@ from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
 from popc.popart.model_names import needed_names, read_names
+from popc.popart.op_errors import op_problem
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
@@ -54,7 +55,7 @@ from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import ModelError, PopcError, UsageError
 
 __all__ = ["Setup"]
 
@@ -200,12 +201,17 @@ class Setup:
         self._program.listings = Listings.of(self.options)
         try:
             self._program.transform()
-        except UsageError as error:
-            if error.subject in self.flow.anchors():
-                raise no_anchor(error.subject, self.model) from error
-            raise
+        except (ModelError, UsageError) as error:
+            raise self._said(error) from error
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
+
+    def _said(self, error: PopcError) -> Exception:
+        """What PopART says of an error of popc; that itself if it says nothing."""
+        if isinstance(error, UsageError) and error.subject in self.flow.anchors():
+            return no_anchor(error.subject, self.model)
+        text = op_problem(self.model, self.base)
+        return popart_exception(text) if text else error
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""
