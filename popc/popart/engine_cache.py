@@ -31,7 +31,7 @@ from popc_runtime.cache import (
 )
 from popc_runtime.errors import ArchiveError, ResourceError
 from popc_runtime.format import ArchiveFile
-from popc_runtime.format.packing import Packable
+from popc_runtime.format.serialization import Packable
 from popc_runtime.process.files import new_file
 
 __all__ = [
@@ -139,7 +139,7 @@ def write_program(path: Path, program: SavedProgram) -> None:
 
 
 def read_program(path: Path) -> SavedProgram:
-    """What `write_program` wrote.
+    """Read what `write_program` wrote.
 
     Raises:
         popart_exception: the file holds something else, or is damaged.

@@ -210,7 +210,7 @@ class HostWeights:
             self.host[weight.name] = value.reshape(target.shape)
 
     def keep_fetched(self) -> None:
-        """What came from the device is what the host has."""
+        """Make what came from the device the values of the host."""
         for name in self._specs:
             self.host[name] = self._of_groups(name, self.streams[name]).copy()
 

@@ -43,7 +43,7 @@ _NOT_PREPARED: Final = (
 
 
 class SessionCore:
-    """What both kinds of sessions have in common."""
+    """The state that both kinds of sessions have in common."""
 
     _TRAINS: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""What a session is made with, as options of popc."""
+"""The settings of a session, as options of popc."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def replicas_of(options: SessionOptions) -> int:
 
 
 def accumulation_of(options: SessionOptions) -> int:
-    """How many micro-batches an update of the weights takes."""
+    """The number of micro-batches that an update of the weights takes."""
     return int(options.accumulationFactor) if options.enableGradientAccumulation else 1
 
 
@@ -140,7 +140,7 @@ def _switches(patterns: Patterns) -> dict[str, bool]:
 
 
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
-    """Whether micro-batches go through a pipeline.
+    """True if micro-batches go through a pipeline.
 
     PopART also trains pipelines that update weights after each micro-batch, with gradients of
     weights that later ones have changed meanwhile; popc has no such stale gradients.
@@ -312,7 +312,7 @@ def _set_ipus(values: dict[str, Any], ipus: int) -> None:
 
 
 def _add_streams(values: dict[str, Any], flow: DataFlow, model: onnx.ModelProto) -> None:
-    """How inputs, anchors and variables are transferred and shared."""
+    """The options about how inputs, anchors and variables are transferred and shared."""
     facts = {item.key: item.value for item in model.metadata_props}
     tiles, strategies, modes, groups = ({}, {}, {}, {})  # type: ignore[var-annotated]
     for name in (info.name for info in model.graph.input):

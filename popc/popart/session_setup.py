@@ -1,4 +1,4 @@
-"""What a session is made of: the model, copies of all settings, and the program."""
+"""The parts of a session: the model, copies of all settings, and the program."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Setup:
 
     @property
     def sizes(self) -> StepSizes:
-        """What a step is made of."""
+        """The parts of a step."""
         return StepSizes(
             self.flow.batchesPerStep(), accumulation_of(self.options), replicas_of(self.options)
         )
@@ -166,7 +166,7 @@ class Setup:
 
     @property
     def is_random(self) -> bool:
-        """Whether seeds have an effect, as far as that is known yet."""
+        """True if seeds have an effect, as far as that is known yet."""
         return self._saved is not None or (self._program is not None and self._program.is_random)
 
     # -- the program -----------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Setup:
         return key_of(self._parts())
 
     def _parts(self) -> dict[str, Any]:
-        """What decides about the program."""
+        """The settings that decide about the program."""
         assert self._program is not None
         return {
             "model": model_parts(self.loaded, self.model),

@@ -111,6 +111,19 @@ def test_recurrent_layers(
             _check(library, opcode, inputs[:3], outputs, attributes, constant)
 
 
+@pytest.mark.parametrize("opcode", _GATES)
+def test_recurrent_layers_of_batches_that_come_first(library: Library, opcode: str) -> None:
+    """Results are written into a wider buffer, and no operand is contiguous."""
+    inputs, outputs, attributes = _layer(opcode, "bidirectional", _FUNCTIONS[opcode])
+    x, *others = inputs
+    assert x is not None
+    first = np.ascontiguousarray(x.swapaxes(0, 1)).swapaxes(0, 1)
+    spread = [None if array is None else np.repeat(array, 2, axis=-1)[..., ::2] for array in others]
+    wide = [np.empty((*out.shape[:-1], 2 * out.shape[-1]), out.dtype)[..., ::2] for out in outputs]
+    for constant in ((), (1, 2, 3)):
+        _check(library, opcode, [first, *spread], wide, attributes, constant)
+
+
 def test_functions_that_are_no_maps_are_left_to_numpy(library: Library) -> None:
     inputs, outputs, attributes = _layer("RNN", "forward", ("softmax",))
     assert native_results(library, "RNN", inputs, outputs, attributes) is None

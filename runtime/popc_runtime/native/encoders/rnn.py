@@ -19,6 +19,7 @@ from popc_runtime.kernels.parts.rnn_operands import (
     X,
 )
 from popc_runtime.native.binding import NativeBinding
+from popc_runtime.native.contiguous import made_contiguous, move_record
 from popc_runtime.native.record import Encoder, Record, activation_words, float_word, tensor_words
 from popc_runtime.native.views import View
 
@@ -44,12 +45,24 @@ _MAPS: Final = {
 
 def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, W, R, bias?, lengths?, states?, more?: all states, the last, and what a gradient needs."""
-    operands, results = _operands(opcode, binding), _results(opcode, binding)
     functions = _functions(opcode, binding, numbers)
-    if functions is None or not _is_plain(binding, [*operands, *results]):
+    if functions is None or not _is_plain(binding):
         return None
-    constant = tuple(binding.is_constant(index) for index in (X, W, R, BIAS))
-    finals = (*constant, *(False for _ in operands[len(constant) :]))
+    given = _operands(opcode, binding)
+    operands, before = _contiguous(binding, given)
+    constant = [binding.is_constant(index) for index in (X, W, R, BIAS)]
+    constant += [False] * (len(given) - len(constant))
+    finals = [
+        known and operand is source
+        for known, operand, source in zip(constant, operands, given, strict=True)
+    ]
+    wanted = _results(opcode, binding)
+    results, _ = _contiguous(binding, wanted)
+    after = tuple(
+        move_record(view, made)
+        for view, made in zip(wanted, results, strict=True)
+        if view is not None and made is not None and made is not view
+    )
     words: list[int] = []
     for operand, final in zip(operands, finals, strict=True):
         words += tensor_words(operand, constant=final)
@@ -59,9 +72,8 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
     words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
     words += (float_word(binding.number("clip", 0.0)), *functions)
-    return Record(
-        "Recurrent_f32", tuple(words), tuple(operand for operand in operands if operand is not None)
-    )
+    kept = tuple(view for view in (*operands, *results) if view is not None)
+    return Record("Recurrent_f32", tuple(words), kept, before=before, after=after)
 
 
 def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
@@ -80,7 +92,20 @@ def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
     return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
 
 
-def _is_plain(binding: NativeBinding, arrays: list[View | None]) -> bool:
+def _contiguous(
+    binding: NativeBinding, views: list[View | None]
+) -> tuple[list[View | None], tuple[Record, ...]]:
+    """Views as they are, or contiguous ones in place of those that are not, and their copies."""
+    made: list[View | None] = []
+    copies: tuple[Record, ...] = ()
+    for view in views:
+        plain, records = (view, ()) if view is None else made_contiguous(binding, view)
+        made.append(plain)
+        copies += records
+    return made, copies
+
+
+def _is_plain(binding: NativeBinding) -> bool:
     types = [
         dtype for dtype in (*binding.input_dtypes, *binding.output_dtypes) if dtype is not None
     ]
@@ -91,7 +116,6 @@ def _is_plain(binding: NativeBinding, arrays: list[View | None]) -> bool:
     return (
         all(dtype is DType.FLOAT32 for dtype in others)
         and (lengths is None or lengths.dtype is DType.INT32)
-        and all(view is None or view.is_contiguous for view in arrays)
         and binding.input(X).size > 0
         and binding.input(R).size > 0
     )
