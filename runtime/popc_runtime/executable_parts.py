@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from popc_runtime.device import Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
 
-__all__ = ["chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
+__all__ = ["RunStats", "chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
+
+
+@frozen
+class RunStats:
+    """The work of an executable so far; times in seconds."""
+
+    bind_seconds: float
+    runs: int = 0
+    run_seconds: float = 0.0
 
 
 def make_engine(
