@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
@@ -19,7 +19,14 @@ from popc_runtime.kernels.parts.rnn_operands import (
     X,
 )
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.record import Encoder, Record, activation_words, float_word, tensor_words
+from popc_runtime.native.contiguous import contiguous_copy, made_contiguous
+from popc_runtime.native.record import (
+    Encoder,
+    Record,
+    activation_words,
+    float_word,
+    tensor_words,
+)
 from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
@@ -44,10 +51,11 @@ _MAPS: Final = {
 
 def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, W, R, bias?, lengths?, states?, more?: all states, the last, and what a gradient needs."""
-    operands, results = _operands(opcode, binding), _results(opcode, binding)
     functions = _functions(opcode, binding, numbers)
-    if functions is None or not _is_plain(binding, [*operands, *results]):
+    if functions is None or not _is_plain(binding):
         return None
+    operands, before = _contiguous(binding, _places(opcode, binding))
+    results = _results(opcode, binding)
     constant = tuple(binding.is_constant(index) for index in (X, W, R, BIAS))
     finals = (*constant, *(False for _ in operands[len(constant) :]))
     words: list[int] = []
@@ -59,17 +67,32 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
     words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
     words += (float_word(binding.number("clip", 0.0)), *functions)
-    return Record(
-        "Recurrent_f32", tuple(words), tuple(operand for operand in operands if operand is not None)
-    )
+    kept = tuple(operand for operand in operands if operand is not None)
+    return Record("Recurrent_f32", tuple(words), kept, before=before)
 
 
-def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
+def _places(opcode: str, binding: NativeBinding) -> tuple[int, ...]:
     """X, W, R, bias, h, c, peepholes, attention, lengths."""
     of_lstm = (INITIAL_C, PEEPHOLES) if opcode == "LSTM" else (len(binding.inputs),) * 2
     attention = ATTENTION if opcode == "GRU" else len(binding.inputs)
-    places = (X, W, R, BIAS, INITIAL_H, *of_lstm, attention, LENGTHS)
-    return [binding.optional(place) for place in places]
+    return (X, W, R, BIAS, INITIAL_H, *of_lstm, attention, LENGTHS)
+
+
+def _contiguous(
+    binding: NativeBinding, places: Iterable[int]
+) -> tuple[list[View | None], tuple[Record, ...]]:
+    """Operands whose elements lie in order: constants are copied now, others before each run."""
+    operands: list[View | None] = []
+    before: tuple[Record, ...] = ()
+    for place in places:
+        view = binding.optional(place)
+        if view is not None and binding.is_constant(place) and not view.is_contiguous:
+            view = contiguous_copy(view)
+        elif view is not None:
+            view, copies = made_contiguous(binding, view)
+            before += copies
+        operands.append(view)
+    return operands, before
 
 
 def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
@@ -80,7 +103,7 @@ def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
     return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
 
 
-def _is_plain(binding: NativeBinding, arrays: list[View | None]) -> bool:
+def _is_plain(binding: NativeBinding) -> bool:
     types = [
         dtype for dtype in (*binding.input_dtypes, *binding.output_dtypes) if dtype is not None
     ]
@@ -91,7 +114,6 @@ def _is_plain(binding: NativeBinding, arrays: list[View | None]) -> bool:
     return (
         all(dtype is DType.FLOAT32 for dtype in others)
         and (lengths is None or lengths.dtype is DType.INT32)
-        and all(view is None or view.is_contiguous for view in arrays)
         and binding.input(X).size > 0
         and binding.input(R).size > 0
     )
