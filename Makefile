@@ -7,7 +7,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
 CLANG_FORMAT = find runtime/csrc -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
 
-.PHONY: help setup demo train-demo test test-all conformance gradients docs native bench lint format wheels clean
+POPART_ENV := .venv-popart
+POPART_TESTS ?=
+
+.PHONY: help setup demo train-demo test test-all conformance popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +45,17 @@ test-all: $(VENV)/.test  ## run every test
 
 conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
 	$(BIN)/python -m tests.conformance.report
+
+$(POPART_ENV)/.ready: pyproject.toml runtime/pyproject.toml facade/pyproject.toml
+	$(PYTHON) -m venv $(POPART_ENV)
+	$(POPART_ENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(POPART_ENV)/bin/python -m pip install --quiet -e ./runtime -e . -e ./facade
+	$(POPART_ENV)/bin/python -m pip install --quiet --group popart-tests
+	touch $@
+
+popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder POPART_TESTS
+	@test -n "$(POPART_TESTS)" || { echo "set POPART_TESTS to a checkout of PopART's repository"; exit 2; }
+	$(POPART_ENV)/bin/python -m tools.popart_tests --jobs $(JOBS) "$(POPART_TESTS)"
 
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
@@ -80,4 +94,4 @@ wheels: $(VENV)/.wheels  ## build the wheels that are published, for every platf
 	$(BIN)/python tools/wheels.py dist
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info
+	rm -rf $(VENV) $(POPART_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

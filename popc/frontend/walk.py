@@ -74,6 +74,8 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
     yield from (name for name in node.input if name)
     yield from _named_by(node, "xs", "zs", "y")
     for graph in nested_graphs(node):
+        if node.op_type == "If":  # what PopART lists as inputs of a branch comes from outside
+            yield from (info.name for info in graph.input)
         yield from free_names(graph)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import onnx
 
-from popc.popart.arrays import fill_tensor
+from popc.popart.arrays import fill_tensor, set_data
 from popc.popart.enums import VariableRetrievalMode
 from popc.popart.errors import (
     popart_exception,
@@ -221,19 +221,11 @@ class HostWeights:
             elif known[name].data_location == _T.EXTERNAL:
                 _write_external(known[name], value)
             else:
-                _set_data(known[name], value)
+                set_data(known[name], value, raw=known[name].HasField("raw_data"))
         try:
             Path(path).write_bytes(model.SerializeToString(deterministic=True))
         except OSError as error:
             raise popart_exception(f"Failed to open file {path}") from error
-
-
-def _set_data(weight: onnx.TensorProto, value: _Array) -> None:
-    name, number = weight.name, weight.data_type
-    weight.Clear()
-    weight.name, weight.data_type = name, number
-    weight.dims.extend(value.shape)
-    weight.raw_data = np.ascontiguousarray(value, value.dtype.newbyteorder("<")).tobytes()
 
 
 def _write_external(weight: onnx.TensorProto, value: _Array) -> None:

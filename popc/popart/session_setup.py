@@ -42,9 +42,10 @@ from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
 from popc.popart.program import Program, info_of, load_program
+from popc.popart.reading import as_popart_reads
 from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
-from popc.popart.setup_checks import check_device, check_setup
+from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
@@ -52,6 +53,7 @@ from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
+from popc_runtime.errors import UsageError
 
 __all__ = ["Setup"]
 
@@ -172,6 +174,7 @@ class Setup:
         )
         training = self._training() if self.optimizer is not None else None
         loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
+        loaded = as_popart_reads(loaded, self.options)
         self._program = Program(loaded, settings, self.flow.anchors(), training)
         folder = folder_of(self.options, self.device)
         if not folder:
@@ -187,7 +190,12 @@ class Setup:
     def _compile(self) -> None:
         assert self._program is not None
         self._program.listings = Listings.of(self.options)
-        self._program.transform()
+        try:
+            self._program.transform()
+        except UsageError as error:
+            if error.subject in self.flow.anchors():
+                raise no_anchor(error.subject, self.model) from error
+            raise
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
 

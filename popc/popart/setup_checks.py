@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 import onnx
@@ -16,8 +16,11 @@ from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.session_options import highest_virtual_graph, replicas_of
+from popc.training import training_anchors
 
-__all__ = ["check_device", "check_setup"]
+__all__ = ["check_device", "check_setup", "no_anchor"]
+
+_GRADIENT: Final = "Gradient___"
 
 # Nodes that do more than compute: a program is not empty as long as it has some.
 _EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
@@ -54,12 +57,27 @@ def _problems(given: _Given) -> Iterator[str]:
     known = all_names(given.model)
     if given.optimizer is not None and given.loss not in known:
         yield f"Could not find loss tensor '{given.loss}' in main graph tensors"
-    for name in given.flow.anchors():
-        if name not in known and not reserved_prefix_of(name):
-            listed = ", ".join(sorted(known))
-            yield f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}"
+    anchors = given.flow.anchors()
+    for name in _unknown_anchors(anchors, known, given.loss):
+        yield no_anchor(name, given.model).args[0]
     if given.optimizer is None and not _computes(given.model, given.flow):
         yield "All operations in the main graph were pruned, nothing to compute"
+
+
+def _unknown_anchors(anchors: Sequence[str], known: Collection[str], loss: str) -> Iterator[str]:
+    """Anchors that neither the model has nor training, which there is with a loss, can add."""
+    of_model, added = training_anchors(anchors, loss)
+    for name in of_model if loss else anchors:
+        if name not in known and not reserved_prefix_of(name):
+            yield name
+    gradients = (name for name in added if name.startswith(_GRADIENT))
+    yield from (name for name in gradients if name.removeprefix(_GRADIENT) not in known)
+
+
+def no_anchor(name: str, model: onnx.ModelProto) -> popart_exception:
+    """The error that there is no tensor of an anchor's name."""
+    listed = ", ".join(sorted(all_names(model)))
+    return popart_exception(f"Anchor tensor `{name}' not in Ir Tensors. The tensors are: {listed}")
 
 
 def _name_problems(model: onnx.ModelProto) -> Iterator[str]:
@@ -77,13 +95,15 @@ def _option_problems(options: SessionOptions, *, trains: bool) -> Iterator[str]:
         yield "Gradient Accumulation only available when training."
     if options.accumulationFactor > 1 and not options.enableGradientAccumulation:
         yield (
-            f"accumulationFactor is {options.accumulationFactor}, but enableGradientAccumulation "
-            f"is false"
+            f"enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
+            f"gradient accumulation, or set the accumulation factor to 1. It is "
+            f"{options.accumulationFactor}."
         )
     if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
         yield (
-            f"replicatedGraphCount is {options.replicatedGraphCount}, but enableReplicatedGraphs "
-            f"is false"
+            f"enableReplicatedGraphs is false, but replicatedGraphCount > 1. Either enable "
+            f"replicated graphs, or set the replicated graph count to 1. It is "
+            f"{options.replicatedGraphCount}."
         )
 
 

@@ -273,6 +273,7 @@ def _added_outputs(
     if missing:
         raise UsageError(
             f"anchors: training computes no tensor {', '.join(map(repr, missing))}",
+            subject=missing[0],
             hint="Gradient___x, UpdatedVar___w and the optimizer's state can be anchored, "
             "for tensors that influence the loss",
         )

@@ -23,9 +23,21 @@ def is_on(name: str, level: str, options: Options) -> bool:
 
 
 def chosen_rules(
-    options: Options, *, late: bool, rules: Iterable[LocalRule] = RULES
+    options: Options,
+    *,
+    late: bool,
+    before_gradients: bool = False,
+    rules: Iterable[LocalRule] = RULES,
 ) -> tuple[LocalRule, ...]:
-    """The local rules that are on; with ``late``, also those that must wait for other passes."""
+    """The local rules that are on.
+
+    Those that must wait for other passes are among them with ``late``, and those that must wait for
+    the backward pass unless that is still to come.
+    """
     return tuple(
-        rule for rule in rules if (late or not rule.late) and is_on(rule.name, rule.level, options)
+        rule
+        for rule in rules
+        if (late or not rule.late)
+        and not (before_gradients and rule.after_gradients)
+        and is_on(rule.name, rule.level, options)
     )

@@ -37,7 +37,9 @@ class Simplify(RewritePass):
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        return cls(chosen_rules(context.options, late=cls.late))
+        return cls(
+            chosen_rules(context.options, late=cls.late, before_gradients=context.before_gradients)
+        )
 
     def run(self, graph: Graph) -> int:
         """Try every rule on every op, but none on ops that exclude it, or as their neighbours."""

@@ -215,6 +215,7 @@ def _large_gather(d: Drawing) -> Tensor:
 
 GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "add_pads": _pads,
+    "drop_detach": lambda d: d("Detach", d.input(d.shape(smallest=1), d.dtype(*FLOATS))),
     "drop_empty_operands": _with_empty,
     "drop_identities": _identity,
     "drop_neutral_elements": lambda d: _binary(d, ("Add", "Sub", "Mul", "Div"), 0, 1, 0, 1, -0.0),

@@ -74,6 +74,7 @@ _CASES: Final = (
     Case("drop_identities", lambda g: g("Neg", g("Sum", g.input(3))), "Neg"),
     Case("drop_identities", lambda g: g("Neg", _padded(g, g.input(3, 2), 0, 0)), "Neg"),
     Case("drop_identities", lambda g: g("Neg", _sliced(g, g.input(4, 3), 0, 4, 1)), "Neg"),
+    Case("drop_detach", lambda g: g("Neg", g("Detach", g.input(3))), "Neg"),
     Case("drop_neutral_elements", lambda g: g("Neg", g("Mul", g.input(3), g.constant(1))), "Neg"),
     Case(
         "drop_empty_operands",

@@ -199,10 +199,15 @@ def _where(b: Backward) -> Sequence[Tensor | None]:
     return [None, first, second]
 
 
+def _flat(b: Backward) -> Sequence[Tensor | None]:
+    """Zeros: there is a gradient, as in PopART and PyTorch."""
+    return [b.zeros(b.input(0).type)]
+
+
 _CONSTANT: Final = (
-    *("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil", "Equal"),
-    *("Floor", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or"),
-    *("Round", "Sign", "Xor"),
+    *("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Equal"),
+    *("Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or"),
+    "Xor",
 )
 
 GRADIENTS: Final[dict[str, GradientRule]] = {
@@ -213,6 +218,7 @@ GRADIENTS: Final[dict[str, GradientRule]] = {
     "Min": _extremum,
     "Mod": _mod,
     "Mul": _mul,
+    **dict.fromkeys(("Ceil", "Floor", "Round", "Sign"), _flat),
     "Pow": _pow,
     "ScaledAdd": _scaled_add,
     "Sub": _sub,

@@ -8,6 +8,7 @@ from popc.frontend.node import Node
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.values import Unknown, Value
 from popc.ir import Graph, Tensor
+from popc.ops.build import build
 from popc_runtime.errors import ModelError
 
 __all__ = ["as_tensors", "flat_scalar", "set_outputs"]
@@ -23,13 +24,18 @@ def as_tensors(values: Sequence[Value | None], what: str) -> list[Tensor]:
     return tensors
 
 
-def flat_scalar(node: Node, tensor: Tensor) -> Tensor:
-    """Exporters write conditions and trip counts with shape [1] as well as []."""
+def flat_scalar(node: Node, tensor: Tensor, graph: Graph | None = None) -> Tensor:
+    """A tensor of one value without dimensions, emitted into ``graph``, or where the node is.
+
+    Exporters write conditions and trip counts with shape [1] as well as [].
+    """
     if tensor.type.shape == ():
         return tensor
     if tensor.type.size != 1:
         raise ModelError(f"a condition or trip count must be one value, not {tensor.type}")
-    return node.emit("Reshape", [tensor], {"shape": ()})
+    if graph is None:
+        return node.emit("Reshape", [tensor], {"shape": ()})
+    return build(graph, "Reshape", [tensor], {"shape": ()}).output
 
 
 def set_outputs(graph: Graph, tensors: Sequence[Tensor]) -> None:

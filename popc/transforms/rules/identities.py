@@ -64,9 +64,8 @@ def _neutral(value: float, sides: tuple[int, ...]) -> Rewrite:
     return rewrite
 
 
-# Detach matters to gradients only, and those are in the graph by now.
 _IDENTITIES: Final[dict[str, Rewrite]] = {
-    **dict.fromkeys(("Cast", "Copy", "Detach", "Expand", "Reshape", "Tile"), _same_type),
+    **dict.fromkeys(("Cast", "Copy", "Expand", "Reshape", "Tile"), _same_type),
     **dict.fromkeys(("Concat", "Sum"), _only_operand),
     "Pad": _unpadded,
     "Slice": _whole,
@@ -79,6 +78,13 @@ RULES: Final = (
         "Removes ops that give their operand back: Cast, Copy, Expand, Reshape, Slice and Tile to "
         "the type that is there, Pad by nothing, Concat and Sum of one.",
         _IDENTITIES,
+    ),
+    LocalRule(
+        "drop_detach",
+        "minimal",
+        "Removes Detach, which matters to gradients only, when the backward pass is there.",
+        {"Detach": _same_type},
+        after_gradients=True,
     ),
     LocalRule(
         "drop_neutral_elements",

@@ -26,6 +26,8 @@ class LocalRule:
         results: "equal" if they are the same bit for bit, else what may differ.
         rewrites: By the type of op that they are tried on.
         late: It only fits when nothing looks for the ops that it replaces any more.
+        after_gradients: It would change gradients, so it waits for the backward pass, if there is
+            going to be one.
     """
 
     name: str
@@ -34,6 +36,7 @@ class LocalRule:
     rewrites: Mapping[str, Rewrite]
     results: str = "equal"
     late: bool = False
+    after_gradients: bool = False
 
 
 def sole_nearby(graph: Graph, op: Op, tensor: Tensor | None, *op_types: str) -> Op | None:

@@ -19,7 +19,9 @@ from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, as_view, empty
 
-__all__ = ["MOVES", "through_float32"]
+__all__ = ["MOVES", "ROUNDING", "through_float32"]
+
+ROUNDING: Final = "Round_narrow"  # the kernel that rounds what another has computed
 
 # What numpy computes in float32 and rounds once, whichever half operands are.
 _ROUNDED_ONCE: Final = frozenset(
@@ -245,7 +247,7 @@ def _rounded(wide: View, dtype: DType, binding: NativeBinding, rounding: Roundin
     overflow = _OVERFLOWS.index(rounding.overflow)
     address = 0 if source is None else source.address
     words = (address, *tensors(wide), int(dtype is DType.BFLOAT16), overflow)
-    return Record("Round_narrow", words, (wide, source))
+    return Record(ROUNDING, words, (wide, source))
 
 
 def _converted(to: View, to_dtype: DType, source: View, dtype: DType) -> Record:

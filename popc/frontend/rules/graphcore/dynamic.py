@@ -37,7 +37,7 @@ def _dynamic_slice(node: Node) -> Tensor:
     x, known = node.input(0), node.known(1)
     window = _window(node)
     if known is None:
-        return node.emit("DynamicSlice", [x, node.input(1)], window)
+        return _shaped_as_given(node, node.emit("DynamicSlice", [x, node.input(1)], window))
     windows = [range(dim) for dim in x.type.shape]
     offsets = known.reshape(-1).tolist()
     slices = zip(offsets, node.integers("axes"), node.integers("sizes"), strict=True)
@@ -46,7 +46,15 @@ def _dynamic_slice(node: Node) -> Tensor:
         if not 0 <= offset <= x.type.shape[place] - size:
             raise ModelError(f"a slice of {size} from {offset} on leaves axis {axis} of {x.type}")
         windows[place] = range(offset, offset + size)
-    return emit_slice(node, x, windows)
+    return _shaped_as_given(node, emit_slice(node, x, windows))
+
+
+def _shaped_as_given(node: Node, part: Tensor) -> Tensor:
+    """``part`` in the shape of the tensor that it is written to, which may lack sizes of 1."""
+    given = node.optional(2)
+    if given is None or given.type.size != part.type.size:
+        return part
+    return emit_reshape(node, part, given.type.shape)
 
 
 def _dynamic_write(node: Node) -> Tensor:

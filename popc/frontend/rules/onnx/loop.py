@@ -124,6 +124,7 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
         iteration_condition = body.importer.constant(np.asarray(1, np.bool_), DType.BOOL)
         if not conditional:
             graph.replace_uses(graph.inputs[1], iteration_condition)
+    iteration_condition = flat_scalar(node, iteration_condition, graph)
     written = written_outside([body.importer])
     news = _as_states(body.importer, written, 2 + len(states))
     set_outputs(graph, [iteration_condition, *carried, *news, *scans])

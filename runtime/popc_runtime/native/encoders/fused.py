@@ -14,6 +14,7 @@ from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 from popc_runtime.native.binding import NativeBinding, Space
 from popc_runtime.native.encode import encode
+from popc_runtime.native.halves import ROUNDING
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View
 
@@ -71,7 +72,8 @@ def _fused(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     stand = _Stand()
     last = stand.take(out.shape, out.dtype)
     records = _step_records(binding, numbers, steps, stand, last)
-    if records is None:
+    # Rounding other than to the nearest is no map: it draws numbers, or looks at all elements.
+    if records is None or any(record.kernel == ROUNDING for record in records):
         return _one_by_one(binding, numbers, steps)
     maps = [_map_of(record, out.shape) for record in records]
     words = _words(maps, out, binding.output_dtypes[0], last.address, numbers)
